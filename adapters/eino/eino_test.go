@@ -305,11 +305,8 @@ func TestStateIsKept(t *testing.T) {
 	for _, m := range s.model.asked[1] {
 		seen = append(seen, string(m.Role)+": "+m.Content)
 	}
-	require.Equal(
-		t,
-		[]string{"system: Be brief.", "user: hello", "user: and politely", "assistant: ", "tool: echo: hi"},
-		seen,
-	)
+	require.Equal(t, []string{"system: Be brief.", "user: hello", "user: and politely", "assistant: ", "tool: echo: hi"},
+		seen)
 }
 
 func TestToolsOfModulesAndDenials(t *testing.T) {
@@ -340,14 +337,11 @@ func TestToolsOfModulesAndDenials(t *testing.T) {
 	}
 	s := &setup{
 		model: &scripted{replies: []*schema.Message{
-			schema.AssistantMessage(
-				"",
-				[]schema.ToolCall{
-					call("c1", "clock", `{"zone":"UTC"}`),
-					call("c2", "echo", `{"text":"secret"}`),
-					call("c3", "echo", `{"text":`),
-				},
-			),
+			schema.AssistantMessage("", []schema.ToolCall{
+				call("c1", "clock", `{"zone":"UTC"}`),
+				call("c2", "echo", `{"text":"secret"}`),
+				call("c3", "echo", `{"text":`),
+			}),
 			schema.AssistantMessage("done", nil)}},
 		tools: []tool.BaseTool{echo(t, &ran)},
 		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
@@ -620,10 +614,8 @@ func TestModules(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	m := &scripted{replies: []*schema.Message{
-		schema.AssistantMessage(
-			"",
-			[]schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)},
-		), schema.AssistantMessage("write to ann@example.com", nil)}}
+		schema.AssistantMessage("",
+			[]schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("write to ann@example.com", nil)}}
 	agent, err := adk.NewChatModelAgent(t.Context(), &adk.ChatModelAgentConfig{Name: "test", Description: "test", Model: m,
 		ToolsConfig: adk.ToolsConfig{ToolsNodeConfig: compose.ToolsNodeConfig{Tools: []tool.BaseTool{echo(t, nil)}}},
 		Handlers:    []adk.ChatModelAgentMiddleware{mw}})

@@ -54,10 +54,8 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	c, err := h.NewChain(
-		ctx,
-		&host.ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options},
-	)
+	c, err := h.NewChain(ctx,
+		&host.ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +177,8 @@ func (m *handler) AfterModelRewriteState(
 		return ctx, state, err
 	}
 	err = s.phase(ctx, phaseAfter, func(ctx context.Context, run *chain.Run) (err error) {
-		list, err = run.AfterModelRewriteState(
-			ctx,
-			chain.Draft{Messages: list, Tools: s.tools, Active: names(state.ToolInfos)},
-		)
+		list, err = run.AfterModelRewriteState(ctx,
+			chain.Draft{Messages: list, Tools: s.tools, Active: names(state.ToolInfos)})
 		return err
 	})
 	if err != nil {
@@ -218,13 +214,11 @@ func (m *handler) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState
 	err = s.in(ctx, func(ctx context.Context, run *chain.Run) error {
 		final := run.AfterAgent(ctx, end)
 		if final != nil && end.Final != nil && final != end.Final {
-			s.Send(
-				abi.Event{
-					Type:  abi.EventLog,
-					Level: "warn",
-					Text:  "after_agent: the final message cannot be changed: an Eino agent does not support that",
-				},
-			)
+			s.Send(abi.Event{
+				Type:  abi.EventLog,
+				Level: "warn",
+				Text:  "after_agent: the final message cannot be changed: an Eino agent does not support that",
+			})
 		}
 		run.Note(
 			s.Send(abi.Event{Type: abi.EventRunFinished, FinishReason: end.FinishReason, Message: final, Usage: &end.Usage}),

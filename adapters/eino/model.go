@@ -345,10 +345,8 @@ func chunksOf(m *schema.Message) ([]abi.Chunk, error) {
 		if t.Index != nil {
 			index = *t.Index
 		}
-		out = append(
-			out,
-			abi.Chunk{Kind: abi.ChunkToolCall, Index: index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments},
-		)
+		out = append(out,
+			abi.Chunk{Kind: abi.ChunkToolCall, Index: index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments})
 	}
 	return out, nil
 }

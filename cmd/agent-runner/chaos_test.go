@@ -193,10 +193,8 @@ func (w *chaosWorld) tools() http.Handler {
 				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " done"}}}, nil, nil
 			})
 	}
-	return mcp.NewStreamableHTTPHandler(
-		func(*http.Request) *mcp.Server { return s },
-		&mcp.StreamableHTTPOptions{Stateless: true},
-	)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 }
 
 func (w *chaosWorld) called(key string) int {
@@ -487,12 +485,8 @@ func chaos(t *testing.T, where string) {
 	wg.Wait()
 	runs, err := run.ListRuns(t.Context(), w.at, store.Filter{}, 0)
 	require.NoError(t, err)
-	t.Logf(
-		"%d runs came to their end, through %d processes, of which %d were killed",
-		len(runs),
-		w.processes.Load(),
-		int64(*chaosKills)-w.kills.Load(),
-	)
+	t.Logf("%d runs came to their end, through %d processes, of which %d were killed",
+		len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
 	for _, r := range runs {
 		if r.LastSeq > 0 { // without an event nobody knew of it: another one took its place
 			require.Equal(t, journal.StatusFinished, r.Status)

@@ -159,21 +159,15 @@ var attempts = []attempt{
 		return anyOf(
 			os.WriteFile(filepath.Join(t.Home, "planted"), nil, 0o600),
 			os.Rename(filepath.Join(t.Home, "key"), filepath.Join(t.Data, "key")),
-			os.Link(
-				filepath.Join(t.Home, "key"),
-				filepath.Join(t.Data, "link"),
-			),
+			os.Link(filepath.Join(t.Home, "key"), filepath.Join(t.Data, "link")),
 			os.Truncate(filepath.Join(t.Home, "key"), 0),
 			os.Remove(filepath.Join(t.Home, "key")),
 		)
 	}},
 	{name: "change the mode, owner or extended attributes of a file", try: func(t *targets, _ *server.Options) error {
 		secrets := filepath.Join(t.Home, "secrets.key")
-		return anyOf(
-			os.Chmod(secrets, 0o644),
-			os.Chown(secrets, os.Getuid(), os.Getgid()),
-			unix.Setxattr(secrets, "user.x", []byte("x"), 0),
-		)
+		return anyOf(os.Chmod(secrets, 0o644), os.Chown(secrets, os.Getuid(), os.Getgid()),
+			unix.Setxattr(secrets, "user.x", []byte("x"), 0))
 	}},
 	{name: "start other programs", try: func(t *targets, _ *server.Options) error {
 		own, err := os.ReadFile("/proc/self/exe")
@@ -202,13 +196,8 @@ var attempts = []attempt{
 			at := func(file string) error { return read(fmt.Sprintf("/proc/%d/%s", t.Victim, file)) }
 			local := []unix.Iovec{{Base: new(byte), Len: 1}}
 			_, err := unix.ProcessVMReadv(t.Victim, local, []unix.RemoteIovec{{Base: 1, Len: 1}}, 0)
-			return anyOf(
-				at("cmdline"),
-				at("environ"),
-				at("maps"),
-				reached(err),
-				unixOpen(fmt.Sprintf("/proc/%d/mem", t.Victim), unix.O_RDWR),
-			)
+			return anyOf(at("cmdline"), at("environ"), at("maps"), reached(err),
+				unixOpen(fmt.Sprintf("/proc/%d/mem", t.Victim), unix.O_RDWR))
 		},
 	},
 	{name: "trace or signal other processes", try: func(t *targets, _ *server.Options) error {
@@ -338,10 +327,8 @@ func fastOpenTo(address string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return anyOf(
-		unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, to),
-		unix.Sendmsg(fd, []byte("x"), nil, to, unix.MSG_FASTOPEN),
-	)
+	return anyOf(unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, to),
+		unix.Sendmsg(fd, []byte("x"), nil, to, unix.MSG_FASTOPEN))
 }
 
 // multipathTo connects with multipath TCP, which Landlock does not see.

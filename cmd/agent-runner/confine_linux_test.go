@@ -49,20 +49,8 @@ func confinedLife(t *testing.T, store string) {
 	dir, key := t.TempDir(), ""
 	for range 2 {
 		out := &watch{more: make(chan struct{}, 1)}
-		cmd := exec.Command(
-			"agent-runner",
-			"serve",
-			"--listen",
-			"127.0.0.1:0",
-			"--store",
-			store,
-			"--replay",
-			hosting.Demo,
-			"--connect-ports",
-			"443",
-			"--log",
-			"off",
-		)
+		cmd := exec.Command("agent-runner", "serve", "--listen", "127.0.0.1:0", "--store", store, "--replay", hosting.Demo,
+			"--connect-ports", "443", "--log", "off")
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
 		cmd.Stdout, cmd.Stderr = watchEnd{out, 0}, watchEnd{out, 1}
 		require.NoError(t, cmd.Start())
@@ -82,14 +70,11 @@ func confinedLife(t *testing.T, store string) {
 		out.mu.Unlock()
 		c, err := client.New(at, key, nil)
 		require.NoError(t, err)
-		_, err = c.PutModule(
-			t.Context(),
-			&client.Upload{
-				Name: "mine",
-				Type: "application/typescript",
-				Body: strings.NewReader("export default { afterAgent() { return {}; } };"),
-			},
-		)
+		_, err = c.PutModule(t.Context(), &client.Upload{
+			Name: "mine",
+			Type: "application/typescript",
+			Body: strings.NewReader("export default { afterAgent() { return {}; } };"),
+		})
 		require.NoError(t, err)
 		_, err = c.PutAgent(t.Context(), "sums", []byte("model: {name: m}\nmiddlewares: [{module: mine}]"))
 		require.NoError(t, err)

@@ -35,11 +35,8 @@ func TestDemoIsFresh(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.cassette")
 	var out, errs bytes.Buffer
 	e := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: func(string) string { return "" }}
-	code := execute(
-		t.Context(),
-		e,
-		[]string{"run", "--model", "gpt-4o-mini", "--base-url", server.URL, "--record", path, hosting.DemoPrompt},
-	)
+	code := execute(t.Context(), e,
+		[]string{"run", "--model", "gpt-4o-mini", "--base-url", server.URL, "--record", path, hosting.DemoPrompt})
 	require.Zero(t, code, errs.String())
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -47,10 +44,6 @@ func TestDemoIsFresh(t *testing.T) {
 		require.NoError(t, os.WriteFile("internal/hosting/demo.cassette", got, 0o644))
 		return
 	}
-	require.Equal(
-		t,
-		string(got),
-		string(hosting.DemoCassette),
-		"run go test ./cmd/agent-runner -run TestDemoIsFresh -update",
-	)
+	require.Equal(t, string(got), string(hosting.DemoCassette),
+		"run go test ./cmd/agent-runner -run TestDemoIsFresh -update")
 }

@@ -83,11 +83,8 @@ func TestSpansAreSent(t *testing.T) {
 	code, text := run(server.URL)
 	require.Zero(t, code, text)
 	require.NotContains(t, text, "spans")
-	require.ElementsMatch(
-		t,
-		[]string{"invoke_agent agent", "chat recording", "execute_tool calculator", "chat recording"},
-		server.got(),
-	)
+	require.ElementsMatch(t, []string{"invoke_agent agent", "chat recording", "execute_tool calculator", "chat recording"},
+		server.got())
 
 	server.Close()
 	code, text = run(server.URL)

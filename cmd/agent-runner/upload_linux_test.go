@@ -53,18 +53,8 @@ func startUploadServer(t *testing.T, program string) *uploadServer {
 	for _, name := range []string{"home", "tmp", "cache", "data"} {
 		require.NoError(t, os.Mkdir(in(name), 0o700))
 	}
-	s.process = exec.Command(
-		program,
-		"serve",
-		"--listen",
-		"127.0.0.1:0",
-		"--store",
-		in("data/p.db"),
-		"--cache-dir",
-		in("cache"),
-		"--log",
-		"json",
-	)
+	s.process = exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--store", in("data/p.db"), "--cache-dir",
+		in("cache"), "--log", "json")
 	s.process.Env = []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + in("home"),
@@ -231,12 +221,8 @@ func uploadReferences(t *testing.T, s *uploadServer, computed bool) (logged stri
 		}
 		return answers
 	}
-	answer, err := s.put(
-		t.Context(),
-		s.acme,
-		"",
-		fileref.Upload{Type: "application/typescript", Body: []byte("export default { gateTool() {} };")},
-	)
+	answer, err := s.put(t.Context(), s.acme, "",
+		fileref.Upload{Type: "application/typescript", Body: []byte("export default { gateTool() {} };")})
 	require.NoError(t, err)
 	require.Contains(t, answer, "200 OK")
 	existing := send()
@@ -353,16 +339,8 @@ func TestSlowUploads(t *testing.T) {
 	stop()
 	wg.Wait()
 	median, longest := flooded[len(flooded)/2], flooded[len(flooded)-1]
-	t.Logf(
-		"%d slow uploads, %d accepted, one of which took %v; alone %v; during them %d, median %v, slowest %v",
-		sent.Load(),
-		accepted.Load(),
-		time.Duration(slowest.Load()),
-		alone,
-		len(flooded),
-		median,
-		longest,
-	)
+	t.Logf("%d slow uploads, %d accepted, one of which took %v; alone %v; during them %d, median %v, slowest %v",
+		sent.Load(), accepted.Load(), time.Duration(slowest.Load()), alone, len(flooded), median, longest)
 	// With one child for all tenants, the slowest took 25 s, 460 times as long.
 	require.Less(t, median, 20*alone[count/2], "median")
 	require.Less(t, longest, 150*alone[count/2], "slowest")

@@ -70,12 +70,8 @@ func ExampleWithTools() {
 			return abi.TextResult("4"), nil
 		},
 	}
-	ask(
-		native.WithTools(dice),
-		"Roll a die.",
-		scripted.Calls(abi.NewToolCall("c1", "dice", "{}")),
-		scripted.Text("It is a 4."),
-	)
+	ask(native.WithTools(dice), "Roll a die.", scripted.Calls(abi.NewToolCall("c1", "dice", "{}")),
+		scripted.Text("It is a 4."))
 	// Output:
 	// rolling
 	// It is a 4.
@@ -83,14 +79,12 @@ func ExampleWithTools() {
 
 func ExampleWithModelWrapper() {
 	ask(
-		native.WithModelWrapper(
-			func(
-				ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
-			) (*abi.Response, error) {
-				fmt.Println("model:", req.Model)
-				return next(ctx, abi.RequestPatch{})
-			},
-		),
+		native.WithModelWrapper(func(
+			ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
+		) (*abi.Response, error) {
+			fmt.Println("model:", req.Model)
+			return next(ctx, abi.RequestPatch{})
+		}),
 		"Say hello.",
 		scripted.Text("hello"),
 	)
@@ -101,15 +95,13 @@ func ExampleWithModelWrapper() {
 
 func ExampleWithToolCallWrapper() {
 	ask(
-		native.WithToolCallWrapper(
-			func(
-				ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),
-			) (*abi.Result, error) {
-				res, err := next(ctx, abi.CallPatch{})
-				fmt.Println(call.Name, "→", res.Content)
-				return res, err
-			},
-		),
+		native.WithToolCallWrapper(func(
+			ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),
+		) (*abi.Result, error) {
+			res, err := next(ctx, abi.CallPatch{})
+			fmt.Println(call.Name, "→", res.Content)
+			return res, err
+		}),
 		"What time is it?",
 		scripted.Calls(abi.NewToolCall("c1", "clock", "{}")),
 		scripted.Text("Noon."),

@@ -41,12 +41,8 @@ func TestDecodeErrors(t *testing.T) {
 			answer := abi.BeforeAgentAnswer{ReturnDirectly: []string{"kept"}}
 			_, err := Decode([]byte(tc.in), &answer)
 			require.ErrorContains(t, err, tc.want)
-			require.Equal(
-				t,
-				abi.BeforeAgentAnswer{ReturnDirectly: []string{"kept"}},
-				answer,
-				"nothing is applied of what is refused",
-			)
+			require.Equal(t, abi.BeforeAgentAnswer{ReturnDirectly: []string{"kept"}}, answer,
+				"nothing is applied of what is refused")
 		})
 	}
 }
@@ -61,12 +57,8 @@ func TestDecodeUnknownKeys(t *testing.T) {
 		&answer,
 	)
 	require.NoError(t, err)
-	require.Equal(
-		t,
-		[]string{"instructions", "tools.ad"},
-		unknown,
-		"a message's unknown fields pass through, an answer's are told",
-	)
+	require.Equal(t, []string{"instructions", "tools.ad"}, unknown,
+		"a message's unknown fields pass through, an answer's are told")
 	require.Contains(t, answer.Respond.Unknown, abi.Field{Name: "score", Value: abi.JSON("1.50")})
 }
 

@@ -73,11 +73,8 @@ func TestReadKeys(t *testing.T) {
 	}
 	for n := range 40 { // all alignments of the eight-byte words
 		text := strings.Repeat("x", n)
-		checkRead(
-			t,
-			fmt.Appendf(nil, `{"role":"%s","id":"%s\n%s\"","x%s":"%s"}`, text, text, text, text, text),
-			reflect.TypeFor[Message](),
-		)
+		checkRead(t, fmt.Appendf(nil, `{"role":"%s","id":"%s\n%s\"","x%s":"%s"}`, text, text, text, text, text),
+			reflect.TypeFor[Message]())
 	}
 }
 

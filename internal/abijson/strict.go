@@ -52,11 +52,8 @@ func (c *Content) ReadValue(s *jsoncodec.Scanner) error {
 		return err
 	case '[':
 		var parts []abi.Part
-		err := jsoncodec.ReadSlice(
-			s,
-			&parts,
-			func(s *jsoncodec.Scanner, p *abi.Part) error { return (*Part)(p).ReadValue(s) },
-		)
+		err := jsoncodec.ReadSlice(s, &parts,
+			func(s *jsoncodec.Scanner, p *abi.Part) error { return (*Part)(p).ReadValue(s) })
 		*c = Content(abi.Parts(parts...))
 		return err
 	default:
@@ -84,11 +81,8 @@ type splices ListPatch
 func (p *splices) FieldNames() []string { return []string{"splice"} }
 
 func (p *splices) ReadField(s *jsoncodec.Scanner, _ int) error {
-	return jsoncodec.ReadSlice(
-		s,
-		&p.Splice,
-		func(s *jsoncodec.Scanner, x *abi.Splice) error { return (*Splice)(x).ReadValue(s) },
-	)
+	return jsoncodec.ReadSlice(s, &p.Splice,
+		func(s *jsoncodec.Scanner, x *abi.Splice) error { return (*Splice)(x).ReadValue(s) })
 }
 
 // ReadValue reads {"add": [...], "remove": [...]}, an array of tools or null.

@@ -100,16 +100,8 @@ func importTable(s *source) string {
 		if i.Grant != "" {
 			grant = "`" + i.Grant + "`"
 		}
-		fmt.Fprintf(
-			&b,
-			"| `%s` | `%s` | %s | %s | %s | %d |\n",
-			i.Name,
-			signature(&i),
-			grant,
-			passes[i.Ring],
-			i.Does,
-			i.Since,
-		)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %d |\n", i.Name, signature(&i), grant, passes[i.Ring], i.Does,
+			i.Since)
 	}
 	return b.String()
 }

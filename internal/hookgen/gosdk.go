@@ -141,13 +141,8 @@ func guestExports(s *source) string {
 	b.WriteString("// Every hook is exported, because Go's exports are fixed when a program is built. The\n" +
 		"// description tells the host which of them to call.\n")
 	for _, h := range s.hooks {
-		fmt.Fprintf(
-			&b,
-			"\n//go:wasmexport %s\nfunc %s(n int32) int32 { return export(contract.Hook%s, n) }\n",
-			h.Name,
-			lowerCamel(h.Name),
-			h.Go,
-		)
+		fmt.Fprintf(&b, "\n//go:wasmexport %s\nfunc %s(n int32) int32 { return export(contract.Hook%s, n) }\n",
+			h.Name, lowerCamel(h.Name), h.Go)
 	}
 	return goFile(guestPackage, b.String())
 }
@@ -171,14 +166,8 @@ func guestImports(s *source) string {
 		if i.Result != "" {
 			result = " int32"
 		}
-		fmt.Fprintf(
-			&b,
-			"\n//go:wasmimport agent_middleware_v1 %s\nfunc host%s(%s)%s\n",
-			i.Name,
-			camel(i.Name),
-			strings.Join(params, ", "),
-			result,
-		)
+		fmt.Fprintf(&b, "\n//go:wasmimport agent_middleware_v1 %s\nfunc host%s(%s)%s\n",
+			i.Name, camel(i.Name), strings.Join(params, ", "), result)
 	}
 	return goFile(guestPackage, b.String())
 }
@@ -187,13 +176,8 @@ func guestImports(s *source) string {
 func pluginExports(s *source) string {
 	var b strings.Builder
 	for _, h := range s.hooks {
-		fmt.Fprintf(
-			&b,
-			"\n//go:wasmexport %s\nfunc %s() int32 { return export(contract.Hook%s) }\n",
-			h.Name,
-			lowerCamel(h.Name),
-			h.Go,
-		)
+		fmt.Fprintf(&b, "\n//go:wasmexport %s\nfunc %s() int32 { return export(contract.Hook%s) }\n",
+			h.Name, lowerCamel(h.Name), h.Go)
 	}
 	return goFile(guestPackage, b.String())
 }
@@ -278,19 +262,10 @@ func everything(s *source) string {
 		if h.Kind == "gate" {
 			value = "middleware.Allow(), "
 		}
-		fmt.Fprintf(
-			&b,
-			"\nfunc (e everything) %[1]s(%[2]s) %[3]s { return %[4]se.at(ctx, contract.Hook%[1]s) }\n",
-			h.Go,
-			params,
-			result,
-			value,
-		)
+		fmt.Fprintf(&b, "\nfunc (e everything) %[1]s(%[2]s) %[3]s { return %[4]se.at(ctx, contract.Hook%[1]s) }\n",
+			h.Go, params, result, value)
 	}
-	return goFile(
-		"package middlewaretest_test",
-		b.String(),
-	)
+	return goFile("package middlewaretest_test", b.String())
 }
 
 // goReadme generates the table of methods in the README of the Go SDK.
@@ -322,17 +297,8 @@ func suiteMethods(s *source) string {
 		if r := h.method.results; len(r) > 0 {
 			result = "(" + qualified(r[0]) + ", error)"
 		}
-		fmt.Fprintf(
-			&b,
-			"\nfunc (s *selected) %[1]s(%[2]s) %[3]s {\nreturn s.it.(middleware.%[1]sHook).%[1]s(%[4]s)\n}\n",
-			h.Go,
-			params,
-			result,
-			args,
-		)
+		fmt.Fprintf(&b, "\nfunc (s *selected) %[1]s(%[2]s) %[3]s {\nreturn s.it.(middleware.%[1]sHook).%[1]s(%[4]s)\n}\n",
+			h.Go, params, result, args)
 	}
-	return goFile(
-		"package main",
-		b.String(),
-	)
+	return goFile("package main", b.String())
 }

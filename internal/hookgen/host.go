@@ -82,12 +82,8 @@ func puppetExports(s *source) string {
 func gluttonExports(s *source) string {
 	var b strings.Builder
 	for _, h := range s.runHooks() {
-		fmt.Fprintf(
-			&b,
-			"\n//go:wasmexport %[1]s\nfunc %[2]s(int32) int32 { return serve(%[1]q) }\n",
-			h.Name,
-			lowerCamel(h.Name),
-		)
+		fmt.Fprintf(&b, "\n//go:wasmexport %[1]s\nfunc %[2]s(int32) int32 { return serve(%[1]q) }\n",
+			h.Name, lowerCamel(h.Name))
 	}
 	return goFile("//go:build wasip1\n\npackage main", b.String())
 }

@@ -95,13 +95,11 @@ func (m *Module) Configure(
 		return nil, refused(err)
 	}
 	if len(input) > m.limits.InputBytes {
-		return nil, refused(
-			&policy.LimitError{
-				Limit: "input_bytes",
-				Max:   m.limits.InputBytes,
-				What:  fmt.Sprintf("a configuration of %d bytes", len(config)),
-			},
-		)
+		return nil, refused(&policy.LimitError{
+			Limit: "input_bytes",
+			Max:   m.limits.InputBytes,
+			What:  fmt.Sprintf("a configuration of %d bytes", len(config)),
+		})
 	}
 	mw := &Middleware{module: m, entry: entry, config: config, grants: grants}
 	// An entry gets its own image even if the module has no configure, so that no instance serves

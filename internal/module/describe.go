@@ -43,11 +43,8 @@ func (m *Module) prepare(ctx context.Context) error {
 		return m.refusal(err)
 	}
 	if len(output) > maxDescription {
-		return refuse(
-			m.Name(),
-			fmt.Sprintf("describe: the answer has %d bytes", len(output)),
-			fmt.Sprintf("at most %d are allowed", maxDescription),
-		)
+		return refuse(m.Name(), fmt.Sprintf("describe: the answer has %d bytes", len(output)),
+			fmt.Sprintf("at most %d are allowed", maxDescription))
 	}
 	if len(output) > 0 {
 		unknown, err := abijson.Decode(output, &m.desc)
@@ -105,11 +102,8 @@ func (m *Module) build(
 	if _, plugin := m.transport.(extism.Transport); plugin {
 		prepare = from.PrepareAnew // a plug-in can read its configuration from its first instruction
 	}
-	image, err := prepare(
-		inv.Context(ctx),
-		sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)},
-		setup,
-	)
+	image, err := prepare(inv.Context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)},
+		setup)
 	if err != nil && isOwn(err) {
 		err = m.fault(inv, err)
 	}
@@ -126,19 +120,8 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
 // most warn: the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 	at := slog.Level(min(max(level, contract.LogDebug), contract.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
-	m.loader.log.Log(
-		context.Background(),
-		at,
-		"a module logs while it is loaded",
-		"module",
-		m.Name(),
-		"hook",
-		string(hook),
-		"module_level",
-		contract.LogLevel(level),
-		"text",
-		strings.ToValidUTF8(text, "\ufffd"),
-	)
+	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(),
+		"hook", string(hook), "module_level", contract.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
 }
 
 // callBuilding calls describe or configure. It returns an *abi.Error if the module answers with
@@ -218,30 +201,21 @@ func (m *Module) checkDescription() error {
 	d := &m.desc
 	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {
 		if len(t.text) > contract.MaxName {
-			return refuse(
-				m.Name(),
-				fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)),
-				fmt.Sprintf("at most %d are allowed", contract.MaxName),
-			)
+			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)),
+				fmt.Sprintf("at most %d are allowed", contract.MaxName))
 		}
 		if strings.ContainsFunc(t.text, func(c rune) bool { return !unicode.IsPrint(c) }) {
 			return refuse(m.Name(), fmt.Sprintf("describe: %s is %q", t.name, t.text), "remove characters that do not print")
 		}
 	}
 	if len(d.Description) > maxText {
-		return refuse(
-			m.Name(),
-			fmt.Sprintf("describe: description has %d bytes", len(d.Description)),
-			fmt.Sprintf("at most %d are allowed", maxText),
-		)
+		return refuse(m.Name(), fmt.Sprintf("describe: description has %d bytes", len(d.Description)),
+			fmt.Sprintf("at most %d are allowed", maxText))
 	}
 	for name, n := range map[string]int{"requires": len(d.Requires), "hooks": len(d.Hooks), "events": len(d.Events)} {
 		if n > maxNames {
-			return refuse(
-				m.Name(),
-				fmt.Sprintf("describe: %s has %d names", name, n),
-				fmt.Sprintf("at most %d are allowed", maxNames),
-			)
+			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d names", name, n),
+				fmt.Sprintf("at most %d are allowed", maxNames))
 		}
 	}
 	switch d.Messages {
@@ -251,11 +225,8 @@ func (m *Module) checkDescription() error {
 	}
 	for _, t := range d.Events {
 		if !slices.Contains(contract.EventTypes(), t) {
-			return refuse(
-				m.Name(),
-				fmt.Sprintf("describe: events names %.64q, which is not an event", t),
-				fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(contract.EventTypes()), "[]")),
-			)
+			return refuse(m.Name(), fmt.Sprintf("describe: events names %.64q, which is not an event", t),
+				fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(contract.EventTypes()), "[]")))
 		}
 	}
 	if err := m.checkRequires(); err != nil {
@@ -291,17 +262,11 @@ func (m *Module) chooseHooks() error {
 		for _, h := range m.desc.Hooks {
 			switch {
 			case !contract.Known(h):
-				return refuse(
-					m.Name(),
-					fmt.Sprintf("describe: hooks names %.64q, which is not a hook", h),
-					"the hooks are "+joinHooks(contract.Hooks()),
-				)
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %.64q, which is not a hook", h),
+					"the hooks are "+joinHooks(contract.Hooks()))
 			case !m.has(h):
-				return refuse(
-					m.Name(),
-					fmt.Sprintf("describe: hooks names %s, which the module does not export", h),
-					"export it, or remove it from the list",
-				)
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h),
+					"export it, or remove it from the list")
 			}
 		}
 		wanted = func(h abi.Hook) bool { return slices.Contains(m.desc.Hooks, h) }

@@ -26,17 +26,8 @@ func assemblyScriptPlugin(t testing.TB) []byte {
 	t.Helper()
 	compiler := npmtest.Bin(t, "asc")
 	out := filepath.Join(t.TempDir(), "assemblyscript.wasm")
-	cmd := exec.CommandContext(
-		t.Context(),
-		compiler,
-		"plugin.ts",
-		"--path",
-		filepath.Join(npmtest.Folder(t), "node_modules"),
-		"--outFile",
-		out,
-		"--use",
-		"abort=plugin/abort",
-	)
+	cmd := exec.CommandContext(t.Context(), compiler, "plugin.ts", "--path",
+		filepath.Join(npmtest.Folder(t), "node_modules"), "--outFile", out, "--use", "abort=plugin/abort")
 	cmd.Dir = filepath.Join(plugins, "assemblyscript")
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)

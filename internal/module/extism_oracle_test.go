@@ -170,9 +170,7 @@ func callHere(
 				Config:  mw.config,
 				Entered: true,
 				Now:     1_767_225_600_000_000_000,
-				Input: []byte(
-					call.input,
-				),
+				Input:   []byte(call.input),
 				Pending: []byte(call.input),
 				LogFunc: func(level int32, text string) { o.Logs = append(o.Logs, contract.LogLevel(level)+" "+text) },
 			}

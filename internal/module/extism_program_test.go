@@ -376,12 +376,8 @@ func runProgram(
 	m, err := l.LoadBytes(t.Context(), "puppet.wasm", readPlugin(t, "puppet.wasm"), limits)
 	require.NoError(t, err)
 	defer m.Close()
-	mw, err := m.Configure(
-		t.Context(),
-		"guard",
-		fmt.Appendf(nil, `{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))),
-		grants,
-	)
+	mw, err := m.Configure(t.Context(), "guard",
+		fmt.Appendf(nil, `{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))), grants)
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	r := open(t, mw)

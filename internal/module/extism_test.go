@@ -117,10 +117,8 @@ func TestExtismWraps(t *testing.T) {
 	require.Equal(t, `{"n":2}`, out.Result.Content.String())
 	require.Contains(t, r.host.logs(), `info {"result":{"content":"{\"n\":2}"}}`)
 
-	_, out, err = run(
-		`{"call1":"a"}`,
-		func(context.Context, abi.Call) (*abi.Result, error) { return nil, fmt.Errorf("no luck") },
-	)
+	_, out, err = run(`{"call1":"a"}`,
+		func(context.Context, abi.Call) (*abi.Result, error) { return nil, fmt.Errorf("no luck") })
 	require.NoError(t, err)
 	require.Contains(t, out.Result.Content.String(), "no luck")
 	require.True(t, out.Result.IsError)
@@ -179,13 +177,8 @@ func TestExtismFails(t *testing.T) {
 		})
 	}
 
-	_, err := runProgram(
-		t,
-		l,
-		policy.Limits{},
-		policy.Grants{},
-		func(p *program) { p.block(1, "out of order"); p.do(opErrorSet, 1, 0, 0); p.do(opTrap, 0, 0, 0) },
-	)
+	_, err := runProgram(t, l, policy.Limits{}, policy.Grants{},
+		func(p *program) { p.block(1, "out of order"); p.do(opErrorSet, 1, 0, 0); p.do(opTrap, 0, 0, 0) })
 	var fault *ending.FaultError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, []string{"error_set: out of order"}, fault.Stderr, "what a panic says")
@@ -263,13 +256,8 @@ func TestExtismVariables(t *testing.T) {
 
 	fault := func(want string, fn func(p *program)) {
 		t.Helper()
-		_, err := runProgram(
-			t,
-			newLoader(t),
-			policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}},
-			policy.Grants{},
-			fn,
-		)
+		_, err := runProgram(t, newLoader(t), policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}, policy.Grants{},
+			fn)
 		var f *ending.FaultError
 		require.ErrorAs(t, err, &f)
 		require.ErrorContains(t, f.Cause, want)
@@ -327,34 +315,23 @@ func TestExtismInfo(t *testing.T) {
 		require.Equal(t, extism.EnvModule, p.Module)
 		require.NotEmpty(t, p.Does, p.Name)
 	}
-	require.Contains(
-		t,
-		info.Imports,
-		Power{
-			Module: extism.EnvModule,
-			Name:   "http_request",
-			Type:   "(i64, i64) -> i64",
-			Does:   "send HTTP requests",
-			Grant:  "http:HOST",
-		},
-	)
-	require.Contains(
-		t,
-		info.Imports,
-		Power{Module: extism.EnvModule, Name: "var_set", Type: "(i64, i64) -> ()", Does: "store run-local values"},
-	)
+	require.Contains(t, info.Imports, Power{
+		Module: extism.EnvModule,
+		Name:   "http_request",
+		Type:   "(i64, i64) -> i64",
+		Does:   "send HTTP requests",
+		Grant:  "http:HOST",
+	})
+	require.Contains(t, info.Imports,
+		Power{Module: extism.EnvModule, Name: "var_set", Type: "(i64, i64) -> ()", Does: "store run-local values"})
 	info = loadPlugin(t, "caller.wasm", policy.Limits{}).Info()
-	require.Contains(
-		t,
-		info.Imports,
-		Power{
-			Module: extism.UserModule,
-			Name:   "tool",
-			Type:   "(i64) -> i64",
-			Does:   "call tools of the agent",
-			Grant:  "tool:NAME",
-		},
-	)
+	require.Contains(t, info.Imports, Power{
+		Module: extism.UserModule,
+		Name:   "tool",
+		Type:   "(i64) -> i64",
+		Does:   "call tools of the agent",
+		Grant:  "tool:NAME",
+	})
 }
 
 // TestExtismSpelling checks the warning about a misspelled hook.
@@ -364,11 +341,8 @@ func TestExtismSpelling(t *testing.T) {
 	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	defer m.Close()
-	require.Equal(
-		t,
-		[]string{`exports "AfterTool_", which is not a hook and is never called; did you mean after_tool?`},
-		m.Warnings(),
-	)
+	require.Equal(t, []string{`exports "AfterTool_", which is not a hook and is never called; did you mean after_tool?`},
+		m.Warnings())
 }
 
 // TestExtismMemory checks that a run reserves memory for blocks.
@@ -403,11 +377,8 @@ func TestExtismStreams(t *testing.T) {
 	t.Parallel()
 	r := open(
 		t,
-		configure(
-			t,
-			only(t, newLoader(t), contract.HookWrapModel),
-			`{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`,
-		),
+		configure(t, only(t, newLoader(t), contract.HookWrapModel),
+			`{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`),
 	)
 	received, res, err := streams(t.Context(), r, func() {}, "theirs")
 	require.NoError(t, err)
@@ -426,11 +397,8 @@ func TestExtismStreams(t *testing.T) {
 func TestExtismStore(t *testing.T) {
 	t.Parallel()
 	config := `{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1,"ttl":60},"call3":"q","arg3":{"key":"k","ttl":-1},"call4":"r","arg4":{"key":"k"},"call5":"s","arg5":{"key":"k"}}`
-	mw, err := loadPlugin(
-		t,
-		"caller.wasm",
-		policy.Limits{},
-	).Configure(t.Context(), "guard", []byte(config), policy.Grants{Store: true})
+	mw, err := loadPlugin(t, "caller.wasm",
+		policy.Limits{}).Configure(t.Context(), "guard", []byte(config), policy.Grants{Store: true})
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
@@ -457,11 +425,8 @@ func TestExtismStore(t *testing.T) {
 // TestExtismOwnCalls checks the arguments and replies of tool and model.
 func TestExtismOwnCalls(t *testing.T) {
 	t.Parallel()
-	mw := configure(
-		t,
-		loadPlugin(t, "caller.wasm", policy.Limits{}),
-		`{"call1":"n","arg1":{"name":"echo"},"call2":"m","arg2":{"messages":[]}}`,
-	)
+	mw := configure(t, loadPlugin(t, "caller.wasm", policy.Limits{}),
+		`{"call1":"n","arg1":{"name":"echo"},"call2":"m","arg2":{"messages":[]}}`)
 	s := &session{mw: mw, entry: "guard", run: "run-7", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 	defer s.Close()
 	inv, err := s.replay(
@@ -514,12 +479,8 @@ func FuzzExtismProgram(f *testing.F) {
 	l, err := NewLoader(f.Context(), nil)
 	require.NoError(f, err)
 	defer l.Close(context.Background())
-	m, err := l.LoadBytes(
-		f.Context(),
-		"puppet.wasm",
-		readPlugin(f, "puppet.wasm"),
-		policy.Limits{HostCalls: 100, Limits: sandbox.Limits{Fuel: 1_000_000, MemoryBytes: 1 << 20}},
-	)
+	m, err := l.LoadBytes(f.Context(), "puppet.wasm", readPlugin(f, "puppet.wasm"),
+		policy.Limits{HostCalls: 100, Limits: sandbox.Limits{Fuel: 1_000_000, MemoryBytes: 1 << 20}})
 	require.NoError(f, err)
 	defer m.Close()
 	f.Add([]byte(assemble(func(p *program) { p.block(1, "a"); p.do(opVarGet, 1, 0, 2); p.show(2) })))

@@ -207,10 +207,8 @@ func conversation(texts ...string) *message.List {
 // beforeAgent calls before_agent.
 func (r *testRun) beforeAgent(t *testing.T) (chain.Start, error) {
 	t.Helper()
-	return r.BeforeAgent(
-		t.Context(),
-		chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")},
-	)
+	return r.BeforeAgent(t.Context(),
+		chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")})
 }
 
 // callTool calls a tool through the chain.

@@ -80,11 +80,8 @@ func TestFaults(t *testing.T) {
 // TestInvalidAnswersAreCounted checks that the entry's statistics count a nonsensical answer as a fault.
 func TestInvalidAnswersAreCounted(t *testing.T) {
 	t.Parallel()
-	m, err := loadBytes(
-		t,
-		answering(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0),
-		policy.Limits{},
-	)
+	m, err := loadBytes(t, answering(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0),
+		policy.Limits{})
 	require.NoError(t, err)
 	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "{}"), OnFault: hook.Skip})
 	for range 2 {
@@ -321,11 +318,8 @@ func TestEndings(t *testing.T) {
 		},
 	}
 	wrap := load(t, "wrap.wasm", policy.Limits{})
-	r := openRun(
-		t,
-		hook.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: hook.Skip},
-		hook.Entry{Name: "inner", Middleware: stop},
-	)
+	r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: hook.Skip},
+		hook.Entry{Name: "inner", Middleware: stop})
 	_, err := r.callTool(t.Context(), nil)
 	var stopped *ending.StoppedError
 	require.ErrorAs(t, err, &stopped)

@@ -76,40 +76,30 @@ func TestHTTP(t *testing.T) {
 			s,
 		),
 	)
-	require.Equal(
-		t,
-		[]contract.HTTPRequest{
-			{
-				Method:    "POST",
-				URL:       "https://a.org/",
-				Headers:   []contract.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
-				Body:      "b",
-				TimeoutMS: 7,
-			},
+	require.Equal(t, []contract.HTTPRequest{
+		{
+			Method:    "POST",
+			URL:       "https://a.org/",
+			Headers:   []contract.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
+			Body:      "b",
+			TimeoutMS: 7,
 		},
-		s.asked,
-	)
+	}, s.asked)
 	require.Equal(t, granted.HTTP, s.granted)
 	require.Equal(
 		t,
 		`info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}}`,
 		reply(`{"url":"https://a.org/"}`, policy.Grants{}, s),
 	)
-	require.Equal(
-		t,
-		`info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`,
-		reply(`{"url":"https://a.org/"}`, granted, nil),
-	)
+	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`,
+		reply(`{"url":"https://a.org/"}`, granted, nil))
 	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
 	require.Len(t, s.asked, 1)
 	s.answer = func(*contract.HTTPRequest) (*contract.HTTPResponse, error) {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: not there", Retryable: true}
 	}
-	require.Equal(
-		t,
-		`info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`,
-		reply(`{}`, granted, s),
-	)
+	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`,
+		reply(`{}`, granted, s))
 	s.answer = func(*contract.HTTPRequest) (*contract.HTTPResponse, error) { return nil, errNoDatabase }
 	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
 }
@@ -136,13 +126,9 @@ func TestExtismHTTP(t *testing.T) {
 	_, err = r.beforeAgent(t)
 	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 are in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
-	require.Equal(
-		t,
-		[]contract.HTTPRequest{
-			{Method: "POST", URL: "https://a.org/", Headers: []contract.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
-		},
-		s.asked,
-	)
+	require.Equal(t, []contract.HTTPRequest{
+		{Method: "POST", URL: "https://a.org/", Headers: []contract.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
+	}, s.asked)
 	requireSame(t, onlyBundle(t, dir))
 	require.Len(t, s.asked, 1)
 }

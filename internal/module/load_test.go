@@ -75,11 +75,8 @@ func TestRefusedBytes(t *testing.T) {
 		require.ErrorContains(t, err, "upload: ")
 		require.ErrorContains(t, err, want)
 	}
-	_, err := l.Load(
-		t.Context(),
-		filepath.Join(modules, "says.wasm"),
-		policy.Limits{Limits: sandbox.Limits{ModuleBytes: 1000}},
-	)
+	_, err := l.Load(t.Context(), filepath.Join(modules, "says.wasm"),
+		policy.Limits{Limits: sandbox.Limits{ModuleBytes: 1000}})
 	require.ErrorContains(t, err, "says.wasm: has more bytes than the limit module_bytes of 1000")
 	_, err = l.Load(t.Context(), filepath.Join(modules, "says.wasm"), policy.Limits{HostCalls: -1})
 	require.ErrorContains(t, err, "limit host_calls is -1")
@@ -150,19 +147,14 @@ func TestDescribeRefused(t *testing.T) {
 func TestBuilding(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer
-	l, err := NewLoader(
-		t.Context(),
-		&LoaderOptions{Logger: slog.New(slog.NewTextHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))},
-	)
+	l, err := NewLoader(t.Context(),
+		&LoaderOptions{Logger: slog.New(slog.NewTextHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
 	m, err := l.Load(t.Context(), filepath.Join(modules, "building.wasm"), policy.Limits{})
 	require.NoError(t, err)
-	require.JSONEq(
-		t,
-		`{"code":"unavailable","message":"model is not available while the module's image is built"}`,
-		string(m.Description().ConfigSchema),
-	)
+	require.JSONEq(t, `{"code":"unavailable","message":"model is not available while the module's image is built"}`,
+		string(m.Description().ConfigSchema))
 	require.Contains(t, received.String(), "text=started")
 
 	one, two := configure(t, m, `{"a":1}`), configure(t, m, `{"b":22}`)
@@ -179,10 +171,8 @@ func TestBuilding(t *testing.T) {
 func TestBuildingLogs(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer
-	l, err := NewLoader(
-		t.Context(),
-		&LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))},
-	)
+	l, err := NewLoader(t.Context(),
+		&LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
 	loadScript(t, l, `
@@ -215,21 +205,14 @@ func TestInfo(t *testing.T) {
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), info.Memory.Most)
 	require.NotEmpty(t, info.Instances)
 	require.Len(t, info.Imports, len(native.Imports()))
-	require.Contains(
-		t,
-		info.Imports,
-		Power{
-			Module: contract.ImportModule,
-			Name:   "messages",
-			Type:   "(i32, i32, i32) -> i32",
-			Does:   "read the granted part of the conversation",
-		},
-	)
-	require.Contains(
-		t,
-		info.Imports,
-		Power{Module: contract.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"},
-	)
+	require.Contains(t, info.Imports, Power{
+		Module: contract.ImportModule,
+		Name:   "messages",
+		Type:   "(i32, i32, i32) -> i32",
+		Does:   "read the granted part of the conversation",
+	})
+	require.Contains(t, info.Imports,
+		Power{Module: contract.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"})
 
 	for _, p := range load(t, "wasi.wasm", policy.Limits{}).Info().Imports {
 		require.NotEmpty(t, p.Does, p.Name)

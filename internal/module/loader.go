@@ -142,10 +142,8 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	case err != nil:
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
-	if slices.ContainsFunc(
-		image.Imports(),
-		func(i verify.ImportInfo) bool { return i.Module == javascript.ImportModule },
-	) {
+	if slices.ContainsFunc(image.Imports(),
+		func(i verify.ImportInfo) bool { return i.Module == javascript.ImportModule }) {
 		image.Close()
 		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which only the engine of scripts may import", "")
 	}

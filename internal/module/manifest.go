@@ -67,11 +67,8 @@ func manifestModule(path string, entry sdk.Wasm, limits policy.Limits) ([]byte, 
 	}
 	sum := sha256.Sum256(b)
 	if got := hex.EncodeToString(sum[:]); hash != "" && !strings.EqualFold(hash, got) {
-		return nil, refuse(
-			path,
-			fmt.Sprintf("manifest: hash is %.64s, but the module's SHA-256 is %s", hash, got),
-			"correct the hash, or find out who changed the module",
-		)
+		return nil, refuse(path, fmt.Sprintf("manifest: hash is %.64s, but the module's SHA-256 is %s", hash, got),
+			"correct the hash, or find out who changed the module")
 	}
 	return b, nil
 }

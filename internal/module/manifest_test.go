@@ -82,10 +82,8 @@ func TestManifestWarnings(t *testing.T) {
 		`manifest: unknown key "wsm"`,
 		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 applies",
 		"memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply",
-		fmt.Sprintf(
-			"timeout_ms of the manifest asks for %v; the limit hook_time of 1s applies",
-			9223372036854*time.Millisecond,
-		),
+		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s applies",
+			9223372036854*time.Millisecond),
 	}, m.Warnings())
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), m.Limits().MemoryBytes)
 	require.Equal(t, sandbox.DefaultHookTime, m.Limits().HookTime)

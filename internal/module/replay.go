@@ -40,10 +40,8 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 			return nil, context.Cause(ctx)
 		}
 		for _, d := range b.Earlier[i].Compare(outcomeOf(inv, err)) {
-			out.Differences = append(
-				out.Differences,
-				fmt.Sprintf("call %d of %d before it, of %s: %s", i+1, len(b.Earlier), inv.Hook, d),
-			)
+			out.Differences = append(out.Differences,
+				fmt.Sprintf("call %d of %d before it, of %s: %s", i+1, len(b.Earlier), inv.Hook, d))
 		}
 	}
 	inv, err := s.replay(ctx, &b.Call)

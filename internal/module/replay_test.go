@@ -107,11 +107,8 @@ func TestReplayFaults(t *testing.T) {
 			require.Equal(t, tc.limit != "", fault.Value > 0)
 			require.Equal(t, filepath.Join(modules, "puppet.wasm"), fault.Module)
 			event := r.host.faults()[0]
-			require.Equal(
-				t,
-				[]any{fault.Digest, string(tc.stage), tc.limit, fault.Value},
-				[]any{event.Digest, event.Stage, event.Limit, event.Value},
-			)
+			require.Equal(t, []any{fault.Digest, string(tc.stage), tc.limit, fault.Value},
+				[]any{event.Digest, event.Stage, event.Limit, event.Value})
 
 			b := onlyBundle(t, dir)
 			require.Equal(t, "guard", b.Entry)
@@ -131,14 +128,11 @@ func TestReplayFaults(t *testing.T) {
 func TestReplayHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(
-		t,
-		hook.Entry{
-			Name:       "guard",
-			Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`),
-			Hooks:      []abi.Hook{contract.HookBeforeAgent, contract.HookWrapToolCall},
-		},
-	)
+	r := openRun(t, hook.Entry{
+		Name:       "guard",
+		Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`),
+		Hooks:      []abi.Hook{contract.HookBeforeAgent, contract.HookWrapToolCall},
+	})
 	slow := func(context.Context, abi.Call) (*abi.Result, error) {
 		r.host.tick(90 * time.Second)
 		return abi.TextResult("done"), nil
@@ -189,14 +183,11 @@ func TestReplayHistory(t *testing.T) {
 func TestReplayJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(
-		t,
-		hook.Entry{
-			Name:       "guard",
-			Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
-			Hooks:      []abi.Hook{contract.HookGateTool},
-		},
-	)
+	r := openRun(t, hook.Entry{
+		Name:       "guard",
+		Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
+		Hooks:      []abi.Hook{contract.HookGateTool},
+	})
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err, "a gate that faults denies")
 	b := onlyBundle(t, dir)
@@ -212,14 +203,11 @@ func TestReplayJudged(t *testing.T) {
 func TestReplayLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(
-		t,
-		hook.Entry{
-			Name:       "guard",
-			Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
-			Hooks:      []abi.Hook{contract.HookGateTool},
-		},
-	)
+	r := openRun(t, hook.Entry{
+		Name:       "guard",
+		Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
+		Hooks:      []abi.Hook{contract.HookGateTool},
+	})
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err)
 	b := onlyBundle(t, dir)

@@ -75,11 +75,7 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 		if p.Middleware != mw {
 			continue
 		}
-		if has <= p.instances(
-			r.parallel,
-		)+r.under[hook.OwnModel]*p.within(
-			hook.OwnModel,
-		)+r.under[hook.OwnTool]*p.within(
+		if has <= p.instances(r.parallel)+r.under[hook.OwnModel]*p.within(hook.OwnModel)+r.under[hook.OwnTool]*p.within(
 			hook.OwnTool,
 		) {
 			return nil, nil
@@ -97,11 +93,7 @@ func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error
 	defer r.mu.Unlock()
 	for _, p := range r.run {
 		n := p.within(of)
-		has := p.instances(
-			r.parallel,
-		) + r.under[hook.OwnModel]*p.within(
-			hook.OwnModel,
-		) + r.under[hook.OwnTool]*p.within(
+		has := p.instances(r.parallel) + r.under[hook.OwnModel]*p.within(hook.OwnModel) + r.under[hook.OwnTool]*p.within(
 			hook.OwnTool,
 		)
 		if limit := p.module.limits.Instances; n > 0 && has+n > limit {

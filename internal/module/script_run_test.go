@@ -61,12 +61,8 @@ func TestScriptContext(t *testing.T) {
 			require.Equal(t, tc.want, runScript(t, l, tc.body))
 		})
 	}
-	require.Equal(
-		t,
-		runScript(t, l, "return [Math.random(), Math.random()]"),
-		runScript(t, l, "return [Math.random(), Math.random()]"),
-		"the run determines it",
-	)
+	require.Equal(t, runScript(t, l, "return [Math.random(), Math.random()]"),
+		runScript(t, l, "return [Math.random(), Math.random()]"), "the run determines it")
 	var draws []float64
 	require.NoError(t, json.Unmarshal([]byte(runScript(t, l, "return [Math.random(), Math.random()]")), &draws))
 	require.NotEqual(t, draws[0], draws[1])

@@ -79,10 +79,8 @@ export default defineMiddleware<Config>({
 
 	r := open(t, configure(t, m, `{"deny":["t"]}`))
 	called := false
-	out, err := r.callTool(
-		t.Context(),
-		func(context.Context, abi.Call) (*abi.Result, error) { called = true; return abi.TextResult("x"), nil },
-	)
+	out, err := r.callTool(t.Context(),
+		func(context.Context, abi.Call) (*abi.Result, error) { called = true; return abi.TextResult("x"), nil })
 	require.NoError(t, err)
 	require.False(t, called)
 	require.Contains(t, out.Result.Content.String(), "t is not allowed here")
@@ -166,12 +164,8 @@ func TestScriptFaults(t *testing.T) {
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	m := loadScript(
-		t,
-		l,
-		beforeAgentScript("for (;;) Math.abs(1);"),
-		policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}},
-	)
+	m := loadScript(t, l, beforeAgentScript("for (;;) Math.abs(1);"),
+		policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
 	const tries = 10
 	for try := 1; ; try++ {
 		_, err := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
@@ -216,10 +210,8 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 // bundler harms nothing else.
 func TestScriptInChild(t *testing.T) {
 	t.Parallel()
-	l, err := NewLoader(
-		t.Context(),
-		&LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}},
-	)
+	l, err := NewLoader(t.Context(),
+		&LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	m := loadScript(t, l, beforeAgentScript("return { instruction: 'from a child' };"), policy.Limits{})
@@ -300,11 +292,8 @@ func TestScriptRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := l.Load(
-				t.Context(),
-				writeScript(t, "guard.ts", tc.text),
-				policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}},
-			)
+			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text),
+				policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}})
 			if tc.want == "" {
 				require.NoError(t, err)
 				m.Close()

@@ -408,16 +408,10 @@ func BenchmarkInput(b *testing.B) {
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 100*sandbox.DefaultFuel, load(t, "puppet.wasm", policy.Limits{}).Limits().RunFuel)
-	require.EqualValues(
-		t,
-		100*700_000,
-		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel,
-	)
-	require.EqualValues(
-		t,
-		math.MaxInt64,
-		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel,
-	)
+	require.EqualValues(t, 100*700_000,
+		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel)
+	require.EqualValues(t, math.MaxInt64,
+		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
 
 	mw := configure(t, load(t, "puppet.wasm", policy.Limits{RunFuel: 5}), do("n"))
 	for range 2 { // each run has its own

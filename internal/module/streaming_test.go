@@ -61,10 +61,8 @@ func TestStream(t *testing.T) {
 	require.Equal(t, "aä\x00\n\"", res.Message.Content.String())
 
 	r := open(t, configure(t, m, trap("0")))
-	outcome, err := r.callTool(
-		t.Context(),
-		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("whole"), nil },
-	)
+	outcome, err := r.callTool(t.Context(),
+		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("whole"), nil })
 	require.NoError(t, err)
 	require.Equal(t, "whole", outcome.Result.Content.String())
 	outcome, err = r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
@@ -78,14 +76,11 @@ func TestStream(t *testing.T) {
 // TestStreamOfOwnTool checks that the chunks which call_tool sends become its result.
 func TestStreamOfOwnTool(t *testing.T) {
 	t.Parallel()
-	r := openRun(
-		t,
-		hook.Entry{
-			Name:       "guard",
-			Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")),
-			Hooks:      []abi.Hook{contract.HookCallTool},
-		},
-	)
+	r := openRun(t, hook.Entry{
+		Name:       "guard",
+		Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")),
+		Hooks:      []abi.Hook{contract.HookCallTool},
+	})
 	var received []string
 	o, err := r.CallTool(t.Context(), chain.ToolCall{
 		Call: abi.Call{

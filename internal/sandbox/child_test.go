@@ -35,11 +35,8 @@ func TestCompileInChild(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		for range 2 {
 			s := newSandbox(t, Options{CacheDir: dir, CompileChild: &child.Options{}})
-			require.Equal(
-				t,
-				[]uint64{7},
-				call(t, instantiate(t, load(t, s, module(nil), Limits{}), InstanceConfig{}), "hook", 7),
-			)
+			require.Equal(t, []uint64{7},
+				call(t, instantiate(t, load(t, s, module(nil), Limits{}), InstanceConfig{}), "hook", 7))
 		}
 	}
 }
@@ -47,10 +44,8 @@ func TestCompileInChild(t *testing.T) {
 // TestCloseStopsChildren checks that closing a sandbox does not wait for its children.
 func TestCloseStopsChildren(t *testing.T) {
 	t.Parallel()
-	s, err := New(
-		t.Context(),
-		&Options{CompileChild: &child.Options{Timeout: time.Hour, MaxProcesses: 1}, Surface: testSurface()},
-	)
+	s, err := New(t.Context(),
+		&Options{CompileChild: &child.Options{Timeout: time.Hour, MaxProcesses: 1}, Surface: testSurface()})
 	require.NoError(t, err)
 	module, other := costly(), append(costly(), 0, 1, 0) // with a custom section
 	var wg sync.WaitGroup

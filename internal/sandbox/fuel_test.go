@@ -107,12 +107,8 @@ func TestSlices(t *testing.T) {
 	}
 	require.EqualValues(t, maxSlice, after(fastSlice-1, largeMemory))
 	require.EqualValues(t, minSlice, after(fastSlice-1, largeMemory+1))
-	require.EqualValues(
-		t,
-		maxLargeMemorySlice,
-		after(fastSlice-1, largeMemory+1),
-		"they are smaller if there are many pages to touch",
-	)
+	require.EqualValues(t, maxLargeMemorySlice, after(fastSlice-1, largeMemory+1),
+		"they are smaller if there are many pages to touch")
 	after(fastSlice-1, 1<<20)
 	require.EqualValues(t, minSlice, after(slowSlice+1, 1<<20), "slow ones shrink at once")
 	require.EqualValues(t, minSlice, after(longSlice+1, 1<<20))
@@ -335,12 +331,8 @@ func TestEveryLoopEnds(t *testing.T) {
 		for engine, interpret := range map[string]bool{"compiled": false, "interpreted": true} {
 			t.Run(name+"/"+engine, func(t *testing.T) {
 				t.Parallel()
-				im := load(
-					t,
-					newSandbox(t, Options{interpret: interpret}),
-					module(shape),
-					Limits{HookTime: 20 * time.Millisecond, Fuel: math.MaxInt64},
-				)
+				im := load(t, newSandbox(t, Options{interpret: interpret}), module(shape),
+					Limits{HookTime: 20 * time.Millisecond, Fuel: math.MaxInt64})
 				in := instantiate(t, im, InstanceConfig{})
 				_, err := in.Call(t.Context(), "hook", 0)
 				fault := faultOf(t, err)

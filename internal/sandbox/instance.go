@@ -302,15 +302,8 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 		return nil
 	}
 	if p := (panicError{}); errors.As(err, &p) {
-		in.image.sandbox.log.Error(
-			"the WebAssembly runtime panicked",
-			"module",
-			in.image.name,
-			"digest",
-			in.image.code.digest,
-			"panic",
-			p.value,
-		)
+		in.image.sandbox.log.Error("the WebAssembly runtime panicked", "module", in.image.name,
+			"digest", in.image.code.digest, "panic", p.value)
 		fault := in.fault(FaultInternal, "the WebAssembly runtime panicked: "+text.Cut(err.Error(), 512))
 		fault.Cause = err
 		return fault

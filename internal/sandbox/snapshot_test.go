@@ -331,11 +331,8 @@ func TestImageRoom(t *testing.T) {
 			if err != nil {
 				var full *ImageRoomError
 				require.ErrorAs(t, err, &full)
-				require.ErrorContains(
-					t,
-					err,
-					"no room beside other images within 3 MiB for all and the tenant's share of it; close unused agents",
-				)
+				require.ErrorContains(t, err,
+					"no room beside other images within 3 MiB for all and the tenant's share of it; close unused agents")
 				break
 			}
 			made = append(made, p)

@@ -179,11 +179,8 @@ func TestRejectedThenLoaded(t *testing.T) {
 func TestOtherExportsAreFree(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
-		m.Exports = append(
-			m.Exports,
-			wasm.Export{Name: "__wasm_call_ctors"},
-			wasm.Export{Name: "mem2", Kind: wasm.ExternalMemory},
-		)
+		m.Exports = append(m.Exports, wasm.Export{Name: "__wasm_call_ctors"},
+			wasm.Export{Name: "mem2", Kind: wasm.ExternalMemory})
 	}), Limits{})
 	require.Len(t, im.Exports(), 4)
 }
@@ -221,10 +218,8 @@ func TestExportedImport(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
 		m.Imports = []wasm.Import{function("test_v1", "read", 3), function("test_v1", "call", 0)}
-		m.Types = append(
-			m.Types,
-			wasm.FuncType{Params: []wasm.ValueType{wasm.I32, wasm.I32}, Results: []wasm.ValueType{wasm.I32}},
-		)
+		m.Types = append(m.Types,
+			wasm.FuncType{Params: []wasm.ValueType{wasm.I32, wasm.I32}, Results: []wasm.ValueType{wasm.I32}})
 		m.Exports[1] = wasm.Export{Name: "read", Kind: wasm.ExternalFunction}
 		m.Exports = append(m.Exports, wasm.Export{Name: "hook", Kind: wasm.ExternalFunction, Index: 1})
 	}), Limits{})

@@ -162,16 +162,8 @@ func (m *model) cTable(b *strings.Builder, s *structure) {
 		if f.of != "" {
 			of = "&am_type_" + snake(f.of)
 		}
-		fmt.Fprintf(
-			b,
-			"\tAM_FIELD(%q, %s, %s, %s, %s, %s),\n",
-			f.key,
-			typ,
-			cField(f.key),
-			kind,
-			strings.Join(flags, " | "),
-			of,
-		)
+		fmt.Fprintf(b, "\tAM_FIELD(%q, %s, %s, %s, %s, %s),\n", f.key, typ, cField(f.key), kind, strings.Join(flags, " | "),
+			of)
 	}
 	fields, unknown := "am_fields_"+name, "0"
 	if len(s.fields) > 0 {
@@ -193,16 +185,8 @@ func (m *model) cTable(b *strings.Builder, s *structure) {
 	if form == "" {
 		form = "AM_FORM_FIELDS"
 	}
-	fmt.Fprintf(
-		b,
-		"static const am_type am_type_%s = {%s, %d, sizeof(%s), %s, %s};\n",
-		name,
-		fields,
-		len(s.fields),
-		typ,
-		form,
-		unknown,
-	)
+	fmt.Fprintf(b, "static const am_type am_type_%s = {%s, %d, sizeof(%s), %s, %s};\n",
+		name, fields, len(s.fields), typ, form, unknown)
 }
 
 // cHooks defines names for each hook's input and answer types.

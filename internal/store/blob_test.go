@@ -97,10 +97,8 @@ func TestTransactionsContainOnePiece(t *testing.T) {
 			require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Lease: time.Minute, Log: large}))
 			require.NoError(
 				t,
-				s.Commit(
-					t.Context(),
-					&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute},
-				),
+				s.Commit(t.Context(),
+					&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute}),
 			)
 			_, err := s.PutModule(t.Context(), large)
 			require.NoError(t, err)

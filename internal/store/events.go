@@ -16,14 +16,8 @@ func insertEvents(t database.Tx, run string, first, last int64, b *blob.Body) er
 	if err := b.Adopt(t); err != nil {
 		return err
 	}
-	_, err := t.Exec(
-		`INSERT INTO run_events (run, first_seq, last_seq, body, pieces) VALUES ($1, $2, $3, $4, $5)`,
-		run,
-		first,
-		last,
-		b.InRow,
-		b.Pieces,
-	)
+	_, err := t.Exec(`INSERT INTO run_events (run, first_seq, last_seq, body, pieces) VALUES ($1, $2, $3, $4, $5)`,
+		run, first, last, b.InRow, b.Pieces)
 	return err
 }
 

@@ -125,17 +125,14 @@ func TestDiskFull(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(
 		t,
-		s.Commit(
-			t.Context(),
-			&journal.Commit{
-				Run:   "r",
-				Epoch: 1,
-				Entry: stored.Entries + 1,
-				Log:   []byte("x"),
-				First: stored.LastSeq + 1,
-				Last:  stored.LastSeq,
-			},
-		),
+		s.Commit(t.Context(), &journal.Commit{
+			Run:   "r",
+			Epoch: 1,
+			Entry: stored.Entries + 1,
+			Log:   []byte("x"),
+			First: stored.LastSeq + 1,
+			Last:  stored.LastSeq,
+		}),
 	)
 }
 

@@ -93,13 +93,8 @@ func insertLog(t database.Tx, run string, entry int64, b *blob.Body) error {
 	if err := b.Adopt(t); err != nil {
 		return err
 	}
-	_, err := t.Exec(
-		`INSERT INTO run_log (run, entry, body, pieces) VALUES ($1, $2, $3, $4)`,
-		run,
-		entry,
-		b.InRow,
-		b.Pieces,
-	)
+	_, err := t.Exec(`INSERT INTO run_log (run, entry, body, pieces) VALUES ($1, $2, $3, $4)`,
+		run, entry, b.InRow, b.Pieces)
 	return err
 }
 

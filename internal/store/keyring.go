@@ -44,10 +44,8 @@ func ParseKeyring(text string) (*Keyring, error) {
 		}
 		b, err := base64.StdEncoding.DecodeString(key)
 		if err != nil || len(b) != 32 {
-			return nil, fmt.Errorf(
-				"keys for secrets: %s: want 32 bytes in base64, as `openssl rand -base64 32` prints them",
-				name,
-			)
+			return nil, fmt.Errorf("keys for secrets: %s: want 32 bytes in base64, as `openssl rand -base64 32` prints them",
+				name)
 		}
 		block, err := aes.NewCipher(b)
 		if err != nil {
@@ -90,9 +88,6 @@ func (r *Keyring) open(by string, sealed []byte, location string) ([]byte, error
 			return secret, nil
 		}
 	}
-	return nil, fmt.Errorf(
-		"%w: the key named %q did not seal the secret, or the secret was changed or moved",
-		ErrNoKeyring,
-		by,
-	)
+	return nil, fmt.Errorf("%w: the key named %q did not seal the secret, or the secret was changed or moved",
+		ErrNoKeyring, by)
 }

@@ -80,15 +80,9 @@ func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 	if err := json.Unmarshal([]byte(scopes), &k.Scopes); err != nil {
 		return nil, database.Corruptf("the scopes of key %s: %w", k.ID, err)
 	}
-	k.Created, k.Expires, k.Revoked, k.Used = time.UnixMilli(
-		created,
-	), timeOrZero(
-		expires,
-	), timeOrZero(
+	k.Created, k.Expires, k.Revoked, k.Used = time.UnixMilli(created), timeOrZero(expires), timeOrZero(
 		revoked,
-	), timeOrZero(
-		used,
-	)
+	), timeOrZero(used)
 	return &k, nil
 }
 

@@ -42,13 +42,8 @@ func (s *store) Module(ctx context.Context, digest string) ([]byte, error) {
 	var wasm []byte
 	err := s.db.View(ctx, func(t database.Tx) error {
 		var b blob.Body
-		found, err := database.One(
-			t,
-			`SELECT wasm, pieces FROM modules WHERE digest = $1`,
-			[]any{digest},
-			&b.InRow,
-			&b.Pieces,
-		)
+		found, err := database.One(t, `SELECT wasm, pieces FROM modules WHERE digest = $1`,
+			[]any{digest}, &b.InRow, &b.Pieces)
 		if err != nil {
 			return err
 		}

@@ -144,10 +144,8 @@ func TestStatementsUseIndexes(t *testing.T) {
 	t.Parallel()
 	require.False(
 		t,
-		allowed(
-			"SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2",
-			"SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)",
-		),
+		allowed("SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2",
+			"SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)"),
 	)
 	var mu sync.Mutex
 	plans := map[string]string{}
@@ -171,13 +169,8 @@ func TestStatementsUseIndexes(t *testing.T) {
 	for statement, plan := range plans {
 		for step := range strings.Lines(plan) {
 			step = strings.TrimSpace(step)
-			require.True(
-				t,
-				!largeTables.MatchString(step) || allowed(statement, step),
-				"%s\nreads more than the rows of a run: %s",
-				statement,
-				step,
-			)
+			require.True(t, !largeTables.MatchString(step) || allowed(statement, step),
+				"%s\nreads more than the rows of a run: %s", statement, step)
 		}
 	}
 }

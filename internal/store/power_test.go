@@ -50,17 +50,13 @@ func TestPowerFailureBetweenPieces(t *testing.T) {
 	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Lease: -time.Second, Log: log[0]}))
 	require.NoError(
 		t,
-		s.Commit(
-			ctx,
-			&journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: log[1], First: 1, Last: 1, Events: events, Lease: -time.Second},
-		),
+		s.Commit(ctx,
+			&journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: log[1], First: 1, Last: 1, Events: events, Lease: -time.Second}),
 	)
 	require.NoError(
 		t,
-		s.Commit(
-			ctx,
-			&journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: log[2], First: 2, Last: 1, Lease: -time.Second, Lazy: true},
-		),
+		s.Commit(ctx,
+			&journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: log[2], First: 2, Last: 1, Lease: -time.Second, Lazy: true}),
 	)
 	digest, err := s.PutModule(ctx, large('e'))
 	require.NoError(t, err)

@@ -192,9 +192,7 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 		if _, err := database.One(t, `SELECT count(*) FROM suspects WHERE owner = $1 AND run = $2`, []any{owner, run}, &trials); err != nil {
 			return err
 		}
-		d.Account.Over, d.Largest, d.Alone, d.Killed = time.Duration(
-			over,
-		)*time.Millisecond, measured &&
+		d.Account.Over, d.Largest, d.Alone, d.Killed = time.Duration(over)*time.Millisecond, measured &&
 			others == 0, trials > 0, killed > 0
 		crash = &d
 		return nil
@@ -205,11 +203,8 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 // Suspect implements [Quarantine].
 func (s *store) Suspect(ctx context.Context, run, owner string) error {
 	return s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		_, err := t.Exec(
-			`INSERT INTO suspects (run, owner) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET owner = $2`,
-			run,
-			owner,
-		)
+		_, err := t.Exec(`INSERT INTO suspects (run, owner) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET owner = $2`,
+			run, owner)
 		return err
 	})
 }

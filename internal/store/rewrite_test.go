@@ -140,10 +140,8 @@ func requireNoRow(t *testing.T, where string) {
 		if name == "body" {
 			of = "encode(body, 'escape')"
 		}
-		require.NoError(
-			t,
-			db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+of+" LIKE '%"+address+"%'").Scan(&n),
-		)
+		require.NoError(t,
+			db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+of+" LIKE '%"+address+"%'").Scan(&n))
 		require.Zero(t, n, column)
 	}
 }

@@ -147,10 +147,8 @@ func Open(ctx context.Context, location string, o *Options) (Store, error) {
 	case ok && (scheme == "postgres" || scheme == "postgresql"):
 		db, err = postgres.Open(ctx, location)
 	case ok && scheme != "file":
-		return nil, fmt.Errorf(
-			"open store: %s:// is not supported; want the path of an SQLite database, or postgres://…",
-			scheme,
-		)
+		return nil, fmt.Errorf("open store: %s:// is not supported; want the path of an SQLite database, or postgres://…",
+			scheme)
 	default:
 		db, err = sqlite.Open(ctx, strings.TrimPrefix(location, "file://"))
 	}

@@ -224,11 +224,8 @@ func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err erro
 // agentWith returns the name of an agent whose newest version refers to a module. It returns an
 // empty string if there is none.
 func agentWith(t scoped, digest string) (name string, err error) {
-	return name, t.row(
-		[]any{&name},
-		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`,
-		digest,
-	)
+	return name, t.row([]any{&name},
+		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
 // DeleteAgent deletes all versions of an agent. It fails with [ErrNoAgent] if the tenant has no

@@ -118,14 +118,8 @@ func (n *Tenant) CheckModuleQuota(ctx context.Context, digest string, size int64
 // module with the digest.
 func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		found, _, err := list(
-			t,
-			Page{Limit: 1},
-			scanModule,
-			modulePosition,
-			`SELECT `+moduleColumns+` FROM tenant_modules WHERE tenant = $1 AND digest = $2 LIMIT $3`,
-			digest,
-		)
+		found, _, err := list(t, Page{Limit: 1}, scanModule, modulePosition,
+			`SELECT `+moduleColumns+` FROM tenant_modules WHERE tenant = $1 AND digest = $2 LIMIT $3`, digest)
 		if err != nil {
 			return err
 		}

@@ -121,13 +121,8 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 		if err != nil {
 			return err
 		}
-		_, err = t.Exec(
-			`UPDATE tenants SET name = $2, quota = $3, policy = $4 WHERE id = $1`,
-			id,
-			info.Name,
-			quota,
-			string(info.Policy),
-		)
+		_, err = t.Exec(`UPDATE tenants SET name = $2, quota = $3, policy = $4 WHERE id = $1`,
+			id, info.Name, quota, string(info.Policy))
 		return err
 	})
 	return info, err

@@ -72,9 +72,7 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	require.Equal(t, [][]byte{[]byte("a timeline")}, traces)
 	require.NoError(
 		t,
-		s.Commit(
-			ctx,
-			&journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, Lease: time.Minute},
-		),
+		s.Commit(ctx,
+			&journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, Lease: time.Minute}),
 	)
 }

@@ -120,18 +120,8 @@ func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usa
 }
 
 func scanUsage(scan func(...any) error) (u Usage, err error) {
-	err = scan(
-		&u.Day,
-		&u.Agent,
-		&u.Module,
-		&u.Runs,
-		&u.PromptTokens,
-		&u.CompletionTokens,
-		&u.Fuel,
-		&u.WallMS,
-		&u.Calls,
-		&u.JournalBytes,
-	)
+	err = scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls,
+		&u.JournalBytes)
 	return u, err
 }
 

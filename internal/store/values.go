@@ -98,23 +98,13 @@ func (s *store) SetValue(
 		)
 	case int64(len(value)) > s.quota.Value:
 		return 0, forModule(
-			valueError(
-				abi.CodeLimit,
-				"the value of durable key %s has %d bytes; at most %d are allowed",
-				key,
-				len(value),
-				s.quota.Value,
-			),
+			valueError(abi.CodeLimit, "the value of durable key %s has %d bytes; at most %d are allowed",
+				key, len(value), s.quota.Value),
 		)
 	case ttl < 0 || ttl > maxTTL:
 		return 0, forModule(
-			valueError(
-				abi.CodeInvalid,
-				"the time to live of durable key %s is %v; want 0 for none, or at most %v",
-				key,
-				ttl,
-				maxTTL,
-			),
+			valueError(abi.CodeInvalid, "the time to live of durable key %s is %v; want 0 for none, or at most %v",
+				key, ttl, maxTTL),
 		)
 	}
 	err = s.change(ctx, scope, key, func(before storedValue, exists bool) (*storedValue, error) {
@@ -210,12 +200,8 @@ func (s *store) change(
 				s.quota.Keys,
 			)
 		case next == nil:
-			_, err = t.Exec(
-				`DELETE FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`,
-				scope.Tenant,
-				scope.Entry,
-				key,
-			)
+			_, err = t.Exec(`DELETE FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`,
+				scope.Tenant, scope.Entry, key)
 			return err
 		case size > 0:
 			if err := s.checkTenantValues(t, scope); err != nil {

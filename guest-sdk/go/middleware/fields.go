@@ -45,13 +45,8 @@ func (d *Declaration) Bool(p *bool, name, doc string) {
 
 // Int is like [Declaration.String] for an integer.
 func (d *Declaration) Int(p *int, name, doc string) {
-	add(
-		d,
-		p,
-		name,
-		schema.Schema{Kind: "integer", Description: doc},
-		func(r *jsoncodec.Reader) int { return int(r.Int()) },
-	)
+	add(d, p, name, schema.Schema{Kind: "integer", Description: doc},
+		func(r *jsoncodec.Reader) int { return int(r.Int()) })
 }
 
 // Float is like [Declaration.String] for a number.
@@ -78,10 +73,8 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 // Value is like [Declaration.String] for a JSON value of any type, which read decodes. read
 // is not called if the configuration does not have the key.
 func (d *Declaration) Value(name, doc string, read func(r *jsoncodec.Reader)) {
-	d.fields.all = append(
-		d.fields.all,
-		field{name: name, schema: schema.Schema{Description: doc}, reset: func() {}, read: read},
-	)
+	d.fields.all = append(d.fields.all,
+		field{name: name, schema: schema.Schema{Description: doc}, reset: func() {}, read: read})
 }
 
 func (f *fields) schema() schema.Schema {

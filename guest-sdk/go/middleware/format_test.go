@@ -68,11 +68,8 @@ func TestSprintfNested(t *testing.T) {
 			require.Equal(t, fmt.Sprintf(format, args...), middleware.Sprintf(format, args...), format)
 		}
 	}
-	require.Equal(
-		t,
-		fmt.Sprintf("%d %x", []int{10, 11}, []int{10, 11}),
-		middleware.Sprintf("%d %x", []int{10, 11}, []int{10, 11}),
-	)
+	require.Equal(t, fmt.Sprintf("%d %x", []int{10, 11}, []int{10, 11}),
+		middleware.Sprintf("%d %x", []int{10, 11}, []int{10, 11}))
 	type ring struct{ next *ring }
 	r := &ring{}
 	r.next = r

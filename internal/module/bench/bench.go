@@ -224,16 +224,13 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	d.Messages = b.callTools(ctx, r, d, s.Tools)
 	final := abi.Assistant("There are three files of orders.")
 	r.Note(abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &final, Usage: res.Usage})
-	r.AfterAgent(
-		ctx,
-		chain.End{
-			Messages:     d.Messages,
-			NewFrom:      len(b.messages),
-			Final:        &final,
-			FinishReason: abi.RunStop,
-			Usage:        abi.Usage{TotalTokens: 3210},
-		},
-	)
+	r.AfterAgent(ctx, chain.End{
+		Messages:     d.Messages,
+		NewFrom:      len(b.messages),
+		Final:        &final,
+		FinishReason: abi.RunStop,
+		Usage:        abi.Usage{TotalTokens: 3210},
+	})
 	r.Observe(ctx)
 	return context.Cause(ctx)
 }

@@ -118,16 +118,10 @@ func TestBenchLazy(t *testing.T) {
 	require.NoError(t, err)
 	last, err := Run(t.Context(), m, &Options{Runs: 1, Grants: policy.Grants{Read: hook.ReadLast}})
 	require.NoError(t, err)
-	require.Greater(
-		t,
-		benchRow(t, all, contract.HookBeforeModel).BytesIn,
-		4*benchRow(t, last, contract.HookBeforeModel).BytesIn,
-	)
+	require.Greater(t, benchRow(t, all, contract.HookBeforeModel).BytesIn,
+		4*benchRow(t, last, contract.HookBeforeModel).BytesIn)
 	one, err := Run(t.Context(), m, &Options{Runs: 1, Messages: []abi.Message{abi.User("hello")}})
 	require.NoError(t, err)
-	require.Greater(
-		t,
-		benchRow(t, all, contract.HookBeforeModel).BytesIn,
-		4*benchRow(t, one, contract.HookBeforeModel).BytesIn,
-	)
+	require.Greater(t, benchRow(t, all, contract.HookBeforeModel).BytesIn,
+		4*benchRow(t, one, contract.HookBeforeModel).BytesIn)
 }

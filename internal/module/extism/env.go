@@ -143,14 +143,11 @@ func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at
 		inv.Abort(g, &CallError{fmt.Sprintf("%s: no block begins at offset %#x", name, at)})
 	}
 	if len(b.data) > inv.Limits.OutputBytes {
-		inv.Abort(
-			g,
-			&policy.LimitError{
-				Limit: "output_bytes",
-				Max:   inv.Limits.OutputBytes,
-				What:  fmt.Sprintf("%s: %d bytes", name, len(b.data)),
-			},
-		)
+		inv.Abort(g, &policy.LimitError{
+			Limit: "output_bytes",
+			Max:   inv.Limits.OutputBytes,
+			What:  fmt.Sprintf("%s: %d bytes", name, len(b.data)),
+		})
 	}
 	return b.data
 }
@@ -273,14 +270,11 @@ func inputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint6
 func outputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	p.output, p.outputAt = p.named(inv, g, "output_set", stack), stack[0]
 	if len(p.output) > inv.Limits.OutputBytes {
-		inv.Abort(
-			g,
-			&policy.LimitError{
-				Limit: "output_bytes",
-				Max:   inv.Limits.OutputBytes,
-				What:  fmt.Sprintf("the answer: %d bytes", len(p.output)),
-			},
-		)
+		inv.Abort(g, &policy.LimitError{
+			Limit: "output_bytes",
+			Max:   inv.Limits.OutputBytes,
+			What:  fmt.Sprintf("the answer: %d bytes", len(p.output)),
+		})
 	}
 	inv.ChargeBytes(g, len(p.output))
 }
@@ -346,12 +340,9 @@ func (p *plugin) varKey(inv *invoke.Invocation, g *sandbox.Guest, name string, a
 	b := p.whole(inv, g, name+": the name", at)
 	switch {
 	case len(b) > contract.MaxKey-len(varPrefix):
-		inv.Abort(
-			g,
-			&CallError{
-				fmt.Sprintf("%s: limit: a name of %d bytes; at most %d are allowed", name, len(b), contract.MaxKey-len(varPrefix)),
-			},
-		)
+		inv.Abort(g, &CallError{
+			fmt.Sprintf("%s: limit: a name of %d bytes; at most %d are allowed", name, len(b), contract.MaxKey-len(varPrefix)),
+		})
 	case !utf8.Valid(b):
 		inv.Abort(g, &CallError{name + ": invalid: the name is not valid UTF-8"})
 	}

@@ -63,29 +63,22 @@ func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []
 		if asked > limit {
 			warnings = append(
 				warnings,
-				fmt.Sprintf(
-					"memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d applies",
-					asked,
-					limit,
-				),
+				fmt.Sprintf("memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d applies",
+					asked, limit),
 			)
 		}
 		l.MemoryBytes = min(asked, limit)
 	}
 	if m.Memory != nil && m.Memory.MaxVarBytes >= 0 {
-		warnings = append(
-			warnings,
-			"memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply",
-		)
+		warnings = append(warnings,
+			"memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply")
 	}
 	if m.Timeout > 0 {
 		limit := cmp.Or(l.HookTime, sandbox.DefaultHookTime)
 		asked := time.Duration(min(m.Timeout, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
 		if asked > limit {
-			warnings = append(
-				warnings,
-				fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v applies", asked, limit),
-			)
+			warnings = append(warnings,
+				fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v applies", asked, limit))
 		}
 		l.HookTime = min(asked, limit)
 	}

@@ -63,11 +63,8 @@ func (inv *Invocation) AnswerDeadline() func() error {
 			Limit:  "HookTime",
 			Value:  int64(inv.Limits.HookTime),
 			Export: string(inv.Hook),
-			Message: fmt.Sprintf(
-				"its answer of %d bytes could not be decoded in the rest of %v",
-				len(inv.Output),
-				inv.Limits.HookTime,
-			),
+			Message: fmt.Sprintf("its answer of %d bytes could not be decoded in the rest of %v",
+				len(inv.Output), inv.Limits.HookTime),
 		}
 	}
 }

@@ -40,10 +40,8 @@ func (inv *Invocation) logRoom(n int) int {
 	left := inv.Limits.LogBytes - inv.logged
 	inv.logged += n
 	if left > 0 && n > left {
-		inv.log(
-			contract.LogWarn,
-			fmt.Sprintf("dropping further log text of this hook: it exceeds the limit log_bytes of %d", inv.Limits.LogBytes),
-		)
+		inv.log(contract.LogWarn,
+			fmt.Sprintf("dropping further log text of this hook: it exceeds the limit log_bytes of %d", inv.Limits.LogBytes))
 	}
 	return max(0, min(n, left, inv.Limits.LogLineBytes))
 }

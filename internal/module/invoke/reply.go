@@ -34,11 +34,8 @@ func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32
 	if err == nil && len(reply) > inv.Limits.ReplyBytes {
 		err = &abi.Error{
 			Code: abi.CodeLimit,
-			Message: fmt.Sprintf(
-				"the reply has %d bytes, more than the limit reply_bytes of %d",
-				len(reply),
-				inv.Limits.ReplyBytes,
-			),
+			Message: fmt.Sprintf("the reply has %d bytes, more than the limit reply_bytes of %d",
+				len(reply), inv.Limits.ReplyBytes),
 		}
 	}
 	if err == nil {

@@ -196,10 +196,8 @@ func computesPaths(s Source) bool {
 func (b *builder) searchedFiles(out api.BuildResult) bool {
 	found := slices.ContainsFunc(out.Warnings, func(m api.Message) bool { return m.ID == "empty-glob" })
 	// The plugin words all errors about other imports.
-	missing := slices.ContainsFunc(
-		out.Errors,
-		func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") },
-	)
+	missing := slices.ContainsFunc(out.Errors,
+		func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") })
 	return found || missing || b.foreign
 }
 
@@ -286,11 +284,8 @@ const builtIn = "agent-runner"
 // resolve resolves an import like esbuild, but only within the project.
 func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
 	if b.source.Text != nil {
-		return api.OnResolveResult{}, fmt.Errorf(
-			"a script that comes without its files can import %s alone, not %q",
-			Package,
-			args.Path,
-		)
+		return api.OnResolveResult{}, fmt.Errorf("a script that comes without its files can import %s alone, not %q",
+			Package, args.Path)
 	}
 	found := build.Resolve(args.Path, api.ResolveOptions{Importer: args.Importer, Namespace: args.Namespace,
 		ResolveDir: args.ResolveDir, Kind: args.Kind, PluginData: inner{}, With: args.With})
@@ -328,11 +323,7 @@ func (b *builder) inside(path string) error {
 	}
 	rel, err := filepath.Rel(b.source.Root, real)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return fmt.Errorf(
-			"%s is outside of the project %s, the nearest folder with a package.json",
-			real,
-			b.source.Root,
-		)
+		return fmt.Errorf("%s is outside of the project %s, the nearest folder with a package.json", real, b.source.Root)
 	}
 	return nil
 }

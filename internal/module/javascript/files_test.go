@@ -95,10 +95,8 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	for i, u := range []string{"./link.map", "./linked/secret.js", "./linked/secret.txt", "linked", "./linked"} {
 		scripts[fmt.Sprintf("import of a link %d", i)] = "import x from " + jsonText(u) + "; export default x;"
 	}
-	scripts["computed path"] = "import(`" + strings.Repeat(
-		"../",
-		40,
-	) + dir[1:] + "/${globalThis.x}.js`); export default {};"
+	scripts["computed path"] = "import(`" + strings.Repeat("../",
+		40) + dir[1:] + "/${globalThis.x}.js`); export default {};"
 	entry := filepath.Join(root, "guard.ts")
 	for kind, text := range scripts {
 		if strings.Contains(kind, "pattern") || strings.HasPrefix(kind, "glob") {

@@ -81,14 +81,8 @@ func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 		return "", err
 	}
 	entry := unsafeCharacters.ReplaceAllString(b.Entry, "_")
-	name := fmt.Sprintf(
-		"%s-%.40s-%s-%.8s%s",
-		b.Time.Format("20060102T150405.000000000Z"),
-		entry,
-		b.Call.Hook,
-		b.Digest,
-		suffix,
-	)
+	name := fmt.Sprintf("%s-%.40s-%s-%.8s%s", b.Time.Format("20060102T150405.000000000Z"), entry, b.Call.Hook, b.Digest,
+		suffix)
 	path = filepath.Join(d.path, name)
 	if err := os.Rename(f.Name(), path); err != nil {
 		return "", err

@@ -48,13 +48,8 @@ func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	known := &p.Recording.Calls[p.Calls]
 	p.Calls++
 	if !known.asks(q) {
-		return nil, fmt.Errorf(
-			"%w: host call %d is %s with other arguments; recorded is %s",
-			ErrDiverged,
-			p.Calls,
-			q.Name,
-			known.Name,
-		)
+		return nil, fmt.Errorf("%w: host call %d is %s with other arguments; recorded is %s",
+			ErrDiverged, p.Calls, q.Name, known.Name)
 	}
 	if known.Error != nil {
 		return nil, known.Error

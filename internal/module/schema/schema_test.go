@@ -15,9 +15,7 @@ func TestHostileSchema(t *testing.T) {
 	bomb := `{"$ref":"#/$defs/d0","$defs":{`
 	for i := range 40 {
 		next := "#/$defs/d" + string(rune('0'+(i+1)/10)) + string(rune('0'+(i+1)%10))
-		bomb += `"d` + string(
-			rune('0'+i/10),
-		) + string(
+		bomb += `"d` + string(rune('0'+i/10)) + string(
 			rune('0'+i%10),
 		) + `":{"anyOf":[{"$ref":"` + next + `"},{"$ref":"` + next + `"}]},`
 	}

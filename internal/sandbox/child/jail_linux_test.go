@@ -52,12 +52,8 @@ var attempts = map[string]func(arg string) error{
 	},
 	"memory of parent": func(string) error {
 		b := make([]byte, 1)
-		_, err := unix.ProcessVMReadv(
-			os.Getppid(),
-			[]unix.Iovec{{Base: &b[0], Len: 1}},
-			[]unix.RemoteIovec{{Base: 0x400000, Len: 1}},
-			0,
-		)
+		_, err := unix.ProcessVMReadv(os.Getppid(), []unix.Iovec{{Base: &b[0], Len: 1}},
+			[]unix.RemoteIovec{{Base: 0x400000, Len: 1}}, 0)
 		return err
 	},
 	"kill": func(string) error { return syscall.Kill(os.Getppid(), 0) },

@@ -189,10 +189,7 @@ func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string)
 	case code == exitInvalid:
 		return verify.Invalid(errors.New(stdout))
 	case code == exitNoHandler:
-		return fmt.Errorf(
-			"sandbox: the child has no job %s: pass it to CompileChildMain, at the beginning of main",
-			job,
-		)
+		return fmt.Errorf("sandbox: the child has no job %s: pass it to CompileChildMain, at the beginning of main", job)
 	case code == exitNoJail:
 		return fmt.Errorf("sandbox: confine the child that compiles: %s", stdout)
 	case code == exitNoDisk:

@@ -54,11 +54,8 @@ func TestExplain(t *testing.T) {
 		c.explain("", exit, "", "SIGXCPU: cpu limit exceeded"),
 		"compiling it took more than 20s of processor time; split its largest functions, or raise the time that compiling may take",
 	)
-	require.ErrorContains(
-		t,
-		c.explain("", exit, "", "panic: BUG\n\ngoroutine 1"),
-		"the compiler ended with exit status 1: panic: BUG",
-	)
+	require.ErrorContains(t, c.explain("", exit, "", "panic: BUG\n\ngoroutine 1"),
+		"the compiler ended with exit status 1: panic: BUG")
 }
 
 // TestInvalidOptions checks that limits are not negative and that a child starts no children.
@@ -103,10 +100,8 @@ func TestRun(t *testing.T) {
 	require.ErrorContains(t, err, "the job reverse took more than 64 MiB of memory")
 	if runtime.GOOS == "linux" {
 		// With the default memory: the race detector's runtime may need more than p allows.
-		_, err = newPool(
-			t,
-			Options{},
-		).Run(t.Context(), "", dir, Job{Name: "reverse", Input: []byte("loop"), CPUTime: time.Second})
+		_, err = newPool(t,
+			Options{}).Run(t.Context(), "", dir, Job{Name: "reverse", Input: []byte("loop"), CPUTime: time.Second})
 		require.ErrorContains(t, err, "the job reverse took more than 1s of processor time")
 	}
 	_, err = p.Run(t.Context(), "", dir, Job{Name: "other"})

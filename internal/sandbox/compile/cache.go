@@ -69,12 +69,8 @@ func openDiskCache(dir string, max int64) (*diskCache, error) {
 		)
 	}
 	if uid, foreign := foreignOwner(info); foreign {
-		return nil, fmt.Errorf(
-			"cache directory %s belongs to user %d, who could put machine code there; chown it, or %s",
-			dir,
-			uid,
-			fix,
-		)
+		return nil, fmt.Errorf("cache directory %s belongs to user %d, who could put machine code there; chown it, or %s",
+			dir, uid, fix)
 	}
 	probe, err := os.MkdirTemp(dir, tempName)
 	if err != nil {

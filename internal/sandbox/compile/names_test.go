@@ -36,12 +36,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	require.Equal(t, "a", readNames(section(1, 7, 1, 'a')).Function(7))
 	require.Equal(t, `\x1b[31m`, readNames(section(1, 7, 5, 0x1b, '[', '3', '1', 'm')).Function(7))
-	require.Equal(
-		t,
-		"a",
-		readNames(section(0xff, 0xff, 0xff, 0xff, 0x0f, 7, 1, 'a')).Function(7),
-		"a count beyond the end",
-	)
+	require.Equal(t, "a", readNames(section(0xff, 0xff, 0xff, 0xff, 0x0f, 7, 1, 'a')).Function(7),
+		"a count beyond the end")
 	require.Equal(t, "a", readNames(section(2, 7, 1, 'a', 7, 1, 'b')).Function(7), "the same function twice")
 	require.Equal(t, "$7", readNames(section(1, 7, 99, 'a')).Function(7), "a length beyond the end")
 }

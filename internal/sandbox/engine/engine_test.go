@@ -107,11 +107,8 @@ func TestTrapTexts(t *testing.T) {
 		index, signature, ok := SplitFrame(frames[0])
 		require.True(t, ok, "%q; %s", frames[0], checklist)
 		require.Equal(t, "()", signature)
-		require.Equal(
-			t,
-			uint32(map[string]int{"unreachable": 0, "divide": 1, "empty": 2, "outside": 3, "type": 4}[export]),
-			index,
-		)
+		require.Equal(t, uint32(map[string]int{"unreachable": 0, "divide": 1, "empty": 2, "outside": 3, "type": 4}[export]),
+			index)
 	}
 }
 

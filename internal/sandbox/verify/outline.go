@@ -57,12 +57,8 @@ func OutlineOf(m *wasm.Module) (*Outline, error) {
 	for _, imp := range m.Imports {
 		if imp.Kind != wasm.ExternalFunction {
 			return nil, &RefusedError{
-				Reason: fmt.Sprintf(
-					"imports the %v %s.%s, but only functions can be imported",
-					imp.Kind,
-					text.Cut(imp.Module, 64),
-					text.Cut(imp.Name, 64),
-				),
+				Reason: fmt.Sprintf("imports the %v %s.%s, but only functions can be imported",
+					imp.Kind, text.Cut(imp.Module, 64), text.Cut(imp.Name, 64)),
 				Fix: "let the module define and export its own memory, tables and globals",
 			}
 		}

@@ -135,12 +135,8 @@ func (s *Surface) unknownModule(imp ImportInfo) error {
 		knownFamily, knownVersion, ok := cutVersion(known)
 		if ok && versioned && family == knownFamily {
 			return &RefusedError{
-				Reason: fmt.Sprintf(
-					"imports %s: it asks for ABI version %d; this host speaks version %d",
-					module,
-					version,
-					knownVersion,
-				),
+				Reason: fmt.Sprintf("imports %s: it asks for ABI version %d; this host speaks version %d",
+					module, version, knownVersion),
 				Fix: fmt.Sprintf("build it with an SDK for version %d", knownVersion),
 			}
 		}

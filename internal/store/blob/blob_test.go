@@ -52,17 +52,11 @@ func TestSlowWriterFails(t *testing.T) {
 			if err := bodies[0].Adopt(t); err != nil {
 				return err
 			}
-			_, err := t.Exec(
-				`INSERT INTO run_log (run, entry, body, pieces) VALUES ('r', 1, $1, $2)`,
-				bodies[0].InRow,
-				bodies[0].Pieces,
-			)
+			_, err := t.Exec(`INSERT INTO run_log (run, entry, body, pieces) VALUES ('r', 1, $1, $2)`,
+				bodies[0].InRow, bodies[0].Pieces)
 			return err
 		})
 	}, make([]byte, 200_000)))
-	requireSwept(
-		t,
-		w,
-		w.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error { return stagePiece(t, "x-3", 1, []byte("abc")) }),
-	)
+	requireSwept(t, w,
+		w.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error { return stagePiece(t, "x-3", 1, []byte("abc")) }))
 }

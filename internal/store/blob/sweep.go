@@ -57,11 +57,8 @@ func drop(t database.Tx, ids []string, age time.Duration) (rest []string, err er
 	start := time.Now()
 	for i, id := range ids {
 		// From here on no writer adds pieces or adopts them.
-		n, err := t.Exec(
-			`UPDATE staged SET written_ms = 0 WHERE id = $1 AND written_ms <= NOW_MS - $2`,
-			id,
-			age.Milliseconds(),
-		)
+		n, err := t.Exec(`UPDATE staged SET written_ms = 0 WHERE id = $1 AND written_ms <= NOW_MS - $2`,
+			id, age.Milliseconds())
 		if err != nil {
 			return ids, err
 		}

@@ -54,16 +54,11 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	}
 	dsn := func(pragmas string) string {
 		return "file:" + (&url.URL{Path: path}).EscapedPath() +
-			fmt.Sprintf(
-				"?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s",
-				busyTimeoutMS,
-				pragmas,
-			)
+			fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s",
+				busyTimeoutMS, pragmas)
 	}
-	pragmas := fmt.Sprintf(
-		"&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)",
-		maxWALPages,
-	)
+	pragmas := fmt.Sprintf("&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)",
+		maxWALPages)
 	if d.writes, err = sql.Open("sqlite", dsn(pragmas)); err != nil {
 		return nil, d.classify(err)
 	}

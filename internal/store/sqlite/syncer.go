@@ -171,10 +171,8 @@ func (s *syncer) fail(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed == nil {
-		s.failed = fmt.Errorf(
-			"fsync failed, and the last writes may be lost; check the disk, and restart this program: %w",
-			err,
-		)
+		s.failed = fmt.Errorf("fsync failed, and the last writes may be lost; check the disk, and restart this program: %w",
+			err)
 	}
 	return s.failed
 }

@@ -193,10 +193,8 @@ func testJournalQuotas(t *testing.T, open Opener) {
 	// A tenant without a quota has the default one.
 	acme := newTenant(t, s, "default", store.TenantQuota{})
 	today := store.Day(time.Now())
-	require.NoError(
-		t,
-		acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", JournalBytes: store.DefaultJournalBytesPerDay - 1}),
-	)
+	require.NoError(t,
+		acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", JournalBytes: store.DefaultJournalBytesPerDay - 1}))
 	require.NoError(t, acme.CheckRunQuotas(ctx))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", JournalBytes: 1}))
 	requireJournalQuota(t, acme, "journal_bytes_per_day")
@@ -214,12 +212,8 @@ func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 		var full *store.QuotaError
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, quota, full.Quota)
-		require.Equal(
-			t,
-			quota == "journal_bytes_per_day",
-			full.RetryAfter > 0,
-			"a day ends by itself; stored bytes must be deleted",
-		)
+		require.Equal(t, quota == "journal_bytes_per_day", full.RetryAfter > 0,
+			"a day ends by itself; stored bytes must be deleted")
 	}
 }
 

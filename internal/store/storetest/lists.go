@@ -188,21 +188,15 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 			require.NoError(t, err)
 			_, err = tenant.PutAgent(ctx, name, []byte(name+" again"), nil)
 			require.NoError(t, err)
-			require.NoError(
-				t,
-				tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "1"),
-			)
-			require.NoError(
-				t,
-				tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "2"),
-			)
+			require.NoError(t,
+				tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "1"))
+			require.NoError(t,
+				tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 1, About: []byte(`{}`)}, name, "2"))
 			require.NoError(t, tenant.SetSecret(ctx, name, []byte("x")))
 			require.NoError(
 				t,
-				tenant.AddUsage(
-					ctx,
-					store.Usage{Day: fmt.Sprintf("2026-01-%02d", i/3+1), Agent: name, Module: strings.Repeat("m", i%3), Runs: 1},
-				),
+				tenant.AddUsage(ctx,
+					store.Usage{Day: fmt.Sprintf("2026-01-%02d", i/3+1), Agent: name, Module: strings.Repeat("m", i%3), Runs: 1}),
 			)
 		}
 		_, err := s.CreateTenant(ctx, name, "", store.TenantQuota{}, nil)
@@ -297,12 +291,8 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 	total, err := acme.UsageTotal(ctx, "2026-01-02", "2026-01-03")
 	require.NoError(t, err)
 	require.Equal(t, store.Usage{Runs: 6}, total)
-	rows, next, err := acme.Usage(
-		ctx,
-		"2026-01-02",
-		"2026-01-03",
-		store.Page{After: &store.Position{Name: "2026-01-01/n99/"}},
-	)
+	rows, next, err := acme.Usage(ctx, "2026-01-02", "2026-01-03",
+		store.Page{After: &store.Position{Name: "2026-01-01/n99/"}})
 	require.NoError(t, err)
 	require.Len(t, rows, 6, "a position before the first day")
 	require.Nil(t, next)

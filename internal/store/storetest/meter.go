@@ -31,10 +31,8 @@ func testMeter(t *testing.T, open Opener) {
 		),
 	)
 	step := func(entry int64, p *journal.Progress) error {
-		return s.Commit(
-			ctx,
-			&journal.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, Lease: time.Minute},
-		)
+		return s.Commit(ctx,
+			&journal.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, Lease: time.Minute})
 	}
 	at := func(tokens, fuel int64, steps int, status journal.Status) *journal.Progress {
 		return &journal.Progress{
@@ -90,16 +88,12 @@ func testExpiredRuns(t *testing.T, open Opener) {
 	for i := range 5 {
 		require.NoError(
 			t,
-			s.Create(
-				ctx,
-				&journal.Creation{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")},
-			),
+			s.Create(ctx,
+				&journal.Creation{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")}),
 		)
 	}
-	require.NoError(
-		t,
-		s.Create(ctx, &journal.Creation{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}),
-	)
+	require.NoError(t,
+		s.Create(ctx, &journal.Creation{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
 	list, err = s.ExpiredRuns(ctx, []byte("{no spec"), 10, 2)
 	require.NoError(t, err)
 	require.Len(t, list, 3, "at most two of each tenant")

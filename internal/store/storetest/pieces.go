@@ -86,20 +86,17 @@ func testLarge(t *testing.T, open Opener) {
 		events = append(events, e...)
 		require.NoError(
 			t,
-			s.Commit(
-				ctx,
-				&journal.Commit{
-					Run:    "r",
-					Epoch:  1,
-					Entry:  seq + 1,
-					Log:    entry,
-					First:  seq,
-					Last:   seq,
-					Events: e,
-					Lease:  lease,
-					Lazy:   i%2 == 1,
-				},
-			),
+			s.Commit(ctx, &journal.Commit{
+				Run:    "r",
+				Epoch:  1,
+				Entry:  seq + 1,
+				Log:    entry,
+				First:  seq,
+				Last:   seq,
+				Events: e,
+				Lease:  lease,
+				Lazy:   i%2 == 1,
+			}),
 		)
 	}
 	wasm := large(700_000, "module")
@@ -210,24 +207,19 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	newTenant(t, s, "acme", store.TenantQuota{})
 	db := raw(t, where)
 	create := func(id, tenant string) {
+		require.NoError(t,
+			s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}))
 		require.NoError(
 			t,
-			s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}),
-		)
-		require.NoError(
-			t,
-			s.Commit(
-				ctx,
-				&journal.Commit{
-					Run:    id,
-					Epoch:  1,
-					Entry:  1,
-					First:  1,
-					Last:   1,
-					Events: largeEvent(t, 1, 200_000),
-					Lease:  -time.Second,
-				},
-			),
+			s.Commit(ctx, &journal.Commit{
+				Run:    id,
+				Epoch:  1,
+				Entry:  1,
+				First:  1,
+				Last:   1,
+				Events: largeEvent(t, 1, 200_000),
+				Lease:  -time.Second,
+			}),
 		)
 	}
 	digest, err := s.PutModule(ctx, large(300_000, "module"))
@@ -267,10 +259,8 @@ func testLargeSwept(t *testing.T, open Opener) {
 		"prune":   func() error { _, err := s.Prune(ctx, store.PruneOptions{}); return err },
 	} {
 		stage := func(id string, at time.Time) {
-			_, err := db.ExecContext(
-				ctx,
-				fmt.Sprintf(`INSERT INTO staged (id, written_ms) VALUES ('%s', %d)`, id, at.UnixMilli()),
-			)
+			_, err := db.ExecContext(ctx,
+				fmt.Sprintf(`INSERT INTO staged (id, written_ms) VALUES ('%s', %d)`, id, at.UnixMilli()))
 			require.NoError(t, err)
 			for n := range 20 {
 				_, err := db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO pieces (id, piece, body) VALUES ('%s', %d, 'abc')`, id, n))
@@ -326,10 +316,8 @@ func testEventPages(t *testing.T, open Opener) {
 	ctx := t.Context()
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err)
-	require.NoError(
-		t,
-		s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}),
-	)
+	require.NoError(t,
+		s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
 	const perRow, rows, size = 100, 3, 4 << 10
 	for row := range int64(rows) {
 		var events []byte
@@ -338,19 +326,16 @@ func testEventPages(t *testing.T, open Opener) {
 		}
 		require.NoError(
 			t,
-			s.Commit(
-				ctx,
-				&journal.Commit{
-					Run:    "r",
-					Epoch:  1,
-					Entry:  row + 2,
-					Log:    []byte("x"),
-					First:  row*perRow + 1,
-					Last:   (row + 1) * perRow,
-					Events: events,
-					Lease:  lease,
-				},
-			),
+			s.Commit(ctx, &journal.Commit{
+				Run:    "r",
+				Epoch:  1,
+				Entry:  row + 2,
+				Log:    []byte("x"),
+				First:  row*perRow + 1,
+				Last:   (row + 1) * perRow,
+				Events: events,
+				Lease:  lease,
+			}),
 		)
 	}
 	for _, maxBytes := range []int{1, size / 2, 10 * size, 1 << 20} {

@@ -34,10 +34,8 @@ func testTenants(t *testing.T, open Opener) {
 	newTenant(t, s, "beta", store.TenantQuota{})
 
 	name := "Acme Ltd"
-	_, err = again(
-		t,
-		where,
-	).UpdateTenant(ctx, "acme", &store.TenantUpdate{Name: &name, Quota: &store.TenantQuota{RunsPerDay: 9}})
+	_, err = again(t,
+		where).UpdateTenant(ctx, "acme", &store.TenantUpdate{Name: &name, Quota: &store.TenantQuota{RunsPerDay: 9}})
 	require.NoError(t, err)
 	info, err := s.TenantInfo(ctx, "acme")
 	require.NoError(t, err)
@@ -68,10 +66,8 @@ func testDeleteTenant(t *testing.T, open Opener) {
 	for _, tenant := range []*store.Tenant{acme, beta} {
 		fill(t, s, tenant)
 	}
-	require.NoError(
-		t,
-		s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}),
-	)
+	require.NoError(t,
+		s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
 	require.ErrorIs(t, s.DeleteTenant(ctx, "acme"), store.ErrInUse)
 	require.NoError(t, s.Abandon(ctx, "acme-run", ""))
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "busy", Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
@@ -93,12 +89,8 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	require.NoError(t, err)
 	require.NoError(
 		t,
-		tenant.PutModule(
-			ctx,
-			&store.TenantModule{Digest: digest, Kind: "wasm", Size: 22, About: json.RawMessage(`{}`)},
-			id+"-module",
-			"1",
-		),
+		tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 22, About: json.RawMessage(`{}`)},
+			id+"-module", "1"),
 	)
 	_, err = tenant.PutAgent(ctx, id+"-agent", []byte("name: a"), []string{digest})
 	require.NoError(t, err)
@@ -106,10 +98,8 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: "2026-01-31", Agent: id, Fuel: 7}))
 	require.NoError(
 		t,
-		s.Create(
-			ctx,
-			&journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")},
-		),
+		s.Create(ctx,
+			&journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")}),
 	)
 }
 
@@ -227,12 +217,8 @@ func testKeys(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoKey)
 	_, short, err := acme.CreateKey(ctx, &store.KeyOptions{TTL: time.Millisecond})
 	require.NoError(t, err)
-	require.Eventually(
-		t,
-		func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil },
-		10*time.Second,
-		time.Millisecond,
-	)
+	require.Eventually(t, func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second,
+		time.Millisecond)
 	rejected(short, "expired")
 
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
@@ -368,12 +354,8 @@ func testAgents(t *testing.T, open Opener) {
 func testTenantQuotas(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
-	acme := newTenant(
-		t,
-		s,
-		"acme",
-		store.TenantQuota{ConcurrentRuns: 3, RunsPerDay: 5, TokensPerDay: 1000, FuelPerDay: 50},
-	)
+	acme := newTenant(t, s, "acme",
+		store.TenantQuota{ConcurrentRuns: 3, RunsPerDay: 5, TokensPerDay: 1000, FuelPerDay: 50})
 	over := func(err error, quota string) {
 		t.Helper()
 		var full *store.QuotaError
@@ -420,11 +402,8 @@ func testTenantQuotas(t *testing.T, open Opener) {
 	today := store.Day(time.Now())
 	require.NoError(
 		t,
-		acme.AddUsage(
-			ctx,
-			store.Usage{Day: today, Agent: "a", PromptTokens: 900, CompletionTokens: 100},
-			store.Usage{Day: today, Agent: "a", Module: "m", Fuel: 20},
-		),
+		acme.AddUsage(ctx, store.Usage{Day: today, Agent: "a", PromptTokens: 900, CompletionTokens: 100},
+			store.Usage{Day: today, Agent: "a", Module: "m", Fuel: 20}),
 	)
 	over(acme.AdmitRun(ctx, "u", "a", false), "tokens_per_day")
 	_, err := s.UpdateTenant(ctx, "acme", &store.TenantUpdate{Quota: &store.TenantQuota{FuelPerDay: 50}})

@@ -70,10 +70,8 @@ func testPrune(t *testing.T, open Opener) {
 	require.Empty(t, events, "they were deleted with the run")
 
 	for i := range 120 {
-		require.NoError(
-			t,
-			s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}),
-		)
+		require.NoError(t,
+			s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
 	}
 	require.Equal(t, 120, prune(store.PruneOptions{Unfinished: true}))
 }

@@ -151,30 +151,23 @@ func testClaims(t *testing.T, open Opener) {
 	newRun(t, s, "paused")
 	require.NoError(
 		t,
-		s.Commit(
-			t.Context(),
-			&journal.Commit{
-				Run:      "paused",
-				Epoch:    1,
-				Entry:    1,
-				First:    1,
-				Progress: &journal.Progress{Status: journal.StatusPaused},
-			},
-		),
+		s.Commit(t.Context(), &journal.Commit{
+			Run:      "paused",
+			Epoch:    1,
+			Entry:    1,
+			First:    1,
+			Progress: &journal.Progress{Status: journal.StatusPaused},
+		}),
 	)
-	require.NoError(
-		t,
-		s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}),
-	)
+	require.NoError(t,
+		s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}))
 	for _, id := range []string{"paused", "expired"} {
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := []store.Store{s, other}[i%2].Claim(
-					t.Context(),
-					&journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease},
-				)
+				_, err := []store.Store{s, other}[i%2].Claim(t.Context(),
+					&journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease})
 				if err == nil {
 					won.Add(1)
 					return
@@ -194,15 +187,12 @@ func testLists(t *testing.T, open Opener) {
 	for i := range 5 {
 		require.NoError(
 			t,
-			s.Create(
-				t.Context(),
-				&journal.Creation{
-					ID:     fmt.Sprint("r", i),
-					Tenant: []string{"", "t"}[i%2],
-					Agent:  fmt.Sprint("a", i%3),
-					Log:    []byte("x"),
-				},
-			),
+			s.Create(t.Context(), &journal.Creation{
+				ID:     fmt.Sprint("r", i),
+				Tenant: []string{"", "t"}[i%2],
+				Agent:  fmt.Sprint("a", i%3),
+				Log:    []byte("x"),
+			}),
 		)
 	}
 	ids := func(f *store.Filter) []string {

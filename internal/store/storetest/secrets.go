@@ -45,15 +45,7 @@ func testSecrets(t *testing.T, open Opener) {
 	}
 	renamed, err := store.ParseKeyring("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
 	require.NoError(t, err)
-	none, other, both, another := with(
-		nil,
-		"a",
-	), with(
-		newKeyring(t, "b"),
-		"a",
-	), with(
-		newKeyring(t, "b", "a"),
-	), with(
+	none, other, both, another := with(nil, "a"), with(newKeyring(t, "b"), "a"), with(newKeyring(t, "b", "a")), with(
 		renamed,
 		"a",
 	)

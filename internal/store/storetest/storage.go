@@ -24,24 +24,19 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 		id := fmt.Sprint("p", i)
 		require.NoError(
 			t,
-			s.Create(
-				ctx,
-				&journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")},
-			),
+			s.Create(ctx,
+				&journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")}),
 		)
 		require.NoError(
 			t,
-			s.Commit(
-				ctx,
-				&journal.Commit{
-					Run:      id,
-					Epoch:    1,
-					Log:      []byte("x"),
-					Entry:    2,
-					First:    1,
-					Progress: &journal.Progress{Status: journal.StatusPaused},
-				},
-			),
+			s.Commit(ctx, &journal.Commit{
+				Run:      id,
+				Epoch:    1,
+				Log:      []byte("x"),
+				Entry:    2,
+				First:    1,
+				Progress: &journal.Progress{Status: journal.StatusPaused},
+			}),
 		)
 	}
 	var wg sync.WaitGroup
@@ -70,17 +65,14 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 	require.Error(t, acme.AdmitRun(ctx, "q", "a", true))
 	require.NoError(
 		t,
-		s.Commit(
-			ctx,
-			&journal.Commit{
-				Run:      in[0],
-				Epoch:    2,
-				Log:      []byte("x"),
-				Entry:    3,
-				First:    1,
-				Progress: &journal.Progress{Status: journal.StatusFinished},
-			},
-		),
+		s.Commit(ctx, &journal.Commit{
+			Run:      in[0],
+			Epoch:    2,
+			Log:      []byte("x"),
+			Entry:    3,
+			First:    1,
+			Progress: &journal.Progress{Status: journal.StatusFinished},
+		}),
 	)
 	require.NoError(t, acme.AdmitRun(ctx, "q", "a", true), "a finished run does not count")
 }
@@ -95,10 +87,8 @@ func testStorageQuota(t *testing.T, open Opener) {
 	digest, err := s.PutModule(ctx, []byte("wasm"))
 	require.NoError(t, err)
 	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900))
-	require.NoError(
-		t,
-		acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 900, About: []byte("{}")}, "", ""),
-	)
+	require.NoError(t,
+		acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 900, About: []byte("{}")}, "", ""))
 	require.NoError(t, acme.CheckModuleQuota(ctx, digest, 900), "a module that the tenant has is always allowed")
 	require.ErrorAs(t, acme.CheckModuleQuota(ctx, "other", 101), &full)
 	_, err = acme.PutAgent(ctx, "a", make([]byte, 101), nil)
@@ -162,22 +152,17 @@ func testUnusedModules(t *testing.T, open Opener) {
 		require.NoError(t, err)
 		digests = append(digests, d)
 	}
+	require.NoError(t,
+		s.Tenant("acme").PutModule(ctx, &store.TenantModule{Digest: digests[0], Kind: "wasm", About: []byte("{}")}, "", ""))
 	require.NoError(
 		t,
-		s.Tenant("acme").PutModule(ctx, &store.TenantModule{Digest: digests[0], Kind: "wasm", About: []byte("{}")}, "", ""),
-	)
-	require.NoError(
-		t,
-		s.Create(
-			ctx,
-			&journal.Creation{
-				ID:      "r",
-				Tenant:  "acme",
-				Agent:   "a",
-				Log:     []byte("x"),
-				Modules: []journal.Pin{{Entry: "e", Digest: digests[1]}},
-			},
-		),
+		s.Create(ctx, &journal.Creation{
+			ID:      "r",
+			Tenant:  "acme",
+			Agent:   "a",
+			Log:     []byte("x"),
+			Modules: []journal.Pin{{Entry: "e", Digest: digests[1]}},
+		}),
 	)
 	n, err := s.DeleteUnusedModules(ctx, -time.Hour)
 	require.NoError(t, err)

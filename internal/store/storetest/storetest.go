@@ -85,10 +85,8 @@ func newRun(t *testing.T, s store.Store, id string) {
 	t.Helper()
 	require.NoError(
 		t,
-		s.Create(
-			t.Context(),
-			&journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)},
-		),
+		s.Create(t.Context(),
+			&journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}),
 	)
 }
 

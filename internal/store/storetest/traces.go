@@ -15,10 +15,8 @@ func testTraces(t *testing.T, open Opener) {
 	a := newTenant(t, s, "a", store.TenantQuota{})
 	b := newTenant(t, s, "b", store.TenantQuota{})
 	for _, run := range []string{"first", "second"} {
-		require.NoError(
-			t,
-			s.Create(t.Context(), &journal.Creation{ID: run, Tenant: "a", Agent: "a", Lease: lease, Log: []byte(`{}`)}),
-		)
+		require.NoError(t,
+			s.Create(t.Context(), &journal.Creation{ID: run, Tenant: "a", Agent: "a", Lease: lease, Log: []byte(`{}`)}))
 	}
 	require.ErrorIs(t, b.AddTrace(t.Context(), "first", []byte("not its own")), journal.ErrNoRun)
 	require.ErrorIs(t, a.AddTrace(t.Context(), "third", []byte("of no run")), journal.ErrNoRun)

@@ -110,14 +110,8 @@ func testQuotas(t *testing.T, open Opener) {
 	require.NoError(t, try("d", `1`))
 	_, err := s.AddValue(t.Context(), scope, "e", 1)
 	require.ErrorIs(t, err, code(abi.CodeLimit))
-	_, err = s.SetValue(
-		t.Context(),
-		hook.ValueScope{Tenant: "u", Entry: "m"},
-		"a",
-		json.RawMessage(text(60)),
-		abi.LocalAlways,
-		0,
-	)
+	_, err = s.SetValue(t.Context(), hook.ValueScope{Tenant: "u", Entry: "m"}, "a", json.RawMessage(text(60)),
+		abi.LocalAlways, 0)
 	require.NoError(t, err, "another tenant has its own")
 }
 
@@ -138,12 +132,8 @@ func testTenantValueQuotas(t *testing.T, open Opener) {
 		require.NoError(t, try(tenant, "a", all-50, 0))
 		require.ErrorIs(t, try(tenant, "b", 51, 0), code(abi.CodeLimit), tenant)
 		require.NoError(t, try(tenant, "b", 50, time.Millisecond), tenant)
-		require.Eventually(
-			t,
-			func() bool { return get(t, s, hook.ValueScope{Tenant: tenant, Entry: "b"}, "key") == "" },
-			10*time.Second,
-			time.Millisecond,
-		)
+		require.Eventually(t, func() bool { return get(t, s, hook.ValueScope{Tenant: tenant, Entry: "b"}, "key") == "" },
+			10*time.Second, time.Millisecond)
 		require.NoError(t, try(tenant, "c", 40, 0), "%s: expired values of other entries do not count", tenant)
 		require.NoError(t, try(tenant, "d", 10, 0), "%s: nor do entries without values", tenant)
 		require.ErrorContains(t, try(tenant, "e", 6, 0), "3 entries", tenant)

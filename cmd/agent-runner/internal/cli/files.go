@@ -22,11 +22,8 @@ func ReadMessages(path string) ([]abi.Message, error) {
 	}
 	var messages []abi.Message
 	if _, err := abijson.Decode(b, &messages); err != nil {
-		return nil, Usagef(
-			"%s: not messages: %v; want a JSON array such as [{\"role\": \"user\", \"content\": \"hi\"}]",
-			path,
-			err,
-		)
+		return nil, Usagef("%s: not messages: %v; want a JSON array such as [{\"role\": \"user\", \"content\": \"hi\"}]",
+			path, err)
 	}
 	for i := range messages {
 		if err := contract.CheckMessage(&messages[i]); err != nil {

@@ -17,15 +17,8 @@ func NewVersion(e *Env) *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(
-				e.Out,
-				"agent-runner %s (%s, %s/%s, %s)\n",
-				Version(),
-				contract.ImportModule,
-				runtime.GOOS,
-				runtime.GOARCH,
-				runtime.Version(),
-			)
+			_, err := fmt.Fprintf(e.Out, "agent-runner %s (%s, %s/%s, %s)\n", Version(), contract.ImportModule, runtime.GOOS,
+				runtime.GOARCH, runtime.Version())
 			return err
 		},
 	}

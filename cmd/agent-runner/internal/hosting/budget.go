@@ -27,18 +27,10 @@ func BudgetFlags(cmd *cobra.Command, b *cli.Budget) {
 		"",
 		"memory limit for the modules of all runs, as a `SIZE` (default: $"+envMemory+", else half the memory of the machine or container)",
 	)
-	flags.StringVar(
-		&b.CompileMemory,
-		"compile-memory",
-		"",
-		"memory limit for compiling one module, as a `SIZE` (default: $"+envCompileMemory+", else 1GiB)",
-	)
-	flags.StringVar(
-		&b.CompileTime,
-		"compile-time",
-		"",
-		"`TIME` limit for compiling one module (default: $"+envCompileTime+", else 30s)",
-	)
+	flags.StringVar(&b.CompileMemory, "compile-memory", "",
+		"memory limit for compiling one module, as a `SIZE` (default: $"+envCompileMemory+", else 1GiB)")
+	flags.StringVar(&b.CompileTime, "compile-time", "",
+		"`TIME` limit for compiling one module (default: $"+envCompileTime+", else 30s)")
 }
 
 // applyBudget parses the budget into the options of a host.
@@ -66,11 +58,8 @@ func applyBudget(e *cli.Env, o *host.Options) error {
 	if text := cmp.Or(b.CompileTime, e.Getenv(envCompileTime)); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return cli.Usagef(
-				"%s is %q; want a time with its unit, such as 30s",
-				written("compile-time", envCompileTime, b.CompileTime),
-				text,
-			)
+			return cli.Usagef("%s is %q; want a time with its unit, such as 30s",
+				written("compile-time", envCompileTime, b.CompileTime), text)
 		}
 		child.Timeout = d
 	}

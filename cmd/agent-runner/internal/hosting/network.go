@@ -10,18 +10,10 @@ import (
 // NetworkFlags adds the flags for HTTP requests of modules.
 func NetworkFlags(cmd *cobra.Command, secrets, private *[]string) {
 	f := cmd.Flags()
-	f.StringArrayVar(
-		secrets,
-		"secret",
-		nil,
-		"a secret that modules send as {{secret:NAME}} without seeing its value: `NAME=env:VARIABLE@HOST`",
-	)
-	f.StringArrayVar(
-		private,
-		"allow-private",
-		nil,
-		"let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8",
-	)
+	f.StringArrayVar(secrets, "secret", nil,
+		"a secret that modules send as {{secret:NAME}} without seeing its value: `NAME=env:VARIABLE@HOST`")
+	f.StringArrayVar(private, "allow-private", nil,
+		"let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8")
 }
 
 // NetworkOptions returns the options for HTTP requests of modules.

@@ -123,10 +123,8 @@ func (r *benchResult) profile(
 	file string,
 ) (err error) {
 	if m.Bundle() != nil {
-		return cli.Usagef(
-			"%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's",
-			m.Name(),
-		)
+		return cli.Usagef("%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's",
+			m.Name())
 	}
 	p.Reset() // discard what loading the module used
 	if r.Hooks, err = bench.Run(ctx, m, o); err != nil {
@@ -157,19 +155,8 @@ func benchText(rows []bench.Row) string {
 			fmt.Fprintf(w, "%-*s\t0\t-\t-\t-\t-\t-\t-\t\n", width, r.Hook)
 			continue
 		}
-		fmt.Fprintf(
-			w,
-			"%-*s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n",
-			width,
-			r.Hook,
-			r.Calls,
-			r.Fuel,
-			microseconds(r.TimeNS),
-			r.BytesIn,
-			r.BytesOut,
-			r.HostCalls,
-			r.Pages,
-		)
+		fmt.Fprintf(w, "%-*s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n", width, r.Hook, r.Calls, r.Fuel, microseconds(r.TimeNS),
+			r.BytesIn, r.BytesOut, r.HostCalls, r.Pages)
 		if n := r.Failed + r.Faulted; n > 0 {
 			notes = append(notes, fmt.Sprintf("%s failed in %d of %d calls: %s", r.Hook, n, r.Calls, cli.OneLine(r.Problem)))
 		}

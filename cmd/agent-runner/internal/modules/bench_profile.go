@@ -78,16 +78,8 @@ func functionsText(rows []functionRow, runs int) string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "fuel\t\twith callees\t\tcalls\t  function")
 	for _, r := range rows[:min(len(rows), shownFunctions)] {
-		fmt.Fprintf(
-			w,
-			"%d\t%s\t%d\t%s\t%d\t  %s\n",
-			r.Fuel,
-			percent(r.Fuel, all),
-			r.Together,
-			percent(r.Together, all),
-			r.Calls,
-			r.Function,
-		)
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%d\t  %s\n", r.Fuel, percent(r.Fuel, all), r.Together, percent(r.Together, all),
+			r.Calls, r.Function)
 	}
 	_ = w.Flush()
 	if more := len(rows) - shownFunctions; more > 0 {

@@ -41,12 +41,8 @@ twice as fast, but has no goroutines, no recover, and only part of reflect.`,
 				out = p.Output()
 			}
 			if p.Language.Script {
-				_, err := fmt.Fprintf(
-					e.Out,
-					"%s modules need no build: agent-runner run -m %s\n",
-					p.Language.Name,
-					filepath.Join(dir, p.Main),
-				)
+				_, err := fmt.Fprintf(e.Out, "%s modules need no build: agent-runner run -m %s\n",
+					p.Language.Name, filepath.Join(dir, p.Main))
 				return err
 			}
 			if err := p.Build(ctx, out); err != nil {

@@ -54,10 +54,8 @@ your own module.`,
 			folder, ok := langs[cmp.Or(longNames[lang], lang)]
 			switch {
 			case !moduleNames.MatchString(name):
-				return cli.Usagef(
-					"%q is not a valid module name; want lowercase letters, digits and -, starting with a letter",
-					cli.Short(name, 60),
-				)
+				return cli.Usagef("%q is not a valid module name; want lowercase letters, digits and -, starting with a letter",
+					cli.Short(name, 60))
 			case !ok:
 				return cli.Usagef("--lang is %q; want one of %s", lang, strings.Join(languageNames(), ", "))
 			}

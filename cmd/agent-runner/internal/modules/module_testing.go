@@ -248,11 +248,8 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	folder := asked
 	info, err := os.Stat(asked)
 	if err != nil {
-		return nil, cli.Usagef(
-			"%s: %v; want a module or its folder; create one with: agent-runner module new",
-			asked,
-			cli.Bare(err),
-		)
+		return nil, cli.Usagef("%s: %v; want a module or its folder; create one with: agent-runner module new",
+			asked, cli.Bare(err))
 	}
 	if !info.IsDir() {
 		folder = filepath.Dir(module)
@@ -290,10 +287,8 @@ func (t *tester) report() error {
 		if t.differs {
 			advice = "; if the module is right, update the expectations with --update"
 		}
-		return cli.Ended(
-			cli.ExitFailed,
-			fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), "conversation"), advice),
-		)
+		return cli.Ended(cli.ExitFailed,
+			fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), "conversation"), advice))
 	}
 	return nil
 }

@@ -120,13 +120,8 @@ func replayText(b *replay.Bundle, r *replay.Result) string {
 		fmt.Fprintf(&out, "\nThe recording is incomplete: %s.\n", r.Incomplete)
 	}
 	if r.Same {
-		fmt.Fprintf(
-			&out,
-			"\nReproduced: %s, after %s fuel and %s.\n",
-			cli.OneLine(r.Cause),
-			cli.Thousands(int64(r.Fuel)),
-			cli.Count(int64(r.Calls), "host call"),
-		)
+		fmt.Fprintf(&out, "\nReproduced: %s, after %s fuel and %s.\n",
+			cli.OneLine(r.Cause), cli.Thousands(int64(r.Fuel)), cli.Count(int64(r.Calls), "host call"))
 		return out.String()
 	}
 	fmt.Fprintln(&out, "\nDifferent:")

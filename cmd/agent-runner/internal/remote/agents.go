@@ -56,10 +56,7 @@ func agentsList(e *cli.Env) *cobra.Command {
 		e,
 		&cobra.Command{Use: "list", Short: "List agents"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(
-				0,
-				func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) },
-			)
+			list, err := client.Collect(0, func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) })
 			if err != nil {
 				return err
 			}

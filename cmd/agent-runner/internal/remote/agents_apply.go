@@ -42,11 +42,8 @@ func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
 		return nil, err
 	}
 	if f.Name == "" {
-		return nil, cli.Usagef(
-			"%s: the agent has no name; add one to the file: name: %s",
-			path,
-			strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))),
-		)
+		return nil, cli.Usagef("%s: the agent has no name; add one to the file: name: %s",
+			path, strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))))
 	}
 	a := &applied{File: path, Pushed: []appliedPush{}, seen: map[string]int{}}
 	text, err = r.pushPaths(ctx, a, f, text)
@@ -120,10 +117,8 @@ func localModule(file, name string) (string, error) {
 		path = filepath.Join(filepath.Dir(file), path)
 	}
 	isPath := strings.ContainsRune(name, '/')
-	isFile := slices.Contains(
-		[]string{".wasm", ".ts", ".mts", ".js", ".mjs", ".json"},
-		strings.ToLower(filepath.Ext(name)),
-	)
+	isFile := slices.Contains([]string{".wasm", ".ts", ".mts", ".js", ".mjs", ".json"},
+		strings.ToLower(filepath.Ext(name)))
 	if !isPath && !isFile {
 		return "", nil
 	}
@@ -131,12 +126,8 @@ func localModule(file, name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case isPath:
-		return "", fmt.Errorf(
-			"module: %s: %w; want a path relative to %s, or the name of a module on the server",
-			path,
-			cli.Bare(err),
-			filepath.Base(file),
-		)
+		return "", fmt.Errorf("module: %s: %w; want a path relative to %s, or the name of a module on the server",
+			path, cli.Bare(err), filepath.Base(file))
 	}
 	return "", nil // a name may have dots
 }

@@ -75,9 +75,7 @@ func agentsInside(list string) string {
 	}
 	return "model: {name: m}\nrings:\n  outer:\n" + deeper(
 		"  ",
-	) + "agents:\n- name: inside\n  description: It helps.\n  agent:\n    middlewares:\n" + deeper(
-		"    ",
-	)
+	) + "agents:\n- name: inside\n  description: It helps.\n  agent:\n    middlewares:\n" + deeper("    ")
 }
 
 func requireSameEntries(t *testing.T, from, to *agentfile.File, digest string) {

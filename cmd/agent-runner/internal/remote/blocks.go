@@ -41,10 +41,7 @@ func blocksList(e *cli.Env) *cobra.Command {
 		e,
 		&cobra.Command{Use: "list", Short: "List blocked modules"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(
-				0,
-				func(p client.Page) ([]api.Block, string, error) { return r.Blocks(ctx, p) },
-			)
+			list, err := client.Collect(0, func(p client.Page) ([]api.Block, string, error) { return r.Blocks(ctx, p) })
 			if err != nil {
 				return err
 			}

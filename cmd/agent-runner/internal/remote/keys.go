@@ -17,13 +17,8 @@ import (
 
 // NewKeys returns the command keys.
 func NewKeys(e *cli.Env) *cobra.Command {
-	return group(
-		&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"},
-		keysCreate(e),
-		keysList(e),
-		keysRotate(e),
-		keysRevoke(e),
-	)
+	return group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e),
+		keysRotate(e), keysRevoke(e))
 }
 
 // tenantFlag adds the flag --tenant, which the operator uses.
@@ -72,13 +67,8 @@ func (r *Session) showSecret(k *api.Key, what string) error {
 	if k.Expires != nil {
 		until = ", until " + k.Expires.Format("2006-01-02 15:04:05 MST")
 	}
-	r.Note(
-		cli.Plain,
-		"%s%s, with scopes %s. It is shown only once; store it safely:",
-		what,
-		until,
-		strings.Join(k.Scopes, ", "),
-	)
+	r.Note(cli.Plain, "%s%s, with scopes %s. It is shown only once; store it safely:",
+		what, until, strings.Join(k.Scopes, ", "))
 	_, err := fmt.Fprintln(r.Env.Out, cli.Clean(k.Secret))
 	return err
 }
@@ -89,10 +79,7 @@ func keysList(e *cli.Env) *cobra.Command {
 		e,
 		&cobra.Command{Use: "list", Short: "List keys, without their secret parts"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(
-				0,
-				func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) },
-			)
+			list, err := client.Collect(0, func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) })
 			if err != nil {
 				return err
 			}

@@ -128,10 +128,7 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 		return nil, cli.Usagef("not a server key: want one such as ar_…_…")
 	}
 	h := &holder{Server: c.Server(), ID: part[1]}
-	list, err := client.Collect(
-		0,
-		func(p client.Page) ([]*api.Key, string, error) { return c.Keys(ctx, "", p) },
-	)
+	list, err := client.Collect(0, func(p client.Page) ([]*api.Key, string, error) { return c.Keys(ctx, "", p) })
 	var p *api.Problem
 	switch {
 	case errors.As(err, &p) && p.Code() == api.CodeForbidden:
@@ -198,10 +195,8 @@ remains valid; to invalidate it, use agent-runner keys revoke.`,
 				}
 			}
 			if _, ok := l.Servers[at]; !ok && at == "" {
-				return cli.Usagef(
-					"not logged in to any server%s",
-					cli.After("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")),
-				)
+				return cli.Usagef("not logged in to any server%s",
+					cli.After("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")))
 			} else if !ok {
 				return cli.Usagef("not logged in to %s", at)
 			}

@@ -158,12 +158,8 @@ func aboutText(m *api.Module) string {
 	}
 	row(
 		"limits",
-		fmt.Sprintf(
-			"%s of memory; %s fuel and %s per hook call",
-			cli.Size(m.About.Limits.MemoryBytes),
-			cli.Thousands(m.About.Limits.Fuel),
-			m.About.Limits.Timeout,
-		),
+		fmt.Sprintf("%s of memory; %s fuel and %s per hook call",
+			cli.Size(m.About.Limits.MemoryBytes), cli.Thousands(m.About.Limits.Fuel), m.About.Limits.Timeout),
 	)
 	row("blocked", m.Blocked)
 	return b.String()
@@ -179,10 +175,7 @@ func modulesList(e *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := client.Collect(
-				rows,
-				func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) },
-			)
+			list, err := client.Collect(rows, func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) })
 			if err != nil {
 				return err
 			}
@@ -199,17 +192,14 @@ func modulesList(e *cli.Env) *cobra.Command {
 					if len(names) == 0 {
 						names = []string{"-"}
 					}
-					rows = append(
-						rows,
-						[]string{
-							strings.Join(names, ", "),
-							shortDigest(m.Digest),
-							m.Kind,
-							cli.Size(m.Size),
-							strings.Join(m.About.Hooks, " "),
-							cli.Since(m.Created),
-						},
-					)
+					rows = append(rows, []string{
+						strings.Join(names, ", "),
+						shortDigest(m.Digest),
+						m.Kind,
+						cli.Size(m.Size),
+						strings.Join(m.About.Hooks, " "),
+						cli.Since(m.Created),
+					})
 				}
 				return Table("no modules on "+r.Server(), rows)
 			})

@@ -108,13 +108,8 @@ func acceptedBy(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	got := cli.Count(int64(len(args)), "argument")
-	return cli.Usagef(
-		"%s takes %s, but got %s; see %s --help",
-		cmd.CommandPath(),
-		strings.Join(append(strings.Fields(cmd.Use)[1:], noArguments(maxArgs)...), " "),
-		got,
-		cmd.CommandPath(),
-	)
+	return cli.Usagef("%s takes %s, but got %s; see %s --help", cmd.CommandPath(),
+		strings.Join(append(strings.Fields(cmd.Use)[1:], noArguments(maxArgs)...), " "), got, cmd.CommandPath())
 }
 
 func noArguments(maxArgs int) []string {
@@ -133,10 +128,8 @@ func Connect(e *cli.Env, server string) (*client.Client, error) {
 	}
 	at := cmp.Or(server, e.Getenv(EnvServer), stored.Current)
 	if at == "" {
-		return nil, cli.Usagef(
-			"no server: log in with agent-runner login URL, or use --server URL with the key in $%s",
-			EnvKey,
-		)
+		return nil, cli.Usagef("no server: log in with agent-runner login URL, or use --server URL with the key in $%s",
+			EnvKey)
 	}
 	if at, err = client.Address(at); err != nil {
 		return nil, cli.Usagef("%w", err)

@@ -85,10 +85,7 @@ func secretsList(e *cli.Env) *cobra.Command {
 		e,
 		&cobra.Command{Use: "list", Short: "List secrets, without their values"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(
-				0,
-				func(p client.Page) ([]api.Secret, string, error) { return r.Secrets(ctx, p) },
-			)
+			list, err := client.Collect(0, func(p client.Page) ([]api.Secret, string, error) { return r.Secrets(ctx, p) })
 			if err != nil {
 				return err
 			}

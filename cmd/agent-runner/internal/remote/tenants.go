@@ -31,18 +31,10 @@ type tenantFlags struct {
 func (t *tenantFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.name, "name", "", "display name")
-	f.StringArrayVar(
-		&t.quota,
-		"quota",
-		nil,
-		"set a quota: `NAME=NUMBER`, 0 for unlimited; one of "+strings.Join(quotaNames(), ", "),
-	)
-	f.StringArrayVar(
-		&t.grants,
-		"allow-grant",
-		nil,
-		"allow agents to give modules this `GRANT`, such as tool:*; repeatable (default: read:*)",
-	)
+	f.StringArrayVar(&t.quota, "quota", nil,
+		"set a quota: `NAME=NUMBER`, 0 for unlimited; one of "+strings.Join(quotaNames(), ", "))
+	f.StringArrayVar(&t.grants, "allow-grant", nil,
+		"allow agents to give modules this `GRANT`, such as tool:*; repeatable (default: read:*)")
 	f.StringArrayVar(
 		&t.models,
 		"allow-model",
@@ -55,12 +47,8 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 		nil,
 		"allow this additional model `PARAMETER`, such as service_tier; repeatable (default: none if models are allowed by name)",
 	)
-	f.StringArrayVar(
-		&t.hosts,
-		"allow-host",
-		nil,
-		"allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)",
-	)
+	f.StringArrayVar(&t.hosts, "allow-host", nil,
+		"allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)")
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
@@ -162,11 +150,8 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return r.Done(
-			made,
-			"created tenant %[1]s; create a key for it with: agent-runner keys create NAME --tenant %[1]s",
-			made.ID,
-		)
+		return r.Done(made, "created tenant %[1]s; create a key for it with: agent-runner keys create NAME --tenant %[1]s",
+			made.ID)
 	})
 	self = cmd
 	t.add(cmd)
@@ -178,10 +163,7 @@ func tenantsList(e *cli.Env) *cobra.Command {
 		e,
 		&cobra.Command{Use: "list", Short: "List tenants"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(
-				0,
-				func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) },
-			)
+			list, err := client.Collect(0, func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) })
 			if err != nil {
 				return err
 			}
@@ -295,10 +277,8 @@ func tenantsRemove(e *cli.Env) *cobra.Command {
 	cmd := Command(e, &cobra.Command{Use: "rm TENANT", Short: "Delete a tenant and all its data"},
 		func(ctx context.Context, r *Session, args []string) error {
 			if !sure {
-				return cli.Usagef(
-					"this permanently deletes the keys, modules, agents, secrets and runs of %s; confirm with --yes",
-					args[0],
-				)
+				return cli.Usagef("this permanently deletes the keys, modules, agents, secrets and runs of %s; confirm with --yes",
+					args[0])
 			}
 			if err := r.DeleteTenant(ctx, args[0]); err != nil {
 				return err

@@ -49,20 +49,17 @@ that runs wrote to the journal: steps and events.`,
 func usageText(u *api.Usage) string {
 	rows := [][]string{{"DAY", "AGENT", "MODULE", "RUNS", "TOKENS", "FUEL", "CALLS", "TIME", "JOURNAL"}}
 	row := func(day, agent, module string, x api.UsageRow) {
-		rows = append(
-			rows,
-			[]string{
-				day,
-				agent,
-				module,
-				cli.Thousands(x.Runs),
-				cli.Thousands(x.PromptTokens + x.CompletionTokens),
-				cli.Thousands(x.Fuel),
-				cli.Thousands(x.Calls),
-				fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond),
-				cli.Thousands(x.JournalBytes),
-			},
-		)
+		rows = append(rows, []string{
+			day,
+			agent,
+			module,
+			cli.Thousands(x.Runs),
+			cli.Thousands(x.PromptTokens + x.CompletionTokens),
+			cli.Thousands(x.Fuel),
+			cli.Thousands(x.Calls),
+			fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond),
+			cli.Thousands(x.JournalBytes),
+		})
 	}
 	for _, x := range u.Rows {
 		module := "-"

@@ -105,11 +105,8 @@ func (c *runCommand) addModules(ctx context.Context, f *agentfile.File) error {
 			return cli.Usagef("-m %q: want the path of a .wasm file, of a script, or of the folder of its sources", path)
 		}
 		if slices.Contains(entryNames(f), name) {
-			return cli.Usagef(
-				"-m %s: another module is already named %q; rename the file, or set a name in an agent.yaml",
-				path,
-				name,
-			)
+			return cli.Usagef("-m %s: another module is already named %q; rename the file, or set a name in an agent.yaml",
+				path, name)
 		}
 		f.Middlewares = append(f.Middlewares, agentfile.Middleware{Module: agentfile.Path(path), Name: name})
 	}

@@ -66,11 +66,8 @@ func readPaused(path string) (*runlog.State, error) {
 	}
 	var f pausedFile
 	if err := json.Unmarshal(b, &f); err != nil || f.State == nil {
-		return nil, cli.Usagef(
-			"%s is not a paused run; want a file written by a run that exited with code %d",
-			path,
-			cli.ExitPaused,
-		)
+		return nil, cli.Usagef("%s is not a paused run; want a file written by a run that exited with code %d",
+			path, cli.ExitPaused)
 	}
 	if f.Version != 1 {
 		return nil, cli.Usagef("%s was written by another version of agent-runner", path)

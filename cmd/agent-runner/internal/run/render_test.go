@@ -152,11 +152,8 @@ func TestColor(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer file.Close()
-	require.False(
-		t,
-		cli.NewScreen(&cli.Env{Out: &out, Err: file, Getenv: func(string) string { return "" }}).Color,
-		"only on a terminal",
-	)
+	require.False(t, cli.NewScreen(&cli.Env{Out: &out, Err: file, Getenv: func(string) string { return "" }}).Color,
+		"only on a terminal")
 }
 
 func TestNobodyReads(t *testing.T) {
@@ -297,13 +294,8 @@ func TestCompareEvents(t *testing.T) {
 		{"aa", "aaa", " a a+a"},
 		{"abcd", "xbyd", "-a+x b-c+y d"},
 	} {
-		require.Equal(
-			t,
-			c.want,
-			text(compareEvents(run(strings.Split(c.before, "")...), run(strings.Split(c.now, "")...))),
-			"%+v",
-			c,
-		)
+		require.Equal(t, c.want, text(compareEvents(run(strings.Split(c.before, "")...), run(strings.Split(c.now, "")...))),
+			"%+v", c)
 	}
 	long := strings.Split(strings.Repeat("a", 20_000), "")
 	same := compareEvents(run(long...), run(long...))

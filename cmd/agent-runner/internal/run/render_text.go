@@ -273,29 +273,16 @@ func (r *textRenderer) finished(e *abi.Event) error {
 		usage = fmt.Sprintf(", %d tokens", u.TotalTokens)
 	}
 	took := time.Duration(e.TimeMS-r.began) * time.Millisecond
-	r.screen.Note(
-		cli.Faint,
-		"%s %s, %s%s, %v",
-		endings[e.FinishReason],
-		cli.Count(r.steps, "step"),
-		cli.Count(r.tools, "tool call"),
-		usage,
-		took,
-	)
+	r.screen.Note(cli.Faint, "%s %s, %s%s, %v", endings[e.FinishReason], cli.Count(r.steps, "step"),
+		cli.Count(r.tools, "tool call"), usage, took)
 	return nil
 }
 
 // paused shows the interrupts that the run waits for.
 func (r *textRenderer) paused(e *abi.Event) {
 	for _, p := range e.Interrupts {
-		r.screen.Note(
-			cli.Amber,
-			"? %s%s: %s%s",
-			cmp.Or(p.Entry, "a tool"),
-			cli.After(" in ", string(p.Hook)),
-			r.cut(p.Reason),
-			cli.After(" ", r.cut(string(p.Payload))),
-		)
+		r.screen.Note(cli.Amber, "? %s%s: %s%s", cmp.Or(p.Entry, "a tool"), cli.After(" in ", string(p.Hook)),
+			r.cut(p.Reason), cli.After(" ", r.cut(string(p.Payload))))
 		if p.Call != nil {
 			r.screen.Note(cli.Amber, "  before %s %s", p.Call.Name, r.cut(p.Call.Arguments))
 		}
@@ -328,15 +315,8 @@ func (r *textRenderer) entries(entries []abi.EntryStats) {
 			fmt.Fprintf(w, "\t%s", cli.Count(s.Faults, "fault"))
 		}
 		if r.verbose {
-			fmt.Fprintf(
-				w,
-				"\t%d bytes in, %d out\t%d fuel\t%s\t%s",
-				s.BytesIn,
-				s.BytesOut,
-				s.Fuel,
-				cli.Count(s.Instances, "instance"),
-				cli.Short(s.Digest, 13),
-			)
+			fmt.Fprintf(w, "\t%d bytes in, %d out\t%d fuel\t%s\t%s",
+				s.BytesIn, s.BytesOut, s.Fuel, cli.Count(s.Instances, "instance"), cli.Short(s.Digest, 13))
 		}
 		fmt.Fprintln(w)
 	}

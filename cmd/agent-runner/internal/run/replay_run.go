@@ -141,10 +141,8 @@ func (d *runDiff) text() string {
 	fmt.Fprintf(&out, "run %s with another %s (was sha256:%s)\n", d.Run, d.Entry, cli.Short(d.Digest, 13))
 	skipped := false
 	for i, l := range d.Lines {
-		near := slices.ContainsFunc(
-			d.Lines[max(0, i-diffContext):min(len(d.Lines), i+diffContext+1)],
-			func(l diffLine) bool { return l.Op != " " },
-		)
+		near := slices.ContainsFunc(d.Lines[max(0, i-diffContext):min(len(d.Lines), i+diffContext+1)],
+			func(l diffLine) bool { return l.Op != " " })
 		if !near {
 			skipped = true
 			continue
@@ -257,10 +255,8 @@ func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 
 // again replays the run, and resumes it after pauses with the recorded answers.
 func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi.Event, error) {
-	events := a.Run(
-		ctx,
-		host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata},
-	)
+	events := a.Run(ctx,
+		host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata})
 	var out []abi.Event
 	for {
 		var paused *agent.PausedError
@@ -312,13 +308,8 @@ func eventText(e *abi.Event) string {
 	case abi.EventToolCall:
 		return fmt.Sprintf("call %s %s", e.Call.Name, e.Call.Arguments)
 	case abi.EventToolResult:
-		return fmt.Sprintf(
-			"result of %s %s by %s: %s",
-			e.Call.Name,
-			e.Call.Arguments,
-			e.Source,
-			cli.OneLine(contentText(e.Result.Content)),
-		)
+		return fmt.Sprintf("result of %s %s by %s: %s", e.Call.Name, e.Call.Arguments, e.Source,
+			cli.OneLine(contentText(e.Result.Content)))
 	case abi.EventCustom:
 		return fmt.Sprintf("%s says %s %s", e.Entry, e.Name, cli.OneLine(string(e.Data)))
 	case abi.EventFault:

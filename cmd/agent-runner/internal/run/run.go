@@ -93,21 +93,12 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVarP(
-		&c.modules,
-		"module",
-		"m",
-		nil,
-		"add the module at `PATH`, or in a source folder, which is built, after those of -f; repeatable",
-	)
+	f.StringArrayVarP(&c.modules, "module", "m", nil,
+		"add the module at `PATH`, or in a source folder, which is built, after those of -f; repeatable")
 	hosting.TinyGoFlag(cmd, e)
 	f.StringArrayVar(&c.configs, "module-config", nil, "configure a module: `NAME=JSON` or NAME=@FILE")
-	f.StringArrayVar(
-		&c.grants,
-		"grant",
-		nil,
-		"grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com",
-	)
+	f.StringArrayVar(&c.grants, "grant", nil,
+		"grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com")
 	hosting.NetworkFlags(cmd, &c.secrets, &c.private)
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`")
@@ -125,18 +116,10 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	f.StringVar(&c.messages, "messages", "", "read earlier messages of the conversation from `FILE`, as JSON")
 	f.StringVar(&c.resume, "resume", "", "resume the paused run in `FILE`")
 	f.BoolVar(&c.otherModules, "changed-modules", false, "with --resume: allow other modules than the run paused with")
-	f.StringArrayVar(
-		&c.answers,
-		"answer",
-		nil,
-		"answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable",
-	)
-	f.StringVar(
-		&c.pausedAt,
-		"paused",
-		"",
-		"save the run to `FILE` if it pauses (default: RUN.json, or the file of --resume)",
-	)
+	f.StringArrayVar(&c.answers, "answer", nil,
+		"answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
+	f.StringVar(&c.pausedAt, "paused", "",
+		"save the run to `FILE` if it pauses (default: RUN.json, or the file of --resume)")
 	f.StringVar(&c.storeAt, "store", "", "store runs in `STORE`: "+hosting.StoreHelp+" (default: $"+hosting.EnvStore+")")
 	f.IntVar(&c.repeat, "repeat", 1, "run `N` times, sequentially")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
@@ -376,13 +359,8 @@ func (c *runCommand) follow(
 			}
 			return cli.Ended(
 				cli.ExitPaused,
-				fmt.Errorf(
-					"%w\nThe run is saved in %s; resume it with --resume %s and one --answer for each:%s",
-					ended,
-					path,
-					path,
-					waiting(waits.Interrupts),
-				),
+				fmt.Errorf("%w\nThe run is saved in %s; resume it with --resume %s and one --answer for each:%s",
+					ended, path, path, waiting(waits.Interrupts)),
 			)
 		}
 		if c.store != nil {
@@ -435,12 +413,8 @@ func exitOf(ended error, storeAt string) error {
 	case errors.As(ended, &lost) && !errors.Is(ended, journal.ErrFenced) && !errors.Is(ended, journal.ErrExists):
 		return cli.Ended(
 			cli.ExitFailed,
-			fmt.Errorf(
-				"%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s",
-				ended,
-				lost.Run,
-				hosting.StoreFlag(storeAt),
-			),
+			fmt.Errorf("%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s",
+				ended, lost.Run, hosting.StoreFlag(storeAt)),
 		)
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return cli.Ended(cli.ExitStopped, ended)
@@ -452,11 +426,7 @@ func exitOf(ended error, storeAt string) error {
 
 // host creates the host with the user's cache and fault directories.
 func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
-	h, _, err := hosting.NewHost(
-		ctx,
-		c.env,
-		c.chosen,
-		host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: hosting.NewLogger(c.screen, c.verbose)},
-	)
+	h, _, err := hosting.NewHost(ctx, c.env, c.chosen,
+		host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: hosting.NewLogger(c.screen, c.verbose)})
 	return h, err
 }

@@ -55,19 +55,8 @@ A store is ` + hosting.StoreHelp + `.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(
-		runsStart(e),
-		c.list(),
-		c.show(),
-		c.tail(),
-		c.resume(),
-		c.cancel(),
-		c.export(),
-		c.delete(),
-		c.prune(),
-		runsQuarantined(e),
-		runsRelease(e),
-	)
+	cmd.AddCommand(runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune(),
+		runsQuarantined(e), runsRelease(e))
 	return cmd
 }
 
@@ -105,10 +94,8 @@ func (c *runsCommand) command(
 		case err != nil:
 			return err
 		case remote && atServer == nil:
-			return cli.Usagef(
-				"%s works on a store, not on a server; name the store with --store STORE, or --store default",
-				cmd.CommandPath(),
-			)
+			return cli.Usagef("%s works on a store, not on a server; name the store with --store STORE, or --store default",
+				cmd.CommandPath())
 		case remote:
 			return c.atServer(ctx, id, atServer)
 		}
@@ -132,12 +119,8 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 	}
 	defer c.store.Close()
 	if err = run(ctx, id); errors.Is(err, journal.ErrNoRun) {
-		err = fmt.Errorf(
-			"%w in %s; list them with: agent-runner runs list%s",
-			err,
-			hosting.Place(at),
-			hosting.StoreFlag(c.storeAt),
-		)
+		err = fmt.Errorf("%w in %s; list them with: agent-runner runs list%s",
+			err, hosting.Place(at), hosting.StoreFlag(c.storeAt))
 	}
 	return err
 }
@@ -219,17 +202,8 @@ func listText(runs []journal.RunInfo, now time.Time) string {
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RUN\tSTATUS\tAGENT\tSTEPS\tTOKENS\tBEGAN\tABOUT")
 	for _, r := range runs {
-		fmt.Fprintf(
-			w,
-			"%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
-			r.ID,
-			statusText(&r, now),
-			cli.OneLine(cli.Short(r.Agent, 30)),
-			r.Step,
-			r.Usage.TotalTokens,
-			cli.Ago(now.Sub(r.Created)),
-			cli.OneLine(cli.Short(r.Title, 60)),
-		)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", r.ID, statusText(&r, now), cli.OneLine(cli.Short(r.Agent, 30)), r.Step,
+			r.Usage.TotalTokens, cli.Ago(now.Sub(r.Created)), cli.OneLine(cli.Short(r.Title, 60)))
 	}
 	_ = w.Flush()
 	return out.String()
@@ -317,11 +291,8 @@ func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, in
 	}
 	if len(answers) == 0 && len(info.Pending) > 0 {
 		if answers = r.ask(ctx, info.Pending); answers == nil {
-			return cli.Usagef(
-				"run %s waits for answers: give each one with --answer ID=ANSWER%s",
-				info.ID,
-				waiting(info.Pending),
-			)
+			return cli.Usagef("run %s waits for answers: give each one with --answer ID=ANSWER%s",
+				info.ID, waiting(info.Pending))
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)

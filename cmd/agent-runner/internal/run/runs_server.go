@@ -48,10 +48,7 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 
 // listAtServer lists at most limit runs, or all if limit is 0.
 func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
-	runs, err := client.Collect(
-		limit,
-		func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) },
-	)
+	runs, err := client.Collect(limit, func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) })
 	if err != nil {
 		return err
 	}
@@ -85,10 +82,8 @@ func runInfo(r *api.Run) *journal.RunInfo {
 	}
 	i.Pending = pendingOf(r)
 	for _, m := range r.Modules {
-		i.Modules = append(
-			i.Modules,
-			journal.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")},
-		)
+		i.Modules = append(i.Modules,
+			journal.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")})
 	}
 	return i
 }

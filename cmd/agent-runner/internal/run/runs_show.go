@@ -198,32 +198,18 @@ func (v *runView) pauses(step int, call string) {
 			continue
 		}
 		for _, p := range e.Interrupts {
-			at := slices.IndexFunc(
-				v.answers,
-				func(a runlog.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil },
-			)
+			at := slices.IndexFunc(v.answers,
+				func(a runlog.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil })
 			if at < 0 || v.asked[p.ID] || call != "" && (p.Call == nil || p.Call.ID != call) {
 				continue
 			}
 			v.asked[p.ID] = true // an interrupt can be part of several pauses
 			a := v.answers[at]
 			waited := time.Duration(a.TimeMS-e.TimeMS) * time.Millisecond
-			v.line(
-				1,
-				cli.Amber,
-				"‖ %s asks: %s%s",
-				cmp.Or(p.Entry, p.Agent, "the tool"),
-				v.cut(p.Reason),
-				cli.After("  ", callText(p.Call)),
-			)
-			v.line(
-				2,
-				cli.Plain,
-				"→ %s%s, after %s",
-				v.cut(answerText(a.Answers[p.ID])),
-				cli.After(", by ", a.By),
-				waitedText(waited),
-			)
+			v.line(1, cli.Amber, "‖ %s asks: %s%s", cmp.Or(p.Entry, p.Agent, "the tool"), v.cut(p.Reason),
+				cli.After("  ", callText(p.Call)))
+			v.line(2, cli.Plain, "→ %s%s, after %s", v.cut(answerText(a.Answers[p.ID])), cli.After(", by ", a.By),
+				waitedText(waited))
 		}
 	}
 }
@@ -367,14 +353,8 @@ func (v *runView) ending(x *exported) {
 		v.line(0, cli.Amber, "waits: %s  %s%s", p.ID, v.cut(p.Reason), cli.After("  ", callText(p.Call)))
 	}
 	if len(x.Run.Pending) > 0 {
-		v.line(
-			0,
-			cli.Plain,
-			"resume with: agent-runner runs resume %s%s --answer %s=ANSWER",
-			x.Run.ID,
-			v.storeFlag,
-			x.Run.Pending[0].ID,
-		)
+		v.line(0, cli.Plain, "resume with: agent-runner runs resume %s%s --answer %s=ANSWER",
+			x.Run.ID, v.storeFlag, x.Run.Pending[0].ID)
 	}
 	if len(x.Events) == 0 {
 		return
@@ -389,27 +369,15 @@ func (v *runView) ending(x *exported) {
 	}
 	v.line(0, look, "%s%s%s", last.FinishReason, cli.After(" by ", last.StoppedBy), cli.After(": ", v.cut(last.Reason)))
 	if last.Error != nil {
-		v.line(
-			0,
-			cli.Red,
-			"%s",
-			cli.OneLine(cli.Short(last.Error.Error(), showLong)),
-		) // the reason matters most, so show more of it
+		v.line(0, cli.Red, "%s",
+			cli.OneLine(cli.Short(last.Error.Error(), showLong))) // the reason matters most, so show more of it
 	}
 	if m := last.Message; m != nil && !v.isLastMessage(m) {
 		v.message(0, "", *m)
 	}
 	for _, s := range last.Entries {
-		v.line(
-			0,
-			cli.Faint,
-			"%s: %s, %s, %s fuel, %v",
-			s.Entry,
-			cli.Count(s.Calls, "call"),
-			cli.Count(s.Faults, "fault"),
-			cli.Thousands(s.Fuel),
-			time.Duration(s.WallUS)*time.Microsecond,
-		)
+		v.line(0, cli.Faint, "%s: %s, %s, %s fuel, %v", s.Entry, cli.Count(s.Calls, "call"), cli.Count(s.Faults, "fault"),
+			cli.Thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
 	}
 }
 

@@ -118,17 +118,11 @@ func (f *following) until(ctx context.Context, id string, after int64) (last abi
 	for e, err := range f.remote.Follow(follow, id, after) {
 		switch {
 		case errors.Is(err, errDetached):
-			return last, cli.Ended(
-				cli.ExitCanceled,
-				fmt.Errorf("detached; the run continues; follow it with: agent-runner runs tail -f --after %d %s", last.Seq, id),
-			)
+			return last, cli.Ended(cli.ExitCanceled,
+				fmt.Errorf("detached; the run continues; follow it with: agent-runner runs tail -f --after %d %s", last.Seq, id))
 		case err != nil:
-			return last, fmt.Errorf(
-				"%w\nrun %[2]s is not lost; follow it with: agent-runner runs tail -f --after %[3]d %[2]s",
-				err,
-				id,
-				last.Seq,
-			)
+			return last, fmt.Errorf("%w\nrun %[2]s is not lost; follow it with: agent-runner runs tail -f --after %[3]d %[2]s",
+				err, id, last.Seq)
 		}
 		last = e
 		if err := f.show.event(e); err != nil {

@@ -35,21 +35,11 @@ func TestCollectLater(t *testing.T) {
 	restore := collectLater(none)
 	require.Eventually(t, func() bool { runtime.GC(); return percent() > 100 }, 10*time.Second, time.Millisecond)
 	held = make([]byte, 2*minHeapGrowth)
-	require.Eventually(
-		t,
-		func() bool { runtime.GC(); return percent() == 100 },
-		10*time.Second,
-		time.Millisecond,
-		"it grows with what is in use",
-	)
+	require.Eventually(t, func() bool { runtime.GC(); return percent() == 100 }, 10*time.Second, time.Millisecond,
+		"it grows with what is in use")
 	held = nil
-	require.Eventually(
-		t,
-		func() bool { runtime.GC(); return percent() > 100 },
-		10*time.Second,
-		time.Millisecond,
-		"and shrinks",
-	)
+	require.Eventually(t, func() bool { runtime.GC(); return percent() > 100 }, 10*time.Second, time.Millisecond,
+		"and shrinks")
 	restore()
 	require.Equal(t, 100, percent())
 	for range 3 {

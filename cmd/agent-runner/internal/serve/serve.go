@@ -98,11 +98,8 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
   (umask 077; echo "main:$(openssl rand -base64 32)" > secrets.key); agent-runner serve --secrets-key-file secrets.key`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usagef(
-					"%s takes no arguments; to listen on an address: --listen %s",
-					cmd.CommandPath(),
-					cli.Short(args[0], 60),
-				)
+				return cli.Usagef("%s takes no arguments; to listen on an address: --listen %s",
+					cmd.CommandPath(), cli.Short(args[0], 60))
 			}
 			return nil
 		},
@@ -120,74 +117,34 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(
-		&c.listen,
-		"listen",
-		"",
-		"listen on `ADDRESS`; port 0 selects a free port (default: $"+EnvListen+", else "+DefaultListen+")",
-	)
+	f.StringVar(&c.listen, "listen", "",
+		"listen on `ADDRESS`; port 0 selects a free port (default: $"+EnvListen+", else "+DefaultListen+")")
 	f.StringVar(&c.storeAt, "store", "", "the store: `WHERE` is "+hosting.StoreHelp)
-	f.StringVar(
-		&c.secretsFile,
-		"secrets-key-file",
-		"",
-		"the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets,
-	)
-	f.StringVar(
-		&c.replay,
-		"replay",
-		"",
-		"answer from the recording in `FILE` instead of the operator's model; demo is the built-in recording",
-	)
-	f.StringArrayVar(
-		&c.private,
-		"allow-private",
-		nil,
-		"let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, of hosts that their policy allows",
-	)
+	f.StringVar(&c.secretsFile, "secrets-key-file", "",
+		"the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets)
+	f.StringVar(&c.replay, "replay", "",
+		"answer from the recording in `FILE` instead of the operator's model; demo is the built-in recording")
+	f.StringArrayVar(&c.private, "allow-private", nil,
+		"let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, of hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "create another operator key and print it")
-	f.DurationVar(
-		&c.drain,
-		"drain",
-		30*time.Second,
-		"the maximum `TIME` that requests and runs may take to end after a signal",
-	)
-	f.DurationVar(
-		&c.lease,
-		"lease",
-		journal.DefaultLeaseTTL,
-		"the `TIME` without a heartbeat after which other servers resume this server's runs; at least 5s",
-	)
-	f.StringVar(
-		&c.mcpCommands,
-		"mcp-commands",
-		"",
-		"let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)",
-	)
-	f.BoolVar(
-		&c.noConfine,
-		"no-confine",
-		false,
-		"do not confine the process: it can use all files of its user, start programs and connect anywhere",
-	)
+	f.DurationVar(&c.drain, "drain", 30*time.Second,
+		"the maximum `TIME` that requests and runs may take to end after a signal")
+	f.DurationVar(&c.lease, "lease", journal.DefaultLeaseTTL,
+		"the `TIME` without a heartbeat after which other servers resume this server's runs; at least 5s")
+	f.StringVar(&c.mcpCommands, "mcp-commands", "",
+		"let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)")
+	f.BoolVar(&c.noConfine, "no-confine", false,
+		"do not confine the process: it can use all files of its user, start programs and connect anywhere")
 	f.UintSliceVar(
 		&c.connectPorts,
 		"connect-ports",
 		nil,
 		"connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+agentfile.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)",
 	)
-	f.StringVar(
-		&c.retention,
-		"retention",
-		forever,
-		"keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them",
-	)
-	f.BoolVar(
-		&c.originals,
-		"keep-originals",
-		false,
-		"store the input of runs as clients sent it, also where modules changed it before the first model call",
-	)
+	f.StringVar(&c.retention, "retention", forever,
+		"keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them")
+	f.BoolVar(&c.originals, "keep-originals", false,
+		"store the input of runs as clients sent it, also where modules changed it before the first model call")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the maximum size of a module, in `BYTES`")
 	f.StringVar(
 		&c.memoryLimit,
@@ -385,11 +342,8 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 		return cli.Ended(cli.ExitFailed, err)
 	}
 	if n := srv.HandedBack(); n > 0 {
-		fmt.Fprintf(
-			c.env.Err,
-			"agent-runner: ended; returned %s to the journal for another server or the next start\n",
-			cli.Count(int64(n), "run"),
-		)
+		fmt.Fprintf(c.env.Err, "agent-runner: ended; returned %s to the journal for another server or the next start\n",
+			cli.Count(int64(n), "run"))
 		return nil
 	}
 	fmt.Fprintln(c.env.Err, "agent-runner: ended; all requests and runs finished")

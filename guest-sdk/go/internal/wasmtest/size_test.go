@@ -51,13 +51,8 @@ func TestSize(t *testing.T) {
 		forWasm(t, dir, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
 		info, err := os.Stat(out)
 		require.NoError(t, err)
-		require.LessOrEqual(
-			t,
-			info.Size(),
-			most,
-			"%s has grown: see what it consists of with go build -ldflags=-dumpdep",
-			dir,
-		)
+		require.LessOrEqual(t, info.Size(), most, "%s has grown: see what it consists of with go build -ldflags=-dumpdep",
+			dir)
 		t.Logf("%s: %.2f MB", filepath.Base(dir), float64(info.Size())/1e6)
 	}
 }

@@ -263,10 +263,8 @@ var scripts = map[string]middleware.Middleware{
 		func(_ *middleware.Context, s *middleware.State) error {
 			s.Messages.SetAll([]abi.Message{{
 				Role: abi.RoleUser, Extra: []byte(`{"summary":true}`),
-				Content: abi.Parts(
-					abi.Part{Type: abi.PartText, Text: "Summary: 2 + 2 is 4."},
-					abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA","detail":"low"}`)},
-				),
+				Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "Summary: 2 + 2 is 4."},
+					abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA","detail":"low"}`)}),
 			}})
 			return s.SetActive()
 		},
@@ -440,22 +438,18 @@ var scripts = map[string]middleware.Middleware{
 	"gate_tool_stop": gate(func(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
 		return middleware.StopRun("no calculations in this run"), nil
 	}),
-	"call_tool_stream": middleware.WithTools(
-		middleware.Tool{
-			Tool: abi.Tool{Name: "note"},
-			Run: func(ctx *middleware.Context, _ *middleware.Call) (*abi.Result, error) {
-				if err := ctx.SendText("one"); err != nil {
-					return nil, err
-				}
-				return nil, ctx.Send(
-					abi.Chunk{
-						Kind: abi.ChunkPart,
-						Part: &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA"}`)},
-					},
-				)
-			},
+	"call_tool_stream": middleware.WithTools(middleware.Tool{
+		Tool: abi.Tool{Name: "note"},
+		Run: func(ctx *middleware.Context, _ *middleware.Call) (*abi.Result, error) {
+			if err := ctx.SendText("one"); err != nil {
+				return nil, err
+			}
+			return nil, ctx.Send(abi.Chunk{
+				Kind: abi.ChunkPart,
+				Part: &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA"}`)},
+			})
 		},
-	),
+	}),
 	"call_tool": middleware.WithTools(middleware.NewTool("note", "Keeps a note.", func(_ *middleware.Context, args struct {
 		Text string `json:"text"`
 	},

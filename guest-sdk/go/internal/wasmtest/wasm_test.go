@@ -164,10 +164,8 @@ func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModul
 
 func configured(t testing.TB, h *wasmHost) *wasmHost {
 	t.Helper()
-	status, output, err := h.call(
-		contract.HookConfigure,
-		contract.ConfigureInput{Entry: "guest", Config: []byte(`{"phrase":"hi"}`)},
-	)
+	status, output, err := h.call(contract.HookConfigure,
+		contract.ConfigureInput{Entry: "guest", Config: []byte(`{"phrase":"hi"}`)})
 	require.NoError(t, err, h.stderr.String())
 	require.Zero(t, status, output)
 	require.Empty(t, output)
@@ -216,20 +214,16 @@ func TestWasm(t *testing.T) {
 	})
 	t.Run("before_agent", func(t *testing.T) {
 		h := configured(t, start())
-		status, output, err := h.call(
-			contract.HookBeforeAgent,
-			abi.BeforeAgentInput{Common: common, Instruction: "<be brief>"},
-		)
+		status, output, err := h.call(contract.HookBeforeAgent,
+			abi.BeforeAgentInput{Common: common, Instruction: "<be brief>"})
 		require.NoError(t, err)
 		require.Zero(t, status)
 		require.Equal(t, `{"instruction":"hi, <be brief>"}`, output)
 		require.Equal(t, []string{`{"name":"greeted","data":{"with":"hi"}}`}, h.emitted)
 	})
 	t.Run("an error", func(t *testing.T) {
-		status, output, err := configured(
-			t,
-			start(),
-		).call(contract.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "fail"})
+		status, output, err := configured(t,
+			start()).call(contract.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: "fail"})
 		require.NoError(t, err)
 		require.Equal(t, int32(1), status)
 		require.JSONEq(t, `{"code":"unavailable","message":"asked to fail: no luck","retryable":true}`, output)
@@ -264,17 +258,12 @@ func TestWasm(t *testing.T) {
 	t.Run("wrap_model", func(t *testing.T) { testWasmWrap(t, configured(t, start())) })
 	t.Run("stop", func(t *testing.T) {
 		h := configured(t, start())
-		status, output, err := h.call(
-			contract.HookGateTool,
-			abi.GateToolInput{Common: common, Call: abi.Call{Name: "explode"}},
-		)
+		status, output, err := h.call(contract.HookGateTool,
+			abi.GateToolInput{Common: common, Call: abi.Call{Name: "explode"}})
 		require.NoError(t, err)
 		require.Zero(t, status)
-		require.JSONEq(
-			t,
-			`{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`,
-			output,
-		)
+		require.JSONEq(t, `{"stop":{"reason":"no explosions","code":"safety"},"decision":"stop","message":"no explosions"}`,
+			output)
 		_, output, err = h.call(contract.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{Name: "add"}})
 		require.NoError(t, err)
 		require.JSONEq(t, `{"decision":"allow"}`, output)

@@ -136,11 +136,8 @@ func TestBuild(t *testing.T) {
 	d, err := h.Describe()
 	require.NoError(t, err)
 	require.Equal(t, []abi.Hook{contract.HookConfigure, contract.HookBeforeAgent}, d.Hooks)
-	require.JSONEq(
-		t,
-		`{"type":"object","properties":{"name":{"type":"string"}},"additionalProperties":false}`,
-		string(d.ConfigSchema),
-	)
+	require.JSONEq(t, `{"type":"object","properties":{"name":{"type":"string"}},"additionalProperties":false}`,
+		string(d.ConfigSchema))
 	require.EqualError(t, h.Configure(nil), "name is missing: say who is greeted")
 	_, err = h.BeforeAgent(abi.BeforeAgentInput{})
 	require.ErrorContains(t, err, "was not configured")

@@ -97,11 +97,8 @@ func TestDeclaredEqualsRegistered(t *testing.T) {
 			}
 			require.Equal(t, abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "no"}, decide("rm"))
 			require.Equal(t, abi.DecideAllow, decide("ls").Decision)
-			require.Equal(
-				t,
-				abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "once more?", Payload: abi.JSON(`{"calls":3}`)},
-				decide("ls"),
-			)
+			require.Equal(t,
+				abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "once more?", Payload: abi.JSON(`{"calls":3}`)}, decide("ls"))
 			start, err := h.BeforeAgent(abi.BeforeAgentInput{Instruction: "go"})
 			require.NoError(t, err)
 			require.Equal(t, "go\nno", *start.Instruction)
@@ -134,11 +131,8 @@ func TestDeclaredErrors(t *testing.T) {
 			require.EqualError(t, make().Configure(abi.JSON(config)), want, "%s: %s", name, config)
 		}
 	}
-	require.ErrorContains(
-		t,
-		declaredLimiter().Configure(abi.JSON(`{"most":1.5}`)),
-		"config: most: number 1.5 does not fit; want a whole number in range",
-	)
+	require.ErrorContains(t, declaredLimiter().Configure(abi.JSON(`{"most":1.5}`)),
+		"config: most: number 1.5 does not fit; want a whole number in range")
 	require.EqualError(
 		t,
 		middlewaretest.NewDeclared(middleware.Declare(middleware.Options{})).Configure(map[string]int{"a": 1}),
@@ -175,10 +169,8 @@ func TestDeclaredHooks(t *testing.T) {
 			continue
 		}
 		calls = nil
-		_, ok := h.Call(
-			hook,
-			[]byte(`{"run":{"id":"r"},"entry":"e","response":{"message":{"role":"assistant"}},"result":{"content":"x"}}`),
-		)
+		_, ok := h.Call(hook,
+			[]byte(`{"run":{"id":"r"},"entry":"e","response":{"message":{"role":"assistant"}},"result":{"content":"x"}}`))
 		require.True(t, ok, hook)
 		want := []abi.Hook{hook}
 		if hook == contract.HookObserve {

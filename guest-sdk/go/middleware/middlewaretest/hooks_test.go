@@ -67,14 +67,10 @@ func TestEndings(t *testing.T) {
 		require.False(t, ok, hook)
 		require.JSONEq(t, `{"code":"limit","message":"reading: limit","retry_after_ms":5}`, output, hook)
 
-		stopped, ok := call(
-			hook,
-			func(ctx *middleware.Context) error { return fmt.Errorf("wrapped: %w", ctx.Stop("r", "c")) },
-		)
-		paused, paused1 := call(
-			hook,
-			func(ctx *middleware.Context) error { return ctx.Interrupt("r", map[string]int{"k": 1}) },
-		)
+		stopped, ok := call(hook,
+			func(ctx *middleware.Context) error { return fmt.Errorf("wrapped: %w", ctx.Stop("r", "c")) })
+		paused, paused1 := call(hook,
+			func(ctx *middleware.Context) error { return ctx.Interrupt("r", map[string]int{"k": 1}) })
 		switch {
 		case cannot[hook]:
 			require.False(t, ok || paused1, hook)
@@ -172,25 +168,14 @@ func TestMistakes(t *testing.T) {
 		_, err := h.AfterModel(abi.AfterModelInput{Response: response, Request: abi.Request{Model: "m"}})
 		return err
 	}
-	require.ErrorContains(
-		t,
-		afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "other" }),
-		"the request, which has been sent",
-	)
-	require.ErrorContains(
-		t,
-		afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "" }),
-		"a request needs a model",
-	)
-	require.ErrorContains(
-		t,
-		afterModel(func(call *middleware.ModelEnd) { call.Response = nil }),
-		"an answer or an error must be left",
-	)
-	require.NoError(
-		t,
-		afterModel(func(call *middleware.ModelEnd) { call.Response, call.Err = nil, &abi.Error{Code: abi.CodeModel} }),
-	)
+	require.ErrorContains(t, afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "other" }),
+		"the request, which has been sent")
+	require.ErrorContains(t, afterModel(func(call *middleware.ModelEnd) { call.Request.Model = "" }),
+		"a request needs a model")
+	require.ErrorContains(t, afterModel(func(call *middleware.ModelEnd) { call.Response = nil }),
+		"an answer or an error must be left")
+	require.NoError(t,
+		afterModel(func(call *middleware.ModelEnd) { call.Response, call.Err = nil, &abi.Error{Code: abi.CodeModel} }))
 
 	afterTool := middlewaretest.New(
 		middleware.Options{},

@@ -122,11 +122,8 @@ func (h *Host) Configure(config any) error {
 // Wipe replaces the module's memory by the memory that configure left, as the host may do
 // between two hooks.
 func (h *Host) Wipe() error {
-	_, err := call[contract.ConfigureAnswer](
-		h,
-		contract.HookConfigure,
-		&contract.ConfigureInput{Entry: h.Entry, Config: h.config},
-	)
+	_, err := call[contract.ConfigureAnswer](h, contract.HookConfigure,
+		&contract.ConfigureInput{Entry: h.Entry, Config: h.config})
 	return err
 }
 

@@ -68,10 +68,8 @@ func TestLocal(t *testing.T) {
 	_, ok = get()
 	require.False(t, ok)
 
-	require.NoError(
-		t,
-		hook(func(ctx *middleware.Context) error { return middleware.Local[string]("notes").Set(ctx, "text") }),
-	)
+	require.NoError(t,
+		hook(func(ctx *middleware.Context) error { return middleware.Local[string]("notes").Set(ctx, "text") }))
 	err := hook(func(ctx *middleware.Context) error { _, _, err := notes.Get(ctx); return err })
 	require.ErrorContains(t, err, `local "notes": "text" does not fit; want an array`)
 	err = hook(func(ctx *middleware.Context) error {

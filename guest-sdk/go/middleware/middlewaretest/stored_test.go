@@ -43,10 +43,8 @@ func TestStored(t *testing.T) {
 		ok, err := notes.CompareAndSet(ctx, []string{"b"}, version+1, nil)
 		require.NoError(t, err)
 		require.False(t, ok)
-		require.NoError(
-			t,
-			notes.Update(ctx, time.Minute, func(old []string) ([]string, error) { return append(old, "c"), nil }),
-		)
+		require.NoError(t,
+			notes.Update(ctx, time.Minute, func(old []string) ([]string, error) { return append(old, "c"), nil }))
 		value, _, err := notes.Get(ctx)
 		require.Equal(t, []string{"a", "c"}, value)
 		return err

@@ -194,20 +194,13 @@ func TestTools(t *testing.T) {
 			return &abi.Result{Content: abi.Text(call.Arguments), IsError: true}, nil
 		},
 	}
-	same := middleware.NewTool(
-		"same",
-		"",
-		func(_ *middleware.Context, args struct{}) (*abi.Result, error) { return abi.TextResult("x"), nil },
-	)
+	same := middleware.NewTool("same", "",
+		func(_ *middleware.Context, args struct{}) (*abi.Result, error) { return abi.TextResult("x"), nil })
 	parts := middleware.NewTool("parts", "", func(_ *middleware.Context, args struct{}) (abi.Content, error) {
 		return abi.Parts(abi.Part{Type: abi.PartText, Text: "p"}), nil
 	})
-	h := middlewaretest.New(
-		middleware.Options{},
-		middleware.WithTools(add, same),
-		callsTools{},
-		middleware.AgentMiddleware{AdditionalTools: []middleware.Tool{raw, parts}},
-	)
+	h := middlewaretest.New(middleware.Options{}, middleware.WithTools(add, same), callsTools{},
+		middleware.AgentMiddleware{AdditionalTools: []middleware.Tool{raw, parts}})
 
 	answer, err := h.BeforeAgent(abi.BeforeAgentInput{Tools: []abi.Tool{{Name: "there", Owner: "host"}}})
 	require.NoError(t, err)
