@@ -12,4 +12,4 @@
 // host.
 package abijson
 
-//go:generate go run ../jsongen ../../abi ../contract json.go jsonread.go
+//go:generate go run ../jsongen ../../abi ../contract .

@@ -207,14 +207,14 @@ func testCalls(s *source) string {
 		"// messages. Changes to the run's messages are applied.\n")
 	for _, h := range s.hooks {
 		if h.During != "load" {
-			b.WriteString(h.testCall())
+			b.WriteString(s.testCall(&h))
 		}
 	}
 	return goFile("package middlewaretest", b.String())
 }
 
 // testCall returns the method for one hook.
-func (h *hook) testCall() string {
+func (s *source) testCall(h *hook) string {
 	var b strings.Builder
 	note := ""
 	wraps := map[string][2]string{"wrap_model": {"request", "Request"}, "wrap_tool_call": {"call", "Call"}}[h.Name]
@@ -223,17 +223,17 @@ func (h *hook) testCall() string {
 	}
 	fmt.Fprintf(&b, "\n// %[1]s calls the hook %[2]s.%[3]s\nfunc (h *Host) %[1]s(in abi.%[4]s) (abi.%[5]s, error) {\n",
 		h.Go, h.Name, note, h.Input(), h.Answer())
-	if has(h.in, "Messages", "List") {
+	if s.has(h.Input(), "Messages", "List") {
 		b.WriteString("h.show(&in.Messages, abi.ListState)\n")
 	}
-	if has(h.in, "Request", "Request") {
+	if s.has(h.Input(), "Request", "Request") {
 		b.WriteString("h.show(&in.Request.Messages, abi.ListRequest)\n")
 	}
 	if wraps[0] != "" {
 		fmt.Fprintf(&b, "h.%[1]s = &in.%[2]s\ndefer func() { h.%[1]s = nil }()\n", wraps[0], wraps[1])
 	}
 	made := fmt.Sprintf("call[abi.%s](h, contract.Hook%s, &in)", h.Answer(), h.Go)
-	if has(h.out, "Messages", "ListPatch") {
+	if h.Has(abitable.Edits) {
 		b.WriteString(
 			"answer, err := " + made + "\nif err != nil || answer.Stop != nil || answer.Interrupt != nil {\nreturn answer, err\n}\n" +
 				"return answer, h.keep(answer.Messages)\n}\n",

@@ -23,12 +23,6 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-func TestWithoutMarks(t *testing.T) {
-	t.Parallel()
-	_, err := within(root, []byte("a text"), &output{part: "hooks"}, "a table")
-	require.ErrorContains(t, err, "marks")
-}
-
 // docs/adding-a-hook.md must name files that exist.
 func TestAddingAHook(t *testing.T) {
 	t.Parallel()

@@ -8,10 +8,10 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strconv"
+	"slices"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/internal/abisource"
 	"github.com/agent-runner/agent-runner/internal/abitable"
 )
 
@@ -19,17 +19,15 @@ import (
 type source struct {
 	hooks   []hook
 	imports []abitable.Import
-	home    map[string]string // the package of a type of the ABI: abi or contract
+	types   *abisource.Source
 }
 
 // A hook is a row of the table with what the sources say of the hook.
 type hook struct {
 	abitable.Hook
-	Go     string   // its name in Go: BeforeAgent
-	method *method  // in the Go SDK; nil for describe
-	in     []*field // of the input
-	out    []*field // of the answer
-	alone  bool     // the Go SDK has a function serveX, because the type of the method serves other hooks too
+	Go     string  // its name in Go: BeforeAgent
+	method *method // in the Go SDK; nil for describe
+	alone  bool    // the Go SDK has a function serveX, because the type of the method serves other hooks too
 }
 
 // A method is the method of a hook's interface in the Go SDK.
@@ -39,33 +37,24 @@ type method struct {
 	doc     string   // the first paragraph of the interface's comment, without its subject
 }
 
-// A field is a field of an input or an answer.
-type field struct{ name, key, typ string }
-
 func read(root string) (*source, error) {
-	s := &source{imports: abitable.Imports(), home: map[string]string{}}
+	types, err := abisource.Read(filepath.Join(root, "abi"), filepath.Join(root, "internal/contract"))
+	if err != nil {
+		return nil, err
+	}
 	sdk := filepath.Join(root, "guest-sdk/go/middleware")
 	methods, err := interfaces(filepath.Join(sdk, "hooks.go"))
 	if err != nil {
 		return nil, err
 	}
-	types := map[string][]*field{}
-	for home, dir := range map[string]string{"abi": "abi", "contract": "internal/contract"} {
-		found, err := structs(filepath.Join(root, dir))
-		if err != nil {
-			return nil, err
-		}
-		for name, fields := range found {
-			types[name], s.home[name] = fields, home
-		}
-	}
+	s := &source{imports: abitable.Imports(), types: types}
 	for _, row := range abitable.Hooks() {
 		h := hook{Hook: row, Go: camel(row.Name)}
-		h.method, h.in, h.out = methods[h.Go], types[row.Input()], types[row.Answer()]
+		h.method = methods[h.Go]
 		if h.method == nil && row.Name != "describe" {
 			return nil, errors.New("guest-sdk/go/middleware/hooks.go has no interface " + h.Go + "Hook")
 		}
-		if types[row.Answer()] == nil {
+		if types.Decl(row.Answer()) == nil {
 			return nil, errors.New("packages abi and contract have no type " + row.Answer())
 		}
 		h.alone = declares(sdk, "serve"+h.Go)
@@ -75,7 +64,14 @@ func read(root string) (*source, error) {
 }
 
 // typ returns a type of the ABI as other packages than its own write it.
-func (s *source) typ(name string) string { return s.home[name] + "." + name }
+func (s *source) typ(name string) string { return s.types.Decl(name).Qualified() }
+
+// has reports whether a struct has a field of a type, apart from embedded structs.
+func (s *source) has(decl, name, typ string) bool {
+	return slices.ContainsFunc(s.types.Decl(decl).Fields(), func(f abisource.Field) bool {
+		return f.Name == name && f.Type.Name == typ
+	})
+}
 
 // camel returns the Go name of a hook or an import.
 func camel(name string) string {
@@ -139,57 +135,6 @@ func text(fset *token.FileSet, e ast.Expr) string {
 	var b strings.Builder
 	_ = printer.Fprint(&b, fset, e) // a builder does not fail
 	return b.String()
-}
-
-// structs returns the fields of the structs of a package, without those of embedded structs.
-func structs(dir string) (map[string][]*field, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	fset, out := token.NewFileSet(), map[string][]*field{}
-	for _, path := range files {
-		file, err := parser.ParseFile(fset, path, nil, 0)
-		if err != nil {
-			return nil, err
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok {
-				return true
-			}
-			if t, ok := spec.Type.(*ast.StructType); ok {
-				out[spec.Name.Name] = fieldsOf(fset, t)
-			}
-			return true
-		})
-	}
-	return out, nil
-}
-
-func fieldsOf(fset *token.FileSet, t *ast.StructType) []*field {
-	out := []*field{}
-	for _, f := range t.Fields.List {
-		tag := ""
-		if f.Tag != nil {
-			tag, _ = strconv.Unquote(f.Tag.Value)
-		}
-		key, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
-		for _, name := range f.Names {
-			out = append(out, &field{name.Name, key, text(fset, f.Type)})
-		}
-	}
-	return out
-}
-
-// has reports whether one of the fields has a name and a type.
-func has(fields []*field, name, typ string) bool {
-	for _, f := range fields {
-		if f.name == name && f.typ == typ {
-			return true
-		}
-	}
-	return false
 }
 
 // declares reports whether a package has a function.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/agent-runner/agent-runner/internal/abisource"
 )
 
 //go:generate go run . ../../abi ../contract ../../guest-sdk
@@ -31,8 +33,8 @@ func main() {
 }
 
 // generate returns the content of each generated file by its path in the SDKs' directory.
-func generate(sdkDir string, dirs ...string) (map[string]string, error) {
-	m, err := read(dirs)
+func generate(sdkDir, abiDir, contractDir string) (map[string]string, error) {
+	m, err := read(abiDir, contractDir)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +43,7 @@ func generate(sdkDir string, dirs ...string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := between(string(old), m.c())
+	c, err := abisource.Replace(string(old), beginMark, endMark, m.c())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", header, err)
 	}

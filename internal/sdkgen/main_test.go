@@ -20,9 +20,3 @@ func TestFresh(t *testing.T) {
 		require.Equal(t, want, string(got), "%s is out of date: run make generate", name)
 	}
 }
-
-func TestWithoutMarks(t *testing.T) {
-	t.Parallel()
-	_, err := between("a header", "text")
-	require.ErrorContains(t, err, "marks")
-}

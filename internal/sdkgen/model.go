@@ -1,17 +1,11 @@
 package main
 
 import (
-	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
-	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/abisource"
+	"github.com/agent-runner/agent-runner/internal/abitable"
 )
 
 // A model describes packages abi and contract for the SDKs.
@@ -54,93 +48,41 @@ type field struct {
 	optional, omitted bool
 }
 
-// special lists the types with a handwritten codec in each SDK.
-var special = map[string]bool{"Content": true, "ListPatch": true, "ToolsPatch": true}
-
-// roots lists the types of the ABI that are neither a hook's input nor its answer.
-var roots = []string{
-	"Error",
-	"RequestPatch",
-	"ModelReply",
-	"CallPatch",
-	"ToolReply",
-	"ToolRequest",
-	"HTTPRequest",
-	"HTTPResponse",
-	"Sent",
-	"Received",
-	"LocalValue",
-	"LocalVersion",
-	"Custom",
-	"Event",
-	"Approval",
+// special lists the types with a handwritten codec in each SDK, and the types that it uses.
+var special = map[string][]string{
+	"Content":    {"Part"},
+	"ListPatch":  {"Splice", "Message"},
+	"ToolsPatch": {"Tool"},
 }
 
-// A reader parses the sources of packages abi and contract.
+// A reader collects the structures that hooks and imports use.
 type reader struct {
-	specs map[string]*ast.TypeSpec
-	docs  map[string]*ast.CommentGroup
-	done  map[string]bool
-	model *model
+	source *abisource.Source
+	done   map[string]bool
+	model  *model
 }
 
-func read(dirs []string) (*model, error) {
-	var files []string
-	for _, dir := range dirs {
-		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("no Go package in %s", dir)
-		}
-		files = append(files, found...)
+// read parses packages abi and contract.
+func read(abiDir, contractDir string) (*model, error) {
+	source, err := abisource.Read(abiDir, contractDir)
+	if err != nil {
+		return nil, err
 	}
-	r := &reader{
-		specs: map[string]*ast.TypeSpec{},
-		docs:  map[string]*ast.CommentGroup{},
-		done:  map[string]bool{},
-		model: &model{},
-	}
-	fset := token.NewFileSet()
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
-		if err != nil {
-			return nil, err
-		}
-		r.declarations(file)
-	}
-	for _, h := range contract.Hooks() {
-		in, answer := contract.Exchange(h)
-		x := hook{string(h), reflect.TypeOf(in).Elem().Name(), reflect.TypeOf(answer).Elem().Name()}
-		r.model.hooks = append(r.model.hooks, x)
-		for _, name := range []string{x.input, x.answer} {
+	r := &reader{source, map[string]bool{}, &model{}}
+	for _, h := range abitable.Hooks() {
+		r.model.hooks = append(r.model.hooks, hook{h.Name, h.Input(), h.Answer()})
+		for _, name := range []string{h.Input(), h.Answer()} {
 			if name != "" { // describe has no input
 				r.need(name)
 			}
 		}
 	}
-	for _, name := range roots {
-		r.need(name)
+	for _, root := range abisource.Roots() {
+		if !root.GoOnly {
+			r.need(root.Name)
+		}
 	}
 	return r.model, nil
-}
-
-func (r *reader) declarations(file *ast.File) {
-	for _, d := range file.Decls {
-		decl, ok := d.(*ast.GenDecl)
-		if !ok || decl.Tok != token.TYPE {
-			continue
-		}
-		for _, s := range decl.Specs {
-			spec := s.(*ast.TypeSpec)
-			r.specs[spec.Name.Name] = spec
-			r.docs[spec.Name.Name] = decl.Doc
-			if spec.Doc != nil {
-				r.docs[spec.Name.Name] = spec.Doc
-			}
-		}
-	}
 }
 
 // need adds a structure after those that it contains.
@@ -149,17 +91,19 @@ func (r *reader) need(name string) {
 		return
 	}
 	r.done[name] = true
-	if special[name] {
-		for _, held := range map[string][]string{
-			"Content": {"Part"}, "ListPatch": {"Splice", "Message"}, "ToolsPatch": {"Tool"},
-		}[name] {
+	d := r.source.Decl(name)
+	s := &structure{name: name, doc: d.Doc}
+	if special[name] != nil {
+		for _, held := range special[name] {
 			r.need(held)
 		}
-		r.model.structs = append(r.model.structs, &structure{name: name, doc: comment(r.docs[name])})
+		r.model.structs = append(r.model.structs, s)
 		return
 	}
-	s := &structure{name: name, doc: comment(r.docs[name])}
-	r.fields(s, r.specs[name].Type.(*ast.StructType))
+	s.open = d.Open()
+	for _, f := range d.Flat() {
+		s.fields = append(s.fields, fieldOf(f))
+	}
 	for _, f := range s.fields {
 		if f.of != "" {
 			r.need(f.of)
@@ -168,92 +112,47 @@ func (r *reader) need(name string) {
 	r.model.structs = append(r.model.structs, s)
 }
 
-func (r *reader) fields(s *structure, t *ast.StructType) {
-	for _, f := range t.Fields.List {
-		if len(f.Names) == 0 {
-			r.fields(s, r.specs[f.Type.(*ast.Ident).Name].Type.(*ast.StructType))
-			continue
-		}
-		if f.Names[0].Name == "Unknown" {
-			s.open = true
-			continue
-		}
-		tag, _ := strconv.Unquote(f.Tag.Value)
-		key, options, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
-		doc := f.Doc
-		if doc == nil {
-			doc = f.Comment
-		}
-		x := field{key: key, doc: fieldComment(f.Names[0].Name, key, comment(doc)), omitted: options != ""}
-		r.typeOf(&x, f.Type)
-		if options == "omitzero" && (x.kind == texts || x.kind == objects) {
-			x.optional = true
-		}
-		s.fields = append(s.fields, x)
+func fieldOf(f abisource.Field) field {
+	x := field{key: f.Key, doc: f.Doc, omitted: f.Omit != ""}
+	x.setType(f.Type)
+	if f.Omit == "omitzero" && (x.kind == texts || x.kind == objects) {
+		x.optional = true
 	}
+	return x
 }
 
-// typeOf sets the kind of a field.
-func (r *reader) typeOf(f *field, t ast.Expr) {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		r.typeOf(f, t.X)
+// setType sets the kind of a field.
+func (f *field) setType(t *abisource.Type) {
+	switch t.Kind {
+	case abisource.Pointer:
+		f.setType(t.Elem)
 		f.optional = true
-	case *ast.ArrayType:
-		r.typeOf(f, t.Elt)
+	case abisource.Slice:
+		f.setType(t.Elem)
 		if f.kind == text {
 			f.kind = texts
 		} else {
 			f.kind = objects
 		}
-	case *ast.MapType:
+	case abisource.Map:
 		f.kind = members
-	case *ast.SelectorExpr: // a type of package abi in package contract
-		r.typeOf(f, t.Sel)
-	case *ast.Ident:
-		spec := r.specs[t.Name]
-		switch {
-		case t.Name == "JSON":
-			f.kind = raw
-		case t.Name == "string":
-			f.kind = text
-		case t.Name == "bool":
-			f.kind = boolean
-		case t.Name == "int":
-			f.kind = number
-		case t.Name == "int64":
+	case abisource.Raw:
+		f.kind = raw
+	case abisource.String:
+		f.kind = text
+	case abisource.Bool:
+		f.kind = boolean
+	case abisource.Struct:
+		f.kind, f.of = object, t.Name
+	case abisource.Int:
+		f.kind = number
+		if t.Name == "int64" {
 			f.kind = large
-		case special[t.Name]:
-			f.kind, f.of = object, t.Name
-		default:
-			if _, ok := spec.Type.(*ast.StructType); !ok {
-				r.typeOf(f, spec.Type)
-				return
-			}
-			f.kind, f.of = object, t.Name
 		}
-	default:
-		panic(fmt.Sprintf("unsupported field type %T", t))
 	}
 }
 
-var (
-	link  = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
-	upper = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
-)
-
-// comment returns the text of a comment in one line.
-func comment(doc *ast.CommentGroup) string {
-	return link.ReplaceAllString(strings.Join(strings.Fields(doc.Text()), " "), "$1")
-}
-
-// fieldComment replaces the field's Go name at the start of its comment by its JSON key.
-func fieldComment(name, key, doc string) string {
-	if rest, ok := strings.CutPrefix(doc, name+" "); ok {
-		return key + " " + rest
-	}
-	return doc
-}
+var upper = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
 
 // snake converts a Go name to snake case.
 func snake(name string) string {

@@ -51,7 +51,7 @@ func (m *model) rust() string {
 		"use crate::json::{read_fields, Json, Key, Members, Object, Raw, Reader, Writer};\nuse crate::special::{Content, ListPatch, ToolsPatch};\n" +
 		"use alloc::{boxed::Box, string::String, vec::Vec};\n")
 	for _, s := range m.structs {
-		if special[s.name] || len(s.fields) == 0 {
+		if special[s.name] != nil || len(s.fields) == 0 {
 			continue
 		}
 		b.WriteString("\n" + rustComment(s.doc, ""))
@@ -119,7 +119,7 @@ func rustObject(b *strings.Builder, s *structure) {
 func (m *model) rustTrait(b *strings.Builder) {
 	empty := map[string]bool{}
 	for _, s := range m.structs {
-		empty[s.name] = !special[s.name] && len(s.fields) == 0
+		empty[s.name] = special[s.name] == nil && len(s.fields) == 0
 	}
 	b.WriteString(`
 /// A middleware. Each method is a hook; the host calls those that
