@@ -10,18 +10,60 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
+// writeCommonFields writes the fields of an embedded [abi.Common].
+func writeCommonFields(w *jsoncodec.Writer, x *abi.Common) {
+	w.Key("\"run\":")
+	(*Run)(&x.Run).writeValue(w)
+	w.Key("\"entry\":")
+	w.Text(string(x.Entry))
+	if p := x.Resume; p != nil {
+		w.Key("\"resume\":")
+		(*Resume)(p).writeValue(w)
+	}
+}
+
+// writeControlFields writes the fields of an embedded [abi.Control].
+func writeControlFields(w *jsoncodec.Writer, x *abi.Control) {
+	if p := x.Stop; p != nil {
+		w.Key("\"stop\":")
+		(*Stop)(p).writeValue(w)
+	}
+	if p := x.Interrupt; p != nil {
+		w.Key("\"interrupt\":")
+		(*Interrupt)(p).writeValue(w)
+	}
+}
+
+// writeToolFields writes the fields of an embedded [abi.Tool].
+func writeToolFields(w *jsoncodec.Writer, x *abi.Tool) {
+	w.Key("\"name\":")
+	w.Text(string(x.Name))
+	if x.Description != "" {
+		w.Key("\"description\":")
+		w.Text(string(x.Description))
+	}
+	if len(x.Parameters) > 0 {
+		w.Key("\"parameters\":")
+		w.Raw(x.Parameters)
+	}
+	if x.Owner != "" {
+		w.Key("\"owner\":")
+		w.Text(string(x.Owner))
+	}
+	if x.Idempotent {
+		w.Key("\"idempotent\":")
+		w.Bool(x.Idempotent)
+	}
+}
+
 // AfterAgentAnswer is an [abi.AfterAgentAnswer] with its codec.
 type AfterAgentAnswer abi.AfterAgentAnswer
 
 func (x *AfterAgentAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Final != nil {
+	if p := x.Final; p != nil {
 		w.Key("\"final\":")
-		if p := x.Final; p == nil {
-			w.Null()
-		} else {
-			(*Message)(p).writeValue(w)
-		}
+		(*Message)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -37,37 +79,18 @@ type AfterAgentInput abi.AfterAgentInput
 
 func (x *AfterAgentInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"messages\":")
 	(*List)(&x.Messages).writeValue(w)
 	w.Key("\"new_from\":")
 	w.Int(int64(x.NewFrom))
-	if x.Final != nil {
+	if p := x.Final; p != nil {
 		w.Key("\"final\":")
-		if p := x.Final; p == nil {
-			w.Null()
-		} else {
-			(*Message)(p).writeValue(w)
-		}
+		(*Message)(p).writeValue(w)
 	}
-	if x.Error != nil {
+	if p := x.Error; p != nil {
 		w.Key("\"error\":")
-		if p := x.Error; p == nil {
-			w.Null()
-		} else {
-			(*Error)(p).writeValue(w)
-		}
+		(*Error)(p).writeValue(w)
 	}
 	w.Key("\"finish_reason\":")
 	w.Text(string(x.FinishReason))
@@ -81,11 +104,11 @@ func (x *AfterAgentInput) fill(t *reader) { t.object(&shapeOfAfterAgentInput, un
 var shapeOfAfterAgentInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
 	{name: "new_from", skip: 12, first: 0x72665f77656e222c, mask: 0xffffffffffffffff, last: 0x3a226d6f72665f77, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
-	{name: "final", skip: 9, first: 0x226c616e6966222c, mask: 0xffffffffffffffff, last: 0x3a226c616e696622, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Message)(p)) }},
-	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Error)(p)) }},
+	{name: "final", skip: 9, first: 0x226c616e6966222c, mask: 0xffffffffffffffff, last: 0x3a226c616e696622, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: growMessage},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: growError},
 	{name: "finish_reason", skip: 17, first: 0x6873696e6966222c, mask: 0xffffffffffffffff, middle: 0x226e6f736165725f, last: 0x3a226e6f73616572, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
 	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
 	{mask: 0xffffffffffffffff},
@@ -96,45 +119,18 @@ type AfterModelAnswer abi.AfterModelAnswer
 
 func (x *AfterModelAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Response != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Response; p != nil {
 		w.Key("\"response\":")
-		if p := x.Response; p == nil {
-			w.Null()
-		} else {
-			(*Response)(p).writeValue(w)
-		}
+		(*Response)(p).writeValue(w)
 	}
-	if x.Error != nil {
+	if p := x.Error; p != nil {
 		w.Key("\"error\":")
-		if p := x.Error; p == nil {
-			w.Null()
-		} else {
-			(*Error)(p).writeValue(w)
-		}
+		(*Error)(p).writeValue(w)
 	}
-	if x.Again != nil {
+	if p := x.Again; p != nil {
 		w.Key("\"again\":")
-		if p := x.Again; p == nil {
-			w.Null()
-		} else {
-			(*ModelAgain)(p).writeValue(w)
-		}
+		(*ModelAgain)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -150,35 +146,16 @@ type AfterModelInput abi.AfterModelInput
 
 func (x *AfterModelInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"request\":")
 	(*Request)(&x.Request).writeValue(w)
-	if x.Response != nil {
+	if p := x.Response; p != nil {
 		w.Key("\"response\":")
-		if p := x.Response; p == nil {
-			w.Null()
-		} else {
-			(*Response)(p).writeValue(w)
-		}
+		(*Response)(p).writeValue(w)
 	}
-	if x.Error != nil {
+	if p := x.Error; p != nil {
 		w.Key("\"error\":")
-		if p := x.Error; p == nil {
-			w.Null()
-		} else {
-			(*Error)(p).writeValue(w)
-		}
+		(*Error)(p).writeValue(w)
 	}
 	w.Key("\"source\":")
 	w.Text(string(x.Source))
@@ -190,10 +167,10 @@ func (x *AfterModelInput) fill(t *reader) { t.object(&shapeOfAfterModelInput, un
 var shapeOfAfterModelInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "request", skip: 11, first: 0x736575716572222c, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
-	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Response)(p)) }},
-	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Error)(p)) }},
+	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: growResponse},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: growError},
 	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
 	{mask: 0xffffffffffffffff},
 }}
@@ -203,22 +180,7 @@ type AfterModelRewriteStateAnswer abi.AfterModelRewriteStateAnswer
 
 func (x *AfterModelRewriteStateAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, &x.Control)
 	if !x.Messages.IsZero() {
 		w.Key("\"messages\":")
 		(*ListPatch)(&x.Messages).writeValue(w)
@@ -237,22 +199,11 @@ type AfterModelRewriteStateInput abi.AfterModelRewriteStateInput
 
 func (x *AfterModelRewriteStateInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"messages\":")
 	(*List)(&x.Messages).writeValue(w)
 	w.Key("\"tools\":")
-	jsoncodec.WriteSlice(w, x.Tools, func(w *jsoncodec.Writer, v *abi.StateTool) { (*StateTool)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Tools, writeStateTool)
 	w.B = append(w.B, '}')
 }
 
@@ -263,9 +214,9 @@ func (x *AfterModelRewriteStateInput) fill(t *reader) {
 var shapeOfAfterModelRewriteStateInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, size: unsafe.Sizeof(abi.StateTool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.StateTool)(p), n) }},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, size: unsafe.Sizeof(abi.StateTool{}), grow: extendStateTool},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -274,45 +225,18 @@ type AfterToolAnswer abi.AfterToolAnswer
 
 func (x *AfterToolAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Result != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
-	if x.Error != nil {
+	if p := x.Error; p != nil {
 		w.Key("\"error\":")
-		if p := x.Error; p == nil {
-			w.Null()
-		} else {
-			(*Error)(p).writeValue(w)
-		}
+		(*Error)(p).writeValue(w)
 	}
-	if x.Again != nil {
+	if p := x.Again; p != nil {
 		w.Key("\"again\":")
-		if p := x.Again; p == nil {
-			w.Null()
-		} else {
-			(*ToolAgain)(p).writeValue(w)
-		}
+		(*ToolAgain)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -328,37 +252,18 @@ type AfterToolInput abi.AfterToolInput
 
 func (x *AfterToolInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"call\":")
 	(*Call)(&x.Call).writeValue(w)
 	w.Key("\"tool\":")
 	(*Tool)(&x.Tool).writeValue(w)
-	if x.Result != nil {
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
-	if x.Error != nil {
+	if p := x.Error; p != nil {
 		w.Key("\"error\":")
-		if p := x.Error; p == nil {
-			w.Null()
-		} else {
-			(*Error)(p).writeValue(w)
-		}
+		(*Error)(p).writeValue(w)
 	}
 	w.Key("\"source\":")
 	w.Text(string(x.Source))
@@ -370,11 +275,11 @@ func (x *AfterToolInput) fill(t *reader) { t.object(&shapeOfAfterToolInput, unsa
 var shapeOfAfterToolInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Result)(p)) }},
-	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Error)(p)) }},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: growResult},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: growError},
 	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
 	{mask: 0xffffffffffffffff},
 }}
@@ -384,22 +289,7 @@ type AfterToolsAnswer abi.AfterToolsAnswer
 
 func (x *AfterToolsAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, &x.Control)
 	if !x.Messages.IsZero() {
 		w.Key("\"messages\":")
 		(*ListPatch)(&x.Messages).writeValue(w)
@@ -418,22 +308,11 @@ type AfterToolsInput abi.AfterToolsInput
 
 func (x *AfterToolsInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"messages\":")
 	(*List)(&x.Messages).writeValue(w)
 	w.Key("\"calls\":")
-	jsoncodec.WriteSlice(w, x.Calls, func(w *jsoncodec.Writer, v *abi.Call) { (*Call)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Calls, writeCall)
 	w.B = append(w.B, '}')
 }
 
@@ -442,9 +321,9 @@ func (x *AfterToolsInput) fill(t *reader) { t.object(&shapeOfAfterToolsInput, un
 var shapeOfAfterToolsInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "calls", skip: 9, first: 0x22736c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c616322, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, size: unsafe.Sizeof(abi.Call{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Call)(p), n) }},
+	{name: "calls", skip: 9, first: 0x22736c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c616322, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, size: unsafe.Sizeof(abi.Call{}), grow: extendCall},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -459,13 +338,9 @@ func (x *Approval) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"message\":")
 		w.Text(string(x.Message))
 	}
-	if x.Arguments != nil {
+	if p := x.Arguments; p != nil {
 		w.Key("\"arguments\":")
-		if p := x.Arguments; p == nil {
-			w.Null()
-		} else {
-			w.Text(string((*p)))
-		}
+		w.Text(string(*p))
 	}
 	w.B = append(w.B, '}')
 }
@@ -500,29 +375,10 @@ type BeforeAgentAnswer abi.BeforeAgentAnswer
 
 func (x *BeforeAgentAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Instruction != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Instruction; p != nil {
 		w.Key("\"instruction\":")
-		if p := x.Instruction; p == nil {
-			w.Null()
-		} else {
-			w.Text(string((*p)))
-		}
+		w.Text(string(*p))
 	}
 	if !x.Tools.IsZero() {
 		w.Key("\"tools\":")
@@ -530,19 +386,15 @@ func (x *BeforeAgentAnswer) writeValue(w *jsoncodec.Writer) {
 	}
 	if x.ReturnDirectly != nil {
 		w.Key("\"return_directly\":")
-		jsoncodec.WriteSlice(w, x.ReturnDirectly, func(w *jsoncodec.Writer, v *string) { w.Text(string((*v))) })
+		jsoncodec.WriteSlice(w, x.ReturnDirectly, writeString)
 	}
 	if !x.Messages.IsZero() {
 		w.Key("\"messages\":")
 		(*ListPatch)(&x.Messages).writeValue(w)
 	}
-	if x.Respond != nil {
+	if p := x.Respond; p != nil {
 		w.Key("\"respond\":")
-		if p := x.Respond; p == nil {
-			w.Null()
-		} else {
-			(*Message)(p).writeValue(w)
-		}
+		(*Message)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -558,31 +410,20 @@ type BeforeAgentInput abi.BeforeAgentInput
 
 func (x *BeforeAgentInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"instruction\":")
 	w.Text(string(x.Instruction))
 	w.Key("\"tools\":")
-	jsoncodec.WriteSlice(w, x.Tools, func(w *jsoncodec.Writer, v *abi.Tool) { (*Tool)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Tools, writeTool)
 	w.Key("\"return_directly\":")
-	jsoncodec.WriteSlice(w, x.ReturnDirectly, func(w *jsoncodec.Writer, v *string) { w.Text(string((*v))) })
+	jsoncodec.WriteSlice(w, x.ReturnDirectly, writeString)
 	w.Key("\"messages\":")
 	(*List)(&x.Messages).writeValue(w)
 	w.Key("\"model\":")
 	w.Text(string(x.Model))
 	if len(x.Params) > 0 {
 		w.Key("\"params\":")
-		jsoncodec.WriteMap(w, x.Params, func(w *jsoncodec.Writer, v *abi.JSON) { w.Raw((*v)) })
+		jsoncodec.WriteMap(w, x.Params, writeJSON)
 	}
 	w.Key("\"limits\":")
 	(*RunLimits)(&x.Limits).writeValue(w)
@@ -594,9 +435,9 @@ func (x *BeforeAgentInput) fill(t *reader) { t.object(&shapeOfBeforeAgentInput, 
 var shapeOfBeforeAgentInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "instruction", skip: 15, first: 0x757274736e69222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69746375, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
-	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, size: unsafe.Sizeof(abi.Tool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Tool)(p), n) }},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, size: unsafe.Sizeof(abi.Tool{}), grow: extendTool},
 	{name: "return_directly", skip: 19, first: 0x6e7275746572222c, mask: 0xffffffffffffffff, middle: 0x6c7463657269645f, last: 0x3a22796c74636572, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *reader, p unsafe.Pointer) {
 		fillSlice(t, (*[]string)(p), func(t *reader, v *string) { *v = t.Text() })
 	}},
@@ -614,33 +455,14 @@ type BeforeModelAnswer abi.BeforeModelAnswer
 
 func (x *BeforeModelAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, &x.Control)
 	if !x.Request.IsZero() {
 		w.Key("\"request\":")
 		(*RequestPatch)(&x.Request).writeValue(w)
 	}
-	if x.Response != nil {
+	if p := x.Response; p != nil {
 		w.Key("\"response\":")
-		if p := x.Response; p == nil {
-			w.Null()
-		} else {
-			(*Response)(p).writeValue(w)
-		}
+		(*Response)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -656,18 +478,7 @@ type BeforeModelInput abi.BeforeModelInput
 
 func (x *BeforeModelInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"request\":")
 	(*Request)(&x.Request).writeValue(w)
 	w.B = append(w.B, '}')
@@ -678,7 +489,7 @@ func (x *BeforeModelInput) fill(t *reader) { t.object(&shapeOfBeforeModelInput, 
 var shapeOfBeforeModelInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "request", skip: 11, first: 0x736575716572222c, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
 	{mask: 0xffffffffffffffff},
 }}
@@ -688,29 +499,14 @@ type BeforeModelRewriteStateAnswer abi.BeforeModelRewriteStateAnswer
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, &x.Control)
 	if !x.Messages.IsZero() {
 		w.Key("\"messages\":")
 		(*ListPatch)(&x.Messages).writeValue(w)
 	}
 	if x.Active != nil {
 		w.Key("\"active\":")
-		jsoncodec.WriteSlice(w, x.Active, func(w *jsoncodec.Writer, v *string) { w.Text(string((*v))) })
+		jsoncodec.WriteSlice(w, x.Active, writeString)
 	}
 	w.B = append(w.B, '}')
 }
@@ -726,27 +522,16 @@ type BeforeModelRewriteStateInput abi.BeforeModelRewriteStateInput
 
 func (x *BeforeModelRewriteStateInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"messages\":")
 	(*List)(&x.Messages).writeValue(w)
 	w.Key("\"tools\":")
-	jsoncodec.WriteSlice(w, x.Tools, func(w *jsoncodec.Writer, v *abi.StateTool) { (*StateTool)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Tools, writeStateTool)
 	w.Key("\"model\":")
 	w.Text(string(x.Model))
 	if len(x.Params) > 0 {
 		w.Key("\"params\":")
-		jsoncodec.WriteMap(w, x.Params, func(w *jsoncodec.Writer, v *abi.JSON) { w.Raw((*v)) })
+		jsoncodec.WriteMap(w, x.Params, writeJSON)
 	}
 	w.B = append(w.B, '}')
 }
@@ -758,9 +543,9 @@ func (x *BeforeModelRewriteStateInput) fill(t *reader) {
 var shapeOfBeforeModelRewriteStateInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, size: unsafe.Sizeof(abi.StateTool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.StateTool)(p), n) }},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, size: unsafe.Sizeof(abi.StateTool{}), grow: extendStateTool},
 	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
 	{name: "params", skip: 10, first: 0x736d61726170222c, mask: 0xffffffffffffffff, last: 0x3a22736d61726170, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *reader, p unsafe.Pointer) {
 		fillMap(t, (*abi.Params)(p), func(t *reader, v *abi.JSON) { *v = t.Raw() })
@@ -773,37 +558,14 @@ type BeforeToolAnswer abi.BeforeToolAnswer
 
 func (x *BeforeToolAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Arguments != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Arguments; p != nil {
 		w.Key("\"arguments\":")
-		if p := x.Arguments; p == nil {
-			w.Null()
-		} else {
-			w.Text(string((*p)))
-		}
+		w.Text(string(*p))
 	}
-	if x.Result != nil {
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -819,18 +581,7 @@ type BeforeToolInput abi.BeforeToolInput
 
 func (x *BeforeToolInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"call\":")
 	(*Call)(&x.Call).writeValue(w)
 	w.Key("\"tool\":")
@@ -847,7 +598,7 @@ func (x *BeforeToolInput) fill(t *reader) { t.object(&shapeOfBeforeToolInput, un
 var shapeOfBeforeToolInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
@@ -902,13 +653,9 @@ func (x *Call) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"original_arguments\":")
 		w.Text(string(x.OriginalArguments))
 	}
-	if x.By != nil {
+	if p := x.By; p != nil {
 		w.Key("\"by\":")
-		if p := x.By; p == nil {
-			w.Null()
-		} else {
-			(*By)(p).writeValue(w)
-		}
+		(*By)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -922,7 +669,7 @@ var shapeOfCall = objectShape{fields: []shapeField{
 	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
 	{name: "idempotent", skip: 14, first: 0x6f706d656469222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
 	{name: "original_arguments", skip: 22, first: 0x6e696769726f222c, mask: 0xffffffffffffffff, middle: 0x6d756772615f6c61, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
-	{name: "by", skip: 6, first: 0x3a227962222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.By)(p)) }},
+	{name: "by", skip: 6, first: 0x3a227962222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: growBy},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -931,13 +678,9 @@ type CallPatch abi.CallPatch
 
 func (x *CallPatch) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Arguments != nil {
+	if p := x.Arguments; p != nil {
 		w.Key("\"arguments\":")
-		if p := x.Arguments; p == nil {
-			w.Null()
-		} else {
-			w.Text(string((*p)))
-		}
+		w.Text(string(*p))
 	}
 	w.B = append(w.B, '}')
 }
@@ -953,29 +696,10 @@ type CallToolAnswer abi.CallToolAnswer
 
 func (x *CallToolAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Result != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -991,18 +715,7 @@ type CallToolInput abi.CallToolInput
 
 func (x *CallToolInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"call\":")
 	(*Call)(&x.Call).writeValue(w)
 	w.B = append(w.B, '}')
@@ -1013,7 +726,7 @@ func (x *CallToolInput) fill(t *reader) { t.object(&shapeOfCallToolInput, unsafe
 var shapeOfCallToolInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{mask: 0xffffffffffffffff},
 }}
@@ -1032,7 +745,7 @@ var shapeOfChunk = objectShape{fields: []shapeField{
 	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
 	{name: "arguments", skip: 13, first: 0x656d75677261222c, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
 	{name: "call_id", skip: 11, first: 0x695f6c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
-	{name: "part", skip: 8, first: 0x3a2274726170222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Part)(p)) }},
+	{name: "part", skip: 8, first: 0x3a2274726170222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: growPart},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -1075,22 +788,7 @@ type Control abi.Control
 
 func (x *Control) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, (*abi.Control)(x))
 	w.B = append(w.B, '}')
 }
 
@@ -1139,11 +837,11 @@ func (x *Description) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Requires) > 0 {
 		w.Key("\"requires\":")
-		jsoncodec.WriteSlice(w, x.Requires, func(w *jsoncodec.Writer, v *string) { w.Text(string((*v))) })
+		jsoncodec.WriteSlice(w, x.Requires, writeString)
 	}
 	if x.Hooks != nil {
 		w.Key("\"hooks\":")
-		jsoncodec.WriteSlice(w, x.Hooks, func(w *jsoncodec.Writer, v *abi.Hook) { w.Text(string((*v))) })
+		jsoncodec.WriteSlice(w, x.Hooks, writeHook)
 	}
 	if x.Messages != "" {
 		w.Key("\"messages\":")
@@ -1151,7 +849,7 @@ func (x *Description) writeValue(w *jsoncodec.Writer) {
 	}
 	if x.Events != nil {
 		w.Key("\"events\":")
-		jsoncodec.WriteSlice(w, x.Events, func(w *jsoncodec.Writer, v *abi.EventType) { w.Text(string((*v))) })
+		jsoncodec.WriteSlice(w, x.Events, writeEventType)
 	}
 	if x.HoldStream {
 		w.Key("\"hold_stream\":")
@@ -1187,7 +885,7 @@ func (x *EntryStats) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Hooks) > 0 {
 		w.Key("\"hooks\":")
-		jsoncodec.WriteMap(w, x.Hooks, func(w *jsoncodec.Writer, v *int64) { w.Int(int64((*v))) })
+		jsoncodec.WriteMap(w, x.Hooks, writeInt64)
 	}
 	w.Key("\"calls\":")
 	w.Int(int64(x.Calls))
@@ -1317,13 +1015,9 @@ func (x *Event) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"from\":")
 		w.Text(string(x.From))
 	}
-	if x.Event != nil {
+	if p := x.Event; p != nil {
 		w.Key("\"event\":")
-		if p := x.Event; p == nil {
-			w.Null()
-		} else {
-			(*Event)(p).writeValue(w)
-		}
+		(*Event)(p).writeValue(w)
 	}
 	if x.Attempt != 0 {
 		w.Key("\"attempt\":")
@@ -1337,41 +1031,25 @@ func (x *Event) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"delay_ms\":")
 		w.Int(int64(x.DelayMS))
 	}
-	if x.Chunk != nil {
+	if p := x.Chunk; p != nil {
 		w.Key("\"chunk\":")
-		if p := x.Chunk; p == nil {
-			w.Null()
-		} else {
-			(*Chunk)(p).writeValue(w)
-		}
+		(*Chunk)(p).writeValue(w)
 	}
-	if x.Message != nil {
+	if p := x.Message; p != nil {
 		w.Key("\"message\":")
-		if p := x.Message; p == nil {
-			w.Null()
-		} else {
-			(*Message)(p).writeValue(w)
-		}
+		(*Message)(p).writeValue(w)
 	}
 	if x.Replaced {
 		w.Key("\"replaced\":")
 		w.Bool(x.Replaced)
 	}
-	if x.Call != nil {
+	if p := x.Call; p != nil {
 		w.Key("\"call\":")
-		if p := x.Call; p == nil {
-			w.Null()
-		} else {
-			(*Call)(p).writeValue(w)
-		}
+		(*Call)(p).writeValue(w)
 	}
-	if x.Result != nil {
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
 	if x.Source != "" {
 		w.Key("\"source\":")
@@ -1427,27 +1105,19 @@ func (x *Event) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Stderr) > 0 {
 		w.Key("\"stderr\":")
-		jsoncodec.WriteSlice(w, x.Stderr, func(w *jsoncodec.Writer, v *string) { w.Text(string((*v))) })
+		jsoncodec.WriteSlice(w, x.Stderr, writeString)
 	}
 	if x.FinishReason != "" {
 		w.Key("\"finish_reason\":")
 		w.Text(string(x.FinishReason))
 	}
-	if x.Usage != nil {
+	if p := x.Usage; p != nil {
 		w.Key("\"usage\":")
-		if p := x.Usage; p == nil {
-			w.Null()
-		} else {
-			(*Usage)(p).writeValue(w)
-		}
+		(*Usage)(p).writeValue(w)
 	}
-	if x.Error != nil {
+	if p := x.Error; p != nil {
 		w.Key("\"error\":")
-		if p := x.Error; p == nil {
-			w.Null()
-		} else {
-			(*Error)(p).writeValue(w)
-		}
+		(*Error)(p).writeValue(w)
 	}
 	if x.StoppedBy != "" {
 		w.Key("\"stopped_by\":")
@@ -1463,11 +1133,11 @@ func (x *Event) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Entries) > 0 {
 		w.Key("\"entries\":")
-		jsoncodec.WriteSlice(w, x.Entries, func(w *jsoncodec.Writer, v *abi.EntryStats) { (*EntryStats)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Entries, writeEntryStats)
 	}
 	if len(x.Interrupts) > 0 {
 		w.Key("\"interrupts\":")
-		jsoncodec.WriteSlice(w, x.Interrupts, func(w *jsoncodec.Writer, v *abi.Pending) { (*Pending)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Interrupts, writePending)
 	}
 	if x.ExpiresMS != 0 {
 		w.Key("\"expires_ms\":")
@@ -1493,15 +1163,15 @@ var shapeOfEvent = objectShape{fields: []shapeField{
 	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
 	{name: "parent", skip: 10, first: 0x746e65726170222c, mask: 0xffffffffffffffff, last: 0x3a22746e65726170, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
 	{name: "from", skip: 8, first: 0x3a226d6f7266222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
-	{name: "event", skip: 9, first: 0x22746e657665222c, mask: 0xffffffffffffffff, last: 0x3a22746e65766522, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Event)(p)) }},
+	{name: "event", skip: 9, first: 0x22746e657665222c, mask: 0xffffffffffffffff, last: 0x3a22746e65766522, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: growEvent},
 	{name: "attempt", skip: 11, first: 0x706d65747461222c, mask: 0xffffffffffffffff, last: 0x3a2274706d657474, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
 	{name: "next", skip: 8, first: 0x3a227478656e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
 	{name: "delay_ms", skip: 12, first: 0x5f79616c6564222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f79616c, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
-	{name: "chunk", skip: 9, first: 0x226b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a226b6e75686322, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Chunk)(p)) }},
-	{name: "message", skip: 11, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Message)(p)) }},
+	{name: "chunk", skip: 9, first: 0x226b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a226b6e75686322, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: growChunk},
+	{name: "message", skip: 11, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: growMessage},
 	{name: "replaced", skip: 12, first: 0x63616c706572222c, mask: 0xffffffffffffffff, last: 0x3a22646563616c70, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
-	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Call)(p)) }},
-	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Result)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: growCall},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: growResult},
 	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
 	{name: "hook", skip: 8, first: 0x3a226b6f6f68222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
@@ -1519,13 +1189,13 @@ var shapeOfEvent = objectShape{fields: []shapeField{
 		fillSlice(t, (*[]string)(p), func(t *reader, v *string) { *v = t.Text() })
 	}},
 	{name: "finish_reason", skip: 17, first: 0x6873696e6966222c, mask: 0xffffffffffffffff, middle: 0x226e6f736165725f, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Usage)(p)) }},
-	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Error)(p)) }},
+	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: growUsage},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: growError},
 	{name: "stopped_by", skip: 14, first: 0x6570706f7473222c, mask: 0xffffffffffffffff, last: 0x3a2279625f646570, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
 	{name: "reason", skip: 10, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
 	{name: "stop_code", skip: 13, first: 0x635f706f7473222c, mask: 0xffffffffffffffff, last: 0x3a2265646f635f70, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
-	{name: "entries", skip: 11, first: 0x656972746e65222c, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, size: unsafe.Sizeof(abi.EntryStats{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.EntryStats)(p), n) }},
-	{name: "interrupts", skip: 14, first: 0x727265746e69222c, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, size: unsafe.Sizeof(abi.Pending{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Pending)(p), n) }},
+	{name: "entries", skip: 11, first: 0x656972746e65222c, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, size: unsafe.Sizeof(abi.EntryStats{}), grow: extendEntryStats},
+	{name: "interrupts", skip: 14, first: 0x727265746e69222c, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, size: unsafe.Sizeof(abi.Pending{}), grow: extendPending},
 	{name: "expires_ms", skip: 14, first: 0x657269707865222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f736572, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
 	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
 	{mask: 0xffffffffffffffff},
@@ -1556,22 +1226,7 @@ type GateToolAnswer abi.GateToolAnswer
 
 func (x *GateToolAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, &x.Control)
 	if x.Decision != "" {
 		w.Key("\"decision\":")
 		w.Text(string(x.Decision))
@@ -1598,18 +1253,7 @@ type GateToolInput abi.GateToolInput
 
 func (x *GateToolInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"call\":")
 	(*Call)(&x.Call).writeValue(w)
 	w.Key("\"tool\":")
@@ -1622,7 +1266,7 @@ func (x *GateToolInput) fill(t *reader) { t.object(&shapeOfGateToolInput, unsafe
 var shapeOfGateToolInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{mask: 0xffffffffffffffff},
@@ -1661,7 +1305,7 @@ func (x *HTTPRequest) writeValue(w *jsoncodec.Writer) {
 	w.Text(string(x.URL))
 	if len(x.Headers) > 0 {
 		w.Key("\"headers\":")
-		jsoncodec.WriteSlice(w, x.Headers, func(w *jsoncodec.Writer, v *contract.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Headers, writeHTTPHeader)
 	}
 	if x.Body != "" {
 		w.Key("\"body\":")
@@ -1697,7 +1341,7 @@ func (x *HTTPResponse) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Headers) > 0 {
 		w.Key("\"headers\":")
-		jsoncodec.WriteSlice(w, x.Headers, func(w *jsoncodec.Writer, v *contract.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Headers, writeHTTPHeader)
 	}
 	if x.Body != "" {
 		w.Key("\"body\":")
@@ -1715,7 +1359,7 @@ func (x *HTTPResponse) fill(t *reader) { t.object(&shapeOfHTTPResponse, unsafe.P
 var shapeOfHTTPResponse = objectShape{fields: []shapeField{
 	{name: "status", skip: 10, first: 0x737574617473222c, mask: 0xffffffffffffffff, last: 0x3a22737574617473, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
 	{name: "url", skip: 7, first: 0x3a226c7275222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(contract.HTTPHeader{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]contract.HTTPHeader)(p), n) }},
+	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(contract.HTTPHeader{}), grow: extendHTTPHeader},
 	{name: "body", skip: 8, first: 0x3a2279646f62222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
 	{name: "body_base64", skip: 15, first: 0x625f79646f62222c, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
 	{mask: 0xffffffffffffffff},
@@ -1748,7 +1392,7 @@ func (x *List) writeValue(w *jsoncodec.Writer) {
 	w.Int(int64(x.Total))
 	if x.Items != nil {
 		w.Key("\"items\":")
-		jsoncodec.WriteSlice(w, x.Items, func(w *jsoncodec.Writer, v *abi.Message) { (*Message)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Items, writeMessage)
 	}
 	w.B = append(w.B, '}')
 }
@@ -1759,7 +1403,7 @@ var shapeOfList = objectShape{fields: []shapeField{
 	{name: "list", skip: 8, first: 0x3a227473696c222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
 	{name: "revision", skip: 12, first: 0x697369766572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69736976, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
 	{name: "total", skip: 9, first: 0x226c61746f74222c, mask: 0xffffffffffffffff, last: 0x3a226c61746f7422, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
-	{name: "items", skip: 9, first: 0x22736d657469222c, mask: 0xffffffffffffffff, last: 0x3a22736d65746922, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, size: unsafe.Sizeof(abi.Message{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Message)(p), n) }},
+	{name: "items", skip: 9, first: 0x22736d657469222c, mask: 0xffffffffffffffff, last: 0x3a22736d65746922, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, size: unsafe.Sizeof(abi.Message{}), grow: extendMessage},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -1818,7 +1462,7 @@ func (x *Message) writeFields(w *jsoncodec.Writer) {
 	}
 	if len(x.ToolCalls) > 0 {
 		w.Key("\"tool_calls\":")
-		jsoncodec.WriteSlice(w, x.ToolCalls, func(w *jsoncodec.Writer, v *abi.ToolCall) { (*ToolCall)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.ToolCalls, writeToolCall)
 	}
 	if x.ToolCallID != "" {
 		w.Key("\"tool_call_id\":")
@@ -1845,7 +1489,7 @@ var shapeOfMessage = objectShape{keep: func(p unsafe.Pointer, name string, raw [
 	{name: "role", skip: 8, first: 0x3a22656c6f72222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
 	{name: "content", skip: 11, first: 0x6e65746e6f63222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
 	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
-	{name: "tool_calls", skip: 14, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, size: unsafe.Sizeof(abi.ToolCall{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.ToolCall)(p), n) }},
+	{name: "tool_calls", skip: 14, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, size: unsafe.Sizeof(abi.ToolCall{}), grow: extendToolCall},
 	{name: "tool_call_id", skip: 16, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
 	{name: "reasoning_content", skip: 21, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, middle: 0x746e6f635f676e69, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
 	{name: "extra", skip: 9, first: 0x226172747865222c, mask: 0xffffffffffffffff, last: 0x3a22617274786522, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
@@ -1892,7 +1536,7 @@ func (x *ModelReply) writeValue(w *jsoncodec.Writer) {
 func (x *ModelReply) fill(t *reader) { t.object(&shapeOfModelReply, unsafe.Pointer(x)) }
 
 var shapeOfModelReply = objectShape{fields: []shapeField{
-	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Response)(p)) }},
+	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: growResponse},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -1915,20 +1559,9 @@ type ObserveInput abi.ObserveInput
 
 func (x *ObserveInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"events\":")
-	jsoncodec.WriteSlice(w, x.Events, func(w *jsoncodec.Writer, v *abi.Event) { (*Event)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Events, writeEvent)
 	w.B = append(w.B, '}')
 }
 
@@ -1937,8 +1570,8 @@ func (x *ObserveInput) fill(t *reader) { t.object(&shapeOfObserveInput, unsafe.P
 var shapeOfObserveInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
-	{name: "events", skip: 10, first: 0x73746e657665222c, mask: 0xffffffffffffffff, last: 0x3a2273746e657665, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, size: unsafe.Sizeof(abi.Event{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Event)(p), n) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
+	{name: "events", skip: 10, first: 0x73746e657665222c, mask: 0xffffffffffffffff, last: 0x3a2273746e657665, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, size: unsafe.Sizeof(abi.Event{}), grow: extendEvent},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -1947,25 +1580,10 @@ type OnChunkAnswer abi.OnChunkAnswer
 
 func (x *OnChunkAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
+	writeControlFields(w, &x.Control)
 	if x.Chunks != nil {
 		w.Key("\"chunks\":")
-		jsoncodec.WriteSlice(w, x.Chunks, func(w *jsoncodec.Writer, v *abi.Chunk) { (*Chunk)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Chunks, writeChunk)
 	}
 	w.B = append(w.B, '}')
 }
@@ -1981,20 +1599,9 @@ type OnChunkInput abi.OnChunkInput
 
 func (x *OnChunkInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"chunks\":")
-	jsoncodec.WriteSlice(w, x.Chunks, func(w *jsoncodec.Writer, v *abi.Chunk) { (*Chunk)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Chunks, writeChunk)
 	if x.Stream != 0 {
 		w.Key("\"stream\":")
 		w.Int(int64(x.Stream))
@@ -2009,8 +1616,8 @@ func (x *OnChunkInput) fill(t *reader) { t.object(&shapeOfOnChunkInput, unsafe.P
 var shapeOfOnChunkInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
-	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(abi.Chunk{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Chunk)(p), n) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
+	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(abi.Chunk{}), grow: extendChunk},
 	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
 	{name: "final", skip: 9, first: 0x226c616e6966222c, mask: 0xffffffffffffffff, last: 0x3a226c616e696622, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
 	{mask: 0xffffffffffffffff},
@@ -2080,17 +1687,13 @@ func (x *Pending) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"payload\":")
 		w.Raw(x.Payload)
 	}
-	if x.Call != nil {
+	if p := x.Call; p != nil {
 		w.Key("\"call\":")
-		if p := x.Call; p == nil {
-			w.Null()
-		} else {
-			(*Call)(p).writeValue(w)
-		}
+		(*Call)(p).writeValue(w)
 	}
 	if len(x.Asks) > 0 {
 		w.Key("\"asks\":")
-		jsoncodec.WriteSlice(w, x.Asks, func(w *jsoncodec.Writer, v *abi.Ask) { (*Ask)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Asks, writeAsk)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2105,8 +1708,8 @@ var shapeOfPending = objectShape{fields: []shapeField{
 	{name: "hook", skip: 8, first: 0x3a226b6f6f68222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
 	{name: "reason", skip: 10, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
 	{name: "payload", skip: 11, first: 0x616f6c796170222c, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
-	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Call)(p)) }},
-	{name: "asks", skip: 8, first: 0x3a22736b7361222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, size: unsafe.Sizeof(abi.Ask{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Ask)(p), n) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: growCall},
+	{name: "asks", skip: 8, first: 0x3a22736b7361222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, size: unsafe.Sizeof(abi.Ask{}), grow: extendAsk},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2117,15 +1720,11 @@ func (x *Received) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
 	if len(x.Chunks) > 0 {
 		w.Key("\"chunks\":")
-		jsoncodec.WriteSlice(w, x.Chunks, func(w *jsoncodec.Writer, v *abi.Chunk) { (*Chunk)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Chunks, writeChunk)
 	}
-	if x.End != nil {
+	if p := x.End; p != nil {
 		w.Key("\"end\":")
-		if p := x.End; p == nil {
-			w.Null()
-		} else {
-			(*StreamEnd)(p).writeValue(w)
-		}
+		(*StreamEnd)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2133,8 +1732,8 @@ func (x *Received) writeValue(w *jsoncodec.Writer) {
 func (x *Received) fill(t *reader) { t.object(&shapeOfReceived, unsafe.Pointer(x)) }
 
 var shapeOfReceived = objectShape{fields: []shapeField{
-	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(abi.Chunk{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Chunk)(p), n) }},
-	{name: "end", skip: 7, first: 0x3a22646e65222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**contract.StreamEnd)(p)) }},
+	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(abi.Chunk{}), grow: extendChunk},
+	{name: "end", skip: 7, first: 0x3a22646e65222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: growStreamEnd},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2146,12 +1745,12 @@ func (x *Request) writeValue(w *jsoncodec.Writer) {
 	w.Key("\"messages\":")
 	(*List)(&x.Messages).writeValue(w)
 	w.Key("\"tools\":")
-	jsoncodec.WriteSlice(w, x.Tools, func(w *jsoncodec.Writer, v *abi.Tool) { (*Tool)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Tools, writeTool)
 	w.Key("\"model\":")
 	w.Text(string(x.Model))
 	if len(x.Params) > 0 {
 		w.Key("\"params\":")
-		jsoncodec.WriteMap(w, x.Params, func(w *jsoncodec.Writer, v *abi.JSON) { w.Raw((*v)) })
+		jsoncodec.WriteMap(w, x.Params, writeJSON)
 	}
 	if x.Stream {
 		w.Key("\"stream\":")
@@ -2164,7 +1763,7 @@ func (x *Request) fill(t *reader) { t.object(&shapeOfRequest, unsafe.Pointer(x))
 
 var shapeOfRequest = objectShape{fields: []shapeField{
 	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, size: unsafe.Sizeof(abi.Tool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Tool)(p), n) }},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, size: unsafe.Sizeof(abi.Tool{}), grow: extendTool},
 	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
 	{name: "params", skip: 10, first: 0x736d61726170222c, mask: 0xffffffffffffffff, last: 0x3a22736d61726170, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *reader, p unsafe.Pointer) {
 		fillMap(t, (*abi.Params)(p), func(t *reader, v *abi.JSON) { *v = t.Raw() })
@@ -2192,7 +1791,7 @@ func (x *RequestPatch) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Params) > 0 {
 		w.Key("\"params\":")
-		jsoncodec.WriteMap(w, x.Params, func(w *jsoncodec.Writer, v *abi.JSON) { w.Raw((*v)) })
+		jsoncodec.WriteMap(w, x.Params, writeJSON)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2214,13 +1813,9 @@ func (x *Response) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"finish_reason\":")
 		w.Text(string(x.FinishReason))
 	}
-	if x.Usage != nil {
+	if p := x.Usage; p != nil {
 		w.Key("\"usage\":")
-		if p := x.Usage; p == nil {
-			w.Null()
-		} else {
-			(*Usage)(p).writeValue(w)
-		}
+		(*Usage)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2230,7 +1825,7 @@ func (x *Response) fill(t *reader) { t.object(&shapeOfResponse, unsafe.Pointer(x
 var shapeOfResponse = objectShape{fields: []shapeField{
 	{name: "message", skip: 11, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
 	{name: "finish_reason", skip: 17, first: 0x6873696e6966222c, mask: 0xffffffffffffffff, middle: 0x226e6f736165725f, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Usage)(p)) }},
+	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: growUsage},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2314,7 +1909,7 @@ func (x *Run) writeValue(w *jsoncodec.Writer) {
 	(*Usage)(&x.Usage).writeValue(w)
 	if len(x.Metadata) > 0 {
 		w.Key("\"metadata\":")
-		jsoncodec.WriteMap(w, x.Metadata, func(w *jsoncodec.Writer, v *abi.JSON) { w.Raw((*v)) })
+		jsoncodec.WriteMap(w, x.Metadata, writeJSON)
 	}
 	w.Key("\"now_ms\":")
 	w.Int(int64(x.NowMS))
@@ -2364,7 +1959,7 @@ func (x *RunLimits) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Tools) > 0 {
 		w.Key("\"tools\":")
-		jsoncodec.WriteMap(w, x.Tools, func(w *jsoncodec.Writer, v *int) { w.Int(int64((*v))) })
+		jsoncodec.WriteMap(w, x.Tools, writeInt)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2387,7 +1982,7 @@ type Sent contract.Sent
 func (x *Sent) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
 	w.Key("\"chunks\":")
-	jsoncodec.WriteSlice(w, x.Chunks, func(w *jsoncodec.Writer, v *abi.Chunk) { (*Chunk)(v).writeValue(w) })
+	jsoncodec.WriteSlice(w, x.Chunks, writeChunk)
 	w.B = append(w.B, '}')
 }
 
@@ -2410,7 +2005,7 @@ func (x *Splice) writeValue(w *jsoncodec.Writer) {
 	}
 	if len(x.Insert) > 0 {
 		w.Key("\"insert\":")
-		jsoncodec.WriteSlice(w, x.Insert, func(w *jsoncodec.Writer, v *abi.Message) { (*Message)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Insert, writeMessage)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2420,24 +2015,7 @@ type StateTool abi.StateTool
 
 func (x *StateTool) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"name\":")
-	w.Text(string(x.Tool.Name))
-	if x.Tool.Description != "" {
-		w.Key("\"description\":")
-		w.Text(string(x.Tool.Description))
-	}
-	if len(x.Tool.Parameters) > 0 {
-		w.Key("\"parameters\":")
-		w.Raw(x.Tool.Parameters)
-	}
-	if x.Tool.Owner != "" {
-		w.Key("\"owner\":")
-		w.Text(string(x.Tool.Owner))
-	}
-	if x.Tool.Idempotent {
-		w.Key("\"idempotent\":")
-		w.Bool(x.Tool.Idempotent)
-	}
+	writeToolFields(w, &x.Tool)
 	w.Key("\"active\":")
 	w.Bool(x.Active)
 	w.B = append(w.B, '}')
@@ -2474,21 +2052,13 @@ type StreamEnd contract.StreamEnd
 
 func (x *StreamEnd) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Response != nil {
+	if p := x.Response; p != nil {
 		w.Key("\"response\":")
-		if p := x.Response; p == nil {
-			w.Null()
-		} else {
-			(*Response)(p).writeValue(w)
-		}
+		(*Response)(p).writeValue(w)
 	}
-	if x.Result != nil {
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2496,8 +2066,8 @@ func (x *StreamEnd) writeValue(w *jsoncodec.Writer) {
 func (x *StreamEnd) fill(t *reader) { t.object(&shapeOfStreamEnd, unsafe.Pointer(x)) }
 
 var shapeOfStreamEnd = objectShape{fields: []shapeField{
-	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Response)(p)) }},
-	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Result)(p)) }},
+	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: growResponse},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: growResult},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2506,24 +2076,7 @@ type Tool abi.Tool
 
 func (x *Tool) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"name\":")
-	w.Text(string(x.Name))
-	if x.Description != "" {
-		w.Key("\"description\":")
-		w.Text(string(x.Description))
-	}
-	if len(x.Parameters) > 0 {
-		w.Key("\"parameters\":")
-		w.Raw(x.Parameters)
-	}
-	if x.Owner != "" {
-		w.Key("\"owner\":")
-		w.Text(string(x.Owner))
-	}
-	if x.Idempotent {
-		w.Key("\"idempotent\":")
-		w.Bool(x.Idempotent)
-	}
+	writeToolFields(w, (*abi.Tool)(x))
 	w.B = append(w.B, '}')
 }
 
@@ -2543,13 +2096,9 @@ type ToolAgain abi.ToolAgain
 
 func (x *ToolAgain) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Arguments != nil {
+	if p := x.Arguments; p != nil {
 		w.Key("\"arguments\":")
-		if p := x.Arguments; p == nil {
-			w.Null()
-		} else {
-			w.Text(string((*p)))
-		}
+		w.Text(string(*p))
 	}
 	if x.Reason != "" {
 		w.Key("\"reason\":")
@@ -2586,7 +2135,7 @@ func (x *ToolMessagesAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
 	if len(x.Messages) > 0 {
 		w.Key("\"messages\":")
-		jsoncodec.WriteSlice(w, x.Messages, func(w *jsoncodec.Writer, v *abi.Message) { (*Message)(v).writeValue(w) })
+		jsoncodec.WriteSlice(w, x.Messages, writeMessage)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2602,18 +2151,7 @@ type ToolMessagesInput abi.ToolMessagesInput
 
 func (x *ToolMessagesInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"call\":")
 	(*Call)(&x.Call).writeValue(w)
 	w.Key("\"tool\":")
@@ -2630,7 +2168,7 @@ func (x *ToolMessagesInput) fill(t *reader) { t.object(&shapeOfToolMessagesInput
 var shapeOfToolMessagesInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
@@ -2655,7 +2193,7 @@ func (x *ToolReply) writeValue(w *jsoncodec.Writer) {
 func (x *ToolReply) fill(t *reader) { t.object(&shapeOfToolReply, unsafe.Pointer(x)) }
 
 var shapeOfToolReply = objectShape{fields: []shapeField{
-	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Result)(p)) }},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: growResult},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2706,18 +2244,7 @@ type TranslateInput abi.TranslateInput
 
 func (x *TranslateInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"event\":")
 	w.Raw(x.Event)
 	w.Key("\"protocol\":")
@@ -2730,7 +2257,7 @@ func (x *TranslateInput) fill(t *reader) { t.object(&shapeOfTranslateInput, unsa
 var shapeOfTranslateInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "event", skip: 9, first: 0x22746e657665222c, mask: 0xffffffffffffffff, last: 0x3a22746e65766522, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
 	{name: "protocol", skip: 12, first: 0x636f746f7270222c, mask: 0xffffffffffffffff, last: 0x3a226c6f636f746f, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
 	{mask: 0xffffffffffffffff},
@@ -2764,29 +2291,10 @@ type WrapModelAnswer abi.WrapModelAnswer
 
 func (x *WrapModelAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Response != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Response; p != nil {
 		w.Key("\"response\":")
-		if p := x.Response; p == nil {
-			w.Null()
-		} else {
-			(*Response)(p).writeValue(w)
-		}
+		(*Response)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2802,18 +2310,7 @@ type WrapModelInput abi.WrapModelInput
 
 func (x *WrapModelInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"request\":")
 	(*Request)(&x.Request).writeValue(w)
 	w.B = append(w.B, '}')
@@ -2824,7 +2321,7 @@ func (x *WrapModelInput) fill(t *reader) { t.object(&shapeOfWrapModelInput, unsa
 var shapeOfWrapModelInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "request", skip: 11, first: 0x736575716572222c, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
 	{mask: 0xffffffffffffffff},
 }}
@@ -2834,29 +2331,10 @@ type WrapToolCallAnswer abi.WrapToolCallAnswer
 
 func (x *WrapToolCallAnswer) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	if x.Control.Stop != nil {
-		w.Key("\"stop\":")
-		if p := x.Control.Stop; p == nil {
-			w.Null()
-		} else {
-			(*Stop)(p).writeValue(w)
-		}
-	}
-	if x.Control.Interrupt != nil {
-		w.Key("\"interrupt\":")
-		if p := x.Control.Interrupt; p == nil {
-			w.Null()
-		} else {
-			(*Interrupt)(p).writeValue(w)
-		}
-	}
-	if x.Result != nil {
+	writeControlFields(w, &x.Control)
+	if p := x.Result; p != nil {
 		w.Key("\"result\":")
-		if p := x.Result; p == nil {
-			w.Null()
-		} else {
-			(*Result)(p).writeValue(w)
-		}
+		(*Result)(p).writeValue(w)
 	}
 	w.B = append(w.B, '}')
 }
@@ -2872,18 +2350,7 @@ type WrapToolCallInput abi.WrapToolCallInput
 
 func (x *WrapToolCallInput) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
-	w.Key("\"run\":")
-	(*Run)(&x.Common.Run).writeValue(w)
-	w.Key("\"entry\":")
-	w.Text(string(x.Common.Entry))
-	if x.Common.Resume != nil {
-		w.Key("\"resume\":")
-		if p := x.Common.Resume; p == nil {
-			w.Null()
-		} else {
-			(*Resume)(p).writeValue(w)
-		}
-	}
+	writeCommonFields(w, &x.Common)
 	w.Key("\"call\":")
 	(*Call)(&x.Call).writeValue(w)
 	w.Key("\"tool\":")
@@ -2900,9 +2367,95 @@ func (x *WrapToolCallInput) fill(t *reader) { t.object(&shapeOfWrapToolCallInput
 var shapeOfWrapToolCallInput = objectShape{common: true, fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: growResume},
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
 	{mask: 0xffffffffffffffff},
 }}
+
+func growResume(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Resume)(p)) }
+
+func growMessage(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Message)(p)) }
+
+func growError(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Error)(p)) }
+
+func growResponse(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Response)(p)) }
+
+func writeStateTool(w *jsoncodec.Writer, v *abi.StateTool) { (*StateTool)(v).writeValue(w) }
+
+func extendStateTool(p unsafe.Pointer, n int) unsafe.Pointer {
+	return extended((*[]abi.StateTool)(p), n)
+}
+
+func growResult(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Result)(p)) }
+
+func writeCall(w *jsoncodec.Writer, v *abi.Call) { (*Call)(v).writeValue(w) }
+
+func extendCall(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Call)(p), n) }
+
+func writeString(w *jsoncodec.Writer, v *string) { w.Text(string(*v)) }
+
+func writeTool(w *jsoncodec.Writer, v *abi.Tool) { (*Tool)(v).writeValue(w) }
+
+func writeJSON(w *jsoncodec.Writer, v *abi.JSON) { w.Raw(*v) }
+
+func extendTool(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Tool)(p), n) }
+
+func growBy(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.By)(p)) }
+
+func growPart(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Part)(p)) }
+
+func writeHook(w *jsoncodec.Writer, v *abi.Hook) { w.Text(string(*v)) }
+
+func writeEventType(w *jsoncodec.Writer, v *abi.EventType) { w.Text(string(*v)) }
+
+func writeInt64(w *jsoncodec.Writer, v *int64) { w.Int(int64(*v)) }
+
+func writeEntryStats(w *jsoncodec.Writer, v *abi.EntryStats) { (*EntryStats)(v).writeValue(w) }
+
+func writePending(w *jsoncodec.Writer, v *abi.Pending) { (*Pending)(v).writeValue(w) }
+
+func growEvent(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Event)(p)) }
+
+func growChunk(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Chunk)(p)) }
+
+func growCall(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Call)(p)) }
+
+func growUsage(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Usage)(p)) }
+
+func extendEntryStats(p unsafe.Pointer, n int) unsafe.Pointer {
+	return extended((*[]abi.EntryStats)(p), n)
+}
+
+func extendPending(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Pending)(p), n) }
+
+func writeHTTPHeader(w *jsoncodec.Writer, v *contract.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) }
+
+func extendHTTPHeader(p unsafe.Pointer, n int) unsafe.Pointer {
+	return extended((*[]contract.HTTPHeader)(p), n)
+}
+
+func writeMessage(w *jsoncodec.Writer, v *abi.Message) { (*Message)(v).writeValue(w) }
+
+func extendMessage(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Message)(p), n) }
+
+func writeToolCall(w *jsoncodec.Writer, v *abi.ToolCall) { (*ToolCall)(v).writeValue(w) }
+
+func extendToolCall(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.ToolCall)(p), n) }
+
+func writeEvent(w *jsoncodec.Writer, v *abi.Event) { (*Event)(v).writeValue(w) }
+
+func extendEvent(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Event)(p), n) }
+
+func writeChunk(w *jsoncodec.Writer, v *abi.Chunk) { (*Chunk)(v).writeValue(w) }
+
+func extendChunk(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Chunk)(p), n) }
+
+func writeAsk(w *jsoncodec.Writer, v *abi.Ask) { (*Ask)(v).writeValue(w) }
+
+func extendAsk(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Ask)(p), n) }
+
+func growStreamEnd(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**contract.StreamEnd)(p)) }
+
+func writeInt(w *jsoncodec.Writer, v *int) { w.Int(int64(*v)) }

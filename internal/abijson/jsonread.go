@@ -10,6 +10,47 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
+// readCommonField reads field i of an embedded [abi.Common].
+func readCommonField(s *jsoncodec.Scanner, x *abi.Common, i int) error {
+	switch i {
+	case 0:
+		return (*Run)(&x.Run).ReadValue(s)
+	case 1:
+		return jsoncodec.ReadString(s, &x.Entry)
+	case 2:
+		return jsoncodec.ReadPointer(s, &x.Resume, readResume)
+	}
+	return nil
+}
+
+// readControlField reads field i of an embedded [abi.Control].
+func readControlField(s *jsoncodec.Scanner, x *abi.Control, i int) error {
+	switch i {
+	case 0:
+		return jsoncodec.ReadPointer(s, &x.Stop, readStop)
+	case 1:
+		return jsoncodec.ReadPointer(s, &x.Interrupt, readInterrupt)
+	}
+	return nil
+}
+
+// readToolField reads field i of an embedded [abi.Tool].
+func readToolField(s *jsoncodec.Scanner, x *abi.Tool, i int) error {
+	switch i {
+	case 0:
+		return jsoncodec.ReadString(s, &x.Name)
+	case 1:
+		return jsoncodec.ReadString(s, &x.Description)
+	case 2:
+		return s.Raw((*[]byte)(&x.Parameters))
+	case 3:
+		return jsoncodec.ReadString(s, &x.Owner)
+	case 4:
+		return s.Bool(&x.Idempotent)
+	}
+	return nil
+}
+
 var fieldsOfAfterAgentAnswer = []string{"final"}
 
 func (x *AfterAgentAnswer) FieldNames() []string { return fieldsOfAfterAgentAnswer }
@@ -17,7 +58,7 @@ func (x *AfterAgentAnswer) FieldNames() []string { return fieldsOfAfterAgentAnsw
 func (x *AfterAgentAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadPointer(s, &x.Final, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Final, readMessage)
 	}
 	return nil
 }
@@ -30,20 +71,16 @@ func (x *AfterAgentInput) FieldNames() []string { return fieldsOfAfterAgentInput
 
 func (x *AfterAgentInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*List)(&x.Messages).ReadValue(s)
 	case 4:
 		return jsoncodec.ReadInt(s, &x.NewFrom)
 	case 5:
-		return jsoncodec.ReadPointer(s, &x.Final, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Final, readMessage)
 	case 6:
-		return jsoncodec.ReadPointer(s, &x.Error, func(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 7:
 		return jsoncodec.ReadString(s, &x.FinishReason)
 	case 8:
@@ -60,16 +97,14 @@ func (x *AfterModelAnswer) FieldNames() []string { return fieldsOfAfterModelAnsw
 
 func (x *AfterModelAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
-		return jsoncodec.ReadPointer(s, &x.Response, func(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Response, readResponse)
 	case 3:
-		return jsoncodec.ReadPointer(s, &x.Error, func(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 4:
-		return jsoncodec.ReadPointer(s, &x.Again, func(s *jsoncodec.Scanner, v *abi.ModelAgain) error { return (*ModelAgain)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Again, readModelAgain)
 	}
 	return nil
 }
@@ -82,18 +117,14 @@ func (x *AfterModelInput) FieldNames() []string { return fieldsOfAfterModelInput
 
 func (x *AfterModelInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Request)(&x.Request).ReadValue(s)
 	case 4:
-		return jsoncodec.ReadPointer(s, &x.Response, func(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Response, readResponse)
 	case 5:
-		return jsoncodec.ReadPointer(s, &x.Error, func(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 6:
 		return jsoncodec.ReadString(s, &x.Source)
 	}
@@ -110,10 +141,8 @@ func (x *AfterModelRewriteStateAnswer) FieldNames() []string {
 
 func (x *AfterModelRewriteStateAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return (*ListPatch)(&x.Messages).ReadValue(s)
 	}
@@ -130,16 +159,12 @@ func (x *AfterModelRewriteStateInput) FieldNames() []string {
 
 func (x *AfterModelRewriteStateInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*List)(&x.Messages).ReadValue(s)
 	case 4:
-		return jsoncodec.ReadSlice(s, &x.Tools, func(s *jsoncodec.Scanner, v *abi.StateTool) error { return (*StateTool)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Tools, readStateTool)
 	}
 	return nil
 }
@@ -152,16 +177,14 @@ func (x *AfterToolAnswer) FieldNames() []string { return fieldsOfAfterToolAnswer
 
 func (x *AfterToolAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	case 3:
-		return jsoncodec.ReadPointer(s, &x.Error, func(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 4:
-		return jsoncodec.ReadPointer(s, &x.Again, func(s *jsoncodec.Scanner, v *abi.ToolAgain) error { return (*ToolAgain)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Again, readToolAgain)
 	}
 	return nil
 }
@@ -174,20 +197,16 @@ func (x *AfterToolInput) FieldNames() []string { return fieldsOfAfterToolInput }
 
 func (x *AfterToolInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Call)(&x.Call).ReadValue(s)
 	case 4:
 		return (*Tool)(&x.Tool).ReadValue(s)
 	case 5:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	case 6:
-		return jsoncodec.ReadPointer(s, &x.Error, func(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 7:
 		return jsoncodec.ReadString(s, &x.Source)
 	}
@@ -202,10 +221,8 @@ func (x *AfterToolsAnswer) FieldNames() []string { return fieldsOfAfterToolsAnsw
 
 func (x *AfterToolsAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return (*ListPatch)(&x.Messages).ReadValue(s)
 	}
@@ -220,16 +237,12 @@ func (x *AfterToolsInput) FieldNames() []string { return fieldsOfAfterToolsInput
 
 func (x *AfterToolsInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*List)(&x.Messages).ReadValue(s)
 	case 4:
-		return jsoncodec.ReadSlice(s, &x.Calls, func(s *jsoncodec.Scanner, v *abi.Call) error { return (*Call)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Calls, readCall)
 	}
 	return nil
 }
@@ -278,10 +291,8 @@ func (x *BeforeAgentAnswer) FieldNames() []string { return fieldsOfBeforeAgentAn
 
 func (x *BeforeAgentAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return jsoncodec.ReadPointer(s, &x.Instruction, jsoncodec.ReadString[string])
 	case 3:
@@ -291,7 +302,7 @@ func (x *BeforeAgentAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 5:
 		return (*ListPatch)(&x.Messages).ReadValue(s)
 	case 6:
-		return jsoncodec.ReadPointer(s, &x.Respond, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Respond, readMessage)
 	}
 	return nil
 }
@@ -304,16 +315,12 @@ func (x *BeforeAgentInput) FieldNames() []string { return fieldsOfBeforeAgentInp
 
 func (x *BeforeAgentInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return jsoncodec.ReadString(s, &x.Instruction)
 	case 4:
-		return jsoncodec.ReadSlice(s, &x.Tools, func(s *jsoncodec.Scanner, v *abi.Tool) error { return (*Tool)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Tools, readTool)
 	case 5:
 		return jsoncodec.ReadSlice(s, &x.ReturnDirectly, jsoncodec.ReadString[string])
 	case 6:
@@ -321,7 +328,7 @@ func (x *BeforeAgentInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 7:
 		return jsoncodec.ReadString(s, &x.Model)
 	case 8:
-		return jsoncodec.ReadMap(s, &x.Params, readRaw)
+		return jsoncodec.ReadMap(s, &x.Params, readJSON)
 	case 9:
 		return (*RunLimits)(&x.Limits).ReadValue(s)
 	}
@@ -336,14 +343,12 @@ func (x *BeforeModelAnswer) FieldNames() []string { return fieldsOfBeforeModelAn
 
 func (x *BeforeModelAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return (*RequestPatch)(&x.Request).ReadValue(s)
 	case 3:
-		return jsoncodec.ReadPointer(s, &x.Response, func(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Response, readResponse)
 	}
 	return nil
 }
@@ -356,12 +361,8 @@ func (x *BeforeModelInput) FieldNames() []string { return fieldsOfBeforeModelInp
 
 func (x *BeforeModelInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Request)(&x.Request).ReadValue(s)
 	}
@@ -378,10 +379,8 @@ func (x *BeforeModelRewriteStateAnswer) FieldNames() []string {
 
 func (x *BeforeModelRewriteStateAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return (*ListPatch)(&x.Messages).ReadValue(s)
 	case 3:
@@ -400,20 +399,16 @@ func (x *BeforeModelRewriteStateInput) FieldNames() []string {
 
 func (x *BeforeModelRewriteStateInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*List)(&x.Messages).ReadValue(s)
 	case 4:
-		return jsoncodec.ReadSlice(s, &x.Tools, func(s *jsoncodec.Scanner, v *abi.StateTool) error { return (*StateTool)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Tools, readStateTool)
 	case 5:
 		return jsoncodec.ReadString(s, &x.Model)
 	case 6:
-		return jsoncodec.ReadMap(s, &x.Params, readRaw)
+		return jsoncodec.ReadMap(s, &x.Params, readJSON)
 	}
 	return nil
 }
@@ -426,14 +421,12 @@ func (x *BeforeToolAnswer) FieldNames() []string { return fieldsOfBeforeToolAnsw
 
 func (x *BeforeToolAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return jsoncodec.ReadPointer(s, &x.Arguments, jsoncodec.ReadString[string])
 	case 3:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	}
 	return nil
 }
@@ -446,12 +439,8 @@ func (x *BeforeToolInput) FieldNames() []string { return fieldsOfBeforeToolInput
 
 func (x *BeforeToolInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Call)(&x.Call).ReadValue(s)
 	case 4:
@@ -501,7 +490,7 @@ func (x *Call) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 5:
 		return jsoncodec.ReadString(s, &x.OriginalArguments)
 	case 6:
-		return jsoncodec.ReadPointer(s, &x.By, func(s *jsoncodec.Scanner, v *abi.By) error { return (*By)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.By, readBy)
 	}
 	return nil
 }
@@ -528,12 +517,10 @@ func (x *CallToolAnswer) FieldNames() []string { return fieldsOfCallToolAnswer }
 
 func (x *CallToolAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	}
 	return nil
 }
@@ -546,12 +533,8 @@ func (x *CallToolInput) FieldNames() []string { return fieldsOfCallToolInput }
 
 func (x *CallToolInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Call)(&x.Call).ReadValue(s)
 	}
@@ -583,7 +566,7 @@ func (x *Chunk) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 7:
 		return jsoncodec.ReadString(s, &x.CallID)
 	case 8:
-		return jsoncodec.ReadPointer(s, &x.Part, func(s *jsoncodec.Scanner, v *abi.Part) error { return (*Part)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Part, readPart)
 	}
 	return nil
 }
@@ -621,13 +604,7 @@ var fieldsOfControl = []string{"stop", "interrupt"}
 func (x *Control) FieldNames() []string { return fieldsOfControl }
 
 func (x *Control) ReadField(s *jsoncodec.Scanner, i int) error {
-	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
-	}
-	return nil
+	return readControlField(s, (*abi.Control)(x), i)
 }
 
 func (x *Control) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
@@ -765,7 +742,7 @@ func (x *Event) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 9:
 		return jsoncodec.ReadString(s, &x.From)
 	case 10:
-		return jsoncodec.ReadPointer(s, &x.Event, func(s *jsoncodec.Scanner, v *abi.Event) error { return (*Event)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Event, readEvent)
 	case 11:
 		return jsoncodec.ReadInt(s, &x.Attempt)
 	case 12:
@@ -773,15 +750,15 @@ func (x *Event) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 13:
 		return jsoncodec.ReadInt(s, &x.DelayMS)
 	case 14:
-		return jsoncodec.ReadPointer(s, &x.Chunk, func(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Chunk, readChunk)
 	case 15:
-		return jsoncodec.ReadPointer(s, &x.Message, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Message, readMessage)
 	case 16:
 		return s.Bool(&x.Replaced)
 	case 17:
-		return jsoncodec.ReadPointer(s, &x.Call, func(s *jsoncodec.Scanner, v *abi.Call) error { return (*Call)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Call, readCall)
 	case 18:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	case 19:
 		return jsoncodec.ReadString(s, &x.Source)
 	case 20:
@@ -813,9 +790,9 @@ func (x *Event) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 33:
 		return jsoncodec.ReadString(s, &x.FinishReason)
 	case 34:
-		return jsoncodec.ReadPointer(s, &x.Usage, func(s *jsoncodec.Scanner, v *abi.Usage) error { return (*Usage)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Usage, readUsage)
 	case 35:
-		return jsoncodec.ReadPointer(s, &x.Error, func(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 36:
 		return jsoncodec.ReadString(s, &x.StoppedBy)
 	case 37:
@@ -823,9 +800,9 @@ func (x *Event) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 38:
 		return jsoncodec.ReadString(s, &x.StopCode)
 	case 39:
-		return jsoncodec.ReadSlice(s, &x.Entries, func(s *jsoncodec.Scanner, v *abi.EntryStats) error { return (*EntryStats)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Entries, readEntryStats)
 	case 40:
-		return jsoncodec.ReadSlice(s, &x.Interrupts, func(s *jsoncodec.Scanner, v *abi.Pending) error { return (*Pending)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Interrupts, readPending)
 	case 41:
 		return jsoncodec.ReadInt(s, &x.ExpiresMS)
 	case 42:
@@ -858,10 +835,8 @@ func (x *GateToolAnswer) FieldNames() []string { return fieldsOfGateToolAnswer }
 
 func (x *GateToolAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
 		return jsoncodec.ReadString(s, &x.Decision)
 	case 3:
@@ -880,12 +855,8 @@ func (x *GateToolInput) FieldNames() []string { return fieldsOfGateToolInput }
 
 func (x *GateToolInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Call)(&x.Call).ReadValue(s)
 	case 4:
@@ -923,7 +894,7 @@ func (x *HTTPRequest) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 1:
 		return jsoncodec.ReadString(s, &x.URL)
 	case 2:
-		return jsoncodec.ReadSlice(s, &x.Headers, func(s *jsoncodec.Scanner, v *contract.HTTPHeader) error { return (*HTTPHeader)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Headers, readHTTPHeader)
 	case 3:
 		return jsoncodec.ReadString(s, &x.Body)
 	case 4:
@@ -947,7 +918,7 @@ func (x *HTTPResponse) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 1:
 		return jsoncodec.ReadString(s, &x.URL)
 	case 2:
-		return jsoncodec.ReadSlice(s, &x.Headers, func(s *jsoncodec.Scanner, v *contract.HTTPHeader) error { return (*HTTPHeader)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Headers, readHTTPHeader)
 	case 3:
 		return jsoncodec.ReadString(s, &x.Body)
 	case 4:
@@ -987,7 +958,7 @@ func (x *List) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 2:
 		return jsoncodec.ReadInt(s, &x.Total)
 	case 3:
-		return jsoncodec.ReadSlice(s, &x.Items, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Items, readMessage)
 	}
 	return nil
 }
@@ -1039,7 +1010,7 @@ func (x *Message) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 3:
 		return jsoncodec.ReadString(s, &x.Name)
 	case 4:
-		return jsoncodec.ReadSlice(s, &x.ToolCalls, func(s *jsoncodec.Scanner, v *abi.ToolCall) error { return (*ToolCall)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.ToolCalls, readToolCall)
 	case 5:
 		return jsoncodec.ReadString(s, &x.ToolCallID)
 	case 6:
@@ -1077,7 +1048,7 @@ func (x *ModelReply) FieldNames() []string { return fieldsOfModelReply }
 func (x *ModelReply) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadPointer(s, &x.Response, func(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Response, readResponse)
 	}
 	return nil
 }
@@ -1100,14 +1071,10 @@ func (x *ObserveInput) FieldNames() []string { return fieldsOfObserveInput }
 
 func (x *ObserveInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
-		return jsoncodec.ReadSlice(s, &x.Events, func(s *jsoncodec.Scanner, v *abi.Event) error { return (*Event)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Events, readEvent)
 	}
 	return nil
 }
@@ -1120,12 +1087,10 @@ func (x *OnChunkAnswer) FieldNames() []string { return fieldsOfOnChunkAnswer }
 
 func (x *OnChunkAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
-		return jsoncodec.ReadSlice(s, &x.Chunks, func(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Chunks, readChunk)
 	}
 	return nil
 }
@@ -1138,14 +1103,10 @@ func (x *OnChunkInput) FieldNames() []string { return fieldsOfOnChunkInput }
 
 func (x *OnChunkInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
-		return jsoncodec.ReadSlice(s, &x.Chunks, func(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Chunks, readChunk)
 	case 4:
 		return jsoncodec.ReadInt(s, &x.Stream)
 	case 5:
@@ -1199,9 +1160,9 @@ func (x *Pending) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 6:
 		return s.Raw((*[]byte)(&x.Payload))
 	case 7:
-		return jsoncodec.ReadPointer(s, &x.Call, func(s *jsoncodec.Scanner, v *abi.Call) error { return (*Call)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Call, readCall)
 	case 8:
-		return jsoncodec.ReadSlice(s, &x.Asks, func(s *jsoncodec.Scanner, v *abi.Ask) error { return (*Ask)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Asks, readAsk)
 	}
 	return nil
 }
@@ -1215,9 +1176,9 @@ func (x *Received) FieldNames() []string { return fieldsOfReceived }
 func (x *Received) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadSlice(s, &x.Chunks, func(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Chunks, readChunk)
 	case 1:
-		return jsoncodec.ReadPointer(s, &x.End, func(s *jsoncodec.Scanner, v *contract.StreamEnd) error { return (*StreamEnd)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.End, readStreamEnd)
 	}
 	return nil
 }
@@ -1233,11 +1194,11 @@ func (x *Request) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 0:
 		return (*List)(&x.Messages).ReadValue(s)
 	case 1:
-		return jsoncodec.ReadSlice(s, &x.Tools, func(s *jsoncodec.Scanner, v *abi.Tool) error { return (*Tool)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Tools, readTool)
 	case 2:
 		return jsoncodec.ReadString(s, &x.Model)
 	case 3:
-		return jsoncodec.ReadMap(s, &x.Params, readRaw)
+		return jsoncodec.ReadMap(s, &x.Params, readJSON)
 	case 4:
 		return s.Bool(&x.Stream)
 	}
@@ -1259,7 +1220,7 @@ func (x *RequestPatch) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 2:
 		return jsoncodec.ReadString(s, &x.Model)
 	case 3:
-		return jsoncodec.ReadMap(s, &x.Params, readRaw)
+		return jsoncodec.ReadMap(s, &x.Params, readJSON)
 	}
 	return nil
 }
@@ -1277,7 +1238,7 @@ func (x *Response) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 1:
 		return jsoncodec.ReadString(s, &x.FinishReason)
 	case 2:
-		return jsoncodec.ReadPointer(s, &x.Usage, func(s *jsoncodec.Scanner, v *abi.Usage) error { return (*Usage)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Usage, readUsage)
 	}
 	return nil
 }
@@ -1337,7 +1298,7 @@ func (x *Run) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 5:
 		return (*Usage)(&x.Usage).ReadValue(s)
 	case 6:
-		return jsoncodec.ReadMap(s, &x.Metadata, readRaw)
+		return jsoncodec.ReadMap(s, &x.Metadata, readJSON)
 	case 7:
 		return jsoncodec.ReadInt(s, &x.NowMS)
 	case 8:
@@ -1377,7 +1338,7 @@ func (x *Sent) FieldNames() []string { return fieldsOfSent }
 func (x *Sent) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadSlice(s, &x.Chunks, func(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Chunks, readChunk)
 	}
 	return nil
 }
@@ -1395,7 +1356,7 @@ func (x *Splice) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 1:
 		return jsoncodec.ReadInt(s, &x.Remove)
 	case 2:
-		return jsoncodec.ReadSlice(s, &x.Insert, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Insert, readMessage)
 	}
 	return nil
 }
@@ -1408,16 +1369,8 @@ func (x *StateTool) FieldNames() []string { return fieldsOfStateTool }
 
 func (x *StateTool) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadString(s, &x.Tool.Name)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Tool.Description)
-	case 2:
-		return s.Raw((*[]byte)(&x.Tool.Parameters))
-	case 3:
-		return jsoncodec.ReadString(s, &x.Tool.Owner)
-	case 4:
-		return s.Bool(&x.Tool.Idempotent)
+	case 0, 1, 2, 3, 4:
+		return readToolField(s, &x.Tool, i)
 	case 5:
 		return s.Bool(&x.Active)
 	}
@@ -1449,9 +1402,9 @@ func (x *StreamEnd) FieldNames() []string { return fieldsOfStreamEnd }
 func (x *StreamEnd) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadPointer(s, &x.Response, func(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Response, readResponse)
 	case 1:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	}
 	return nil
 }
@@ -1463,19 +1416,7 @@ var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idemp
 func (x *Tool) FieldNames() []string { return fieldsOfTool }
 
 func (x *Tool) ReadField(s *jsoncodec.Scanner, i int) error {
-	switch i {
-	case 0:
-		return jsoncodec.ReadString(s, &x.Name)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Description)
-	case 2:
-		return s.Raw((*[]byte)(&x.Parameters))
-	case 3:
-		return jsoncodec.ReadString(s, &x.Owner)
-	case 4:
-		return s.Bool(&x.Idempotent)
-	}
-	return nil
+	return readToolField(s, (*abi.Tool)(x), i)
 }
 
 func (x *Tool) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
@@ -1521,7 +1462,7 @@ func (x *ToolMessagesAnswer) FieldNames() []string { return fieldsOfToolMessages
 func (x *ToolMessagesAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadSlice(s, &x.Messages, func(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) })
+		return jsoncodec.ReadSlice(s, &x.Messages, readMessage)
 	}
 	return nil
 }
@@ -1534,12 +1475,8 @@ func (x *ToolMessagesInput) FieldNames() []string { return fieldsOfToolMessagesI
 
 func (x *ToolMessagesInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Call)(&x.Call).ReadValue(s)
 	case 4:
@@ -1561,7 +1498,7 @@ func (x *ToolReply) FieldNames() []string { return fieldsOfToolReply }
 func (x *ToolReply) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
 	case 0:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	}
 	return nil
 }
@@ -1606,12 +1543,8 @@ func (x *TranslateInput) FieldNames() []string { return fieldsOfTranslateInput }
 
 func (x *TranslateInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return s.Raw((*[]byte)(&x.Event))
 	case 4:
@@ -1646,12 +1579,10 @@ func (x *WrapModelAnswer) FieldNames() []string { return fieldsOfWrapModelAnswer
 
 func (x *WrapModelAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
-		return jsoncodec.ReadPointer(s, &x.Response, func(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Response, readResponse)
 	}
 	return nil
 }
@@ -1664,12 +1595,8 @@ func (x *WrapModelInput) FieldNames() []string { return fieldsOfWrapModelInput }
 
 func (x *WrapModelInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Request)(&x.Request).ReadValue(s)
 	}
@@ -1684,12 +1611,10 @@ func (x *WrapToolCallAnswer) FieldNames() []string { return fieldsOfWrapToolCall
 
 func (x *WrapToolCallAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return jsoncodec.ReadPointer(s, &x.Control.Stop, func(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) })
-	case 1:
-		return jsoncodec.ReadPointer(s, &x.Control.Interrupt, func(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) })
+	case 0, 1:
+		return readControlField(s, &x.Control, i)
 	case 2:
-		return jsoncodec.ReadPointer(s, &x.Result, func(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) })
+		return jsoncodec.ReadPointer(s, &x.Result, readResult)
 	}
 	return nil
 }
@@ -1702,12 +1627,8 @@ func (x *WrapToolCallInput) FieldNames() []string { return fieldsOfWrapToolCallI
 
 func (x *WrapToolCallInput) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0:
-		return (*Run)(&x.Common.Run).ReadValue(s)
-	case 1:
-		return jsoncodec.ReadString(s, &x.Common.Entry)
-	case 2:
-		return jsoncodec.ReadPointer(s, &x.Common.Resume, func(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) })
+	case 0, 1, 2:
+		return readCommonField(s, &x.Common, i)
 	case 3:
 		return (*Call)(&x.Call).ReadValue(s)
 	case 4:
@@ -2224,4 +2145,60 @@ func codecOf(v any) codec {
 		return (*WrapToolCallInput)(&x)
 	}
 	return nil
+}
+
+func readResume(s *jsoncodec.Scanner, v *abi.Resume) error { return (*Resume)(v).ReadValue(s) }
+
+func readStop(s *jsoncodec.Scanner, v *abi.Stop) error { return (*Stop)(v).ReadValue(s) }
+
+func readInterrupt(s *jsoncodec.Scanner, v *abi.Interrupt) error { return (*Interrupt)(v).ReadValue(s) }
+
+func readMessage(s *jsoncodec.Scanner, v *abi.Message) error { return (*Message)(v).ReadValue(s) }
+
+func readError(s *jsoncodec.Scanner, v *abi.Error) error { return (*Error)(v).ReadValue(s) }
+
+func readResponse(s *jsoncodec.Scanner, v *abi.Response) error { return (*Response)(v).ReadValue(s) }
+
+func readModelAgain(s *jsoncodec.Scanner, v *abi.ModelAgain) error {
+	return (*ModelAgain)(v).ReadValue(s)
+}
+
+func readStateTool(s *jsoncodec.Scanner, v *abi.StateTool) error { return (*StateTool)(v).ReadValue(s) }
+
+func readResult(s *jsoncodec.Scanner, v *abi.Result) error { return (*Result)(v).ReadValue(s) }
+
+func readToolAgain(s *jsoncodec.Scanner, v *abi.ToolAgain) error { return (*ToolAgain)(v).ReadValue(s) }
+
+func readCall(s *jsoncodec.Scanner, v *abi.Call) error { return (*Call)(v).ReadValue(s) }
+
+func readTool(s *jsoncodec.Scanner, v *abi.Tool) error { return (*Tool)(v).ReadValue(s) }
+
+func readJSON(s *jsoncodec.Scanner, v *abi.JSON) error { return s.Raw((*[]byte)(v)) }
+
+func readBy(s *jsoncodec.Scanner, v *abi.By) error { return (*By)(v).ReadValue(s) }
+
+func readPart(s *jsoncodec.Scanner, v *abi.Part) error { return (*Part)(v).ReadValue(s) }
+
+func readEvent(s *jsoncodec.Scanner, v *abi.Event) error { return (*Event)(v).ReadValue(s) }
+
+func readChunk(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) }
+
+func readUsage(s *jsoncodec.Scanner, v *abi.Usage) error { return (*Usage)(v).ReadValue(s) }
+
+func readEntryStats(s *jsoncodec.Scanner, v *abi.EntryStats) error {
+	return (*EntryStats)(v).ReadValue(s)
+}
+
+func readPending(s *jsoncodec.Scanner, v *abi.Pending) error { return (*Pending)(v).ReadValue(s) }
+
+func readHTTPHeader(s *jsoncodec.Scanner, v *contract.HTTPHeader) error {
+	return (*HTTPHeader)(v).ReadValue(s)
+}
+
+func readToolCall(s *jsoncodec.Scanner, v *abi.ToolCall) error { return (*ToolCall)(v).ReadValue(s) }
+
+func readAsk(s *jsoncodec.Scanner, v *abi.Ask) error { return (*Ask)(v).ReadValue(s) }
+
+func readStreamEnd(s *jsoncodec.Scanner, v *contract.StreamEnd) error {
+	return (*StreamEnd)(v).ReadValue(s)
 }

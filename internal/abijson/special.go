@@ -124,7 +124,7 @@ func (p *ToolsPatch) writeValue(w *jsoncodec.Writer) {
 		}
 		if len(p.Remove) > 0 {
 			w.Key(`"remove":`)
-			jsoncodec.WriteSlice(w, p.Remove, func(w *jsoncodec.Writer, name *string) { w.Text(*name) })
+			jsoncodec.WriteSlice(w, p.Remove, writeString)
 		}
 		w.B = append(w.B, '}')
 	case p.Replace == nil:
@@ -135,11 +135,11 @@ func (p *ToolsPatch) writeValue(w *jsoncodec.Writer) {
 }
 
 func writeMessages(w *jsoncodec.Writer, list []abi.Message) {
-	jsoncodec.WriteSlice(w, list, func(w *jsoncodec.Writer, m *abi.Message) { (*Message)(m).writeValue(w) })
+	jsoncodec.WriteSlice(w, list, writeMessage)
 }
 
 func writeTools(w *jsoncodec.Writer, list []abi.Tool) {
-	jsoncodec.WriteSlice(w, list, func(w *jsoncodec.Writer, t *abi.Tool) { (*Tool)(t).writeValue(w) })
+	jsoncodec.WriteSlice(w, list, writeTool)
 }
 
 // writeUnknown writes unknown fields unchanged.

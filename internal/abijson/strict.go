@@ -32,13 +32,6 @@ func decodeKnown(s *jsoncodec.Scanner, v any) (known bool, err error) {
 	return true, nil
 }
 
-// readRaw reads any value and stores a copy of its text.
-func readRaw(s *jsoncodec.Scanner, v *abi.JSON) error { return s.Raw((*[]byte)(v)) }
-
-func readMessage(s *jsoncodec.Scanner, m *abi.Message) error { return (*Message)(m).ReadValue(s) }
-
-func readTool(s *jsoncodec.Scanner, t *abi.Tool) error { return (*Tool)(t).ReadValue(s) }
-
 // ReadValue reads null, a string or an array of parts.
 func (c *Content) ReadValue(s *jsoncodec.Scanner) error {
 	*c = Content{}
@@ -52,8 +45,7 @@ func (c *Content) ReadValue(s *jsoncodec.Scanner) error {
 		return err
 	case '[':
 		var parts []abi.Part
-		err := jsoncodec.ReadSlice(s, &parts,
-			func(s *jsoncodec.Scanner, p *abi.Part) error { return (*Part)(p).ReadValue(s) })
+		err := jsoncodec.ReadSlice(s, &parts, readPart)
 		*c = Content(abi.Parts(parts...))
 		return err
 	default:

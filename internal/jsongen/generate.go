@@ -20,6 +20,10 @@ type generator struct {
 	methods      map[string]bool // handwritten methods as "T.method"; "T.writeFields" if T.writeValue calls it
 	structs      map[string]bool // the types to generate
 	trusted      map[string]bool // the types that modules decode
+	embedded     map[string]bool // the types that others embed
+	functions    map[string]bool // the functions that follow, by name
+	ends         bytes.Buffer    // functions at the end of json.go
+	hostEnds     bytes.Buffer    // functions at the end of jsonread.go
 }
 
 // generate returns the content of each generated file by its name.
@@ -28,7 +32,12 @@ func generate(abiDir, contractDir, codecDir string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generator{source: source, methods: map[string]bool{}}
+	g := &generator{
+		source:    source,
+		methods:   map[string]bool{},
+		embedded:  map[string]bool{},
+		functions: map[string]bool{},
+	}
 	files, err := abisource.Parse(codecDir)
 	if err != nil {
 		return nil, err
@@ -100,7 +109,9 @@ func (g *generator) generate() (map[string][]byte, error) {
 	)
 	g.printf(generated+"package abijson\n\nimport (\n\"unsafe\"\n\n%s)\n", imports)
 	g.hostf(generated+"//go:build !wasip1 && !guest\n\npackage abijson\n\nimport (\n%s)\n", imports)
-	for _, name := range slices.Sorted(maps.Keys(g.structs)) {
+	names := slices.Sorted(maps.Keys(g.structs))
+	g.embed(names)
+	for _, name := range names {
 		g.structType(g.source.Decl(name))
 		if slices.Contains(written, name) {
 			g.printf("\nfunc (x *%s) append(b []byte) ([]byte, error) {\n"+
@@ -108,6 +119,8 @@ func (g *generator) generate() (map[string][]byte, error) {
 		}
 	}
 	g.codecOf()
+	g.Write(g.ends.Bytes())
+	g.host.Write(g.hostEnds.Bytes())
 	both, err := format.Source(g.Bytes())
 	if err != nil {
 		return nil, err
@@ -152,6 +165,26 @@ func (g *generator) structType(d *abisource.Decl) {
 	g.writerOf(d)
 	if g.trusted[d.Name] {
 		g.fillerOf(d)
+	}
+}
+
+// embed generates the functions that encode and decode the fields of embedded structs.
+func (g *generator) embed(names []string) {
+	for _, name := range names {
+		for _, f := range g.source.Decl(name).Fields() {
+			if !f.Embedded || g.embedded[f.Name] {
+				continue
+			}
+			d := g.source.Decl(f.Name)
+			g.printf("\n// write%[1]sFields writes the fields of an embedded [%[2]s].\n"+
+				"func write%[1]sFields(w *jsoncodec.Writer, x *%[2]s) {\n", f.Name, d.Qualified())
+			g.writeFields(d)
+			g.printf("}\n")
+			g.hostf("\n// read%[1]sField reads field i of an embedded [%[2]s].\n"+
+				"func read%[1]sField(s *jsoncodec.Scanner, x *%[2]s, i int) error {\n", f.Name, d.Qualified())
+			g.readFields(d)
+			g.embedded[f.Name] = true
+		}
 	}
 }
 

@@ -22,12 +22,8 @@ func (g *generator) fillerOf(d *abisource.Decl) {
 	}
 	g.printf("fields: []shapeField{\n")
 	for _, f := range list {
-		value := strings.Replace(
-			shape(f.Type),
-			"of: &shapeOf"+name+",",
-			"",
-			1,
-		) // an initializer cannot refer to its own variable
+		value := g.shape(f.Type)
+		value = strings.Replace(value, "of: &shapeOf"+name+",", "", 1) // an initializer cannot refer to its own variable
 		g.printf("{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.Key), name, f.Name, value)
 	}
 	g.printf("{mask: %#x},\n", uint64(math.MaxUint64))
@@ -67,7 +63,7 @@ func keyOf(name string) string {
 }
 
 // shape returns the fields of a shapeField that describe how to decode a type.
-func shape(t *abisource.Type) string {
+func (g *generator) shape(t *abisource.Type) string {
 	switch {
 	case t.Kind == abisource.String:
 		return "kind: shapeText"
@@ -84,18 +80,12 @@ func shape(t *abisource.Type) string {
 	case t.Kind == abisource.Struct:
 		return "kind: shapeStruct, of: &shapeOf" + t.Name
 	case t.Kind == abisource.Pointer && t.Elem.Kind == abisource.Struct:
-		return fmt.Sprintf(
-			"kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**%s)(p)) }",
-			t.Elem.Name,
-			t.Elem.Go,
-		)
+		grow := g.grower("grow"+t.Elem.Name, "_", "grown((**"+t.Elem.Go+")(p))")
+		return fmt.Sprintf("kind: shapePointer, of: &shapeOf%s, grow: %s", t.Elem.Name, grow)
 	case t.Kind == abisource.Slice && t.Elem.Kind == abisource.Struct:
-		return fmt.Sprintf(
-			"kind: shapeList, of: &shapeOf%s, size: unsafe.Sizeof(%s{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]%s)(p), n) }",
-			t.Elem.Name,
-			t.Elem.Go,
-			t.Elem.Go,
-		)
+		extend := g.grower("extend"+t.Elem.Name, "n", "extended((*[]"+t.Elem.Go+")(p), n)")
+		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, size: unsafe.Sizeof(%s{}), grow: %s",
+			t.Elem.Name, t.Elem.Go, extend)
 	case t.Kind == abisource.Slice:
 		return fmt.Sprintf(
 			"kind: shapeOther, other: func(t *reader, p unsafe.Pointer) { fillSlice(t, (*[]%s)(p), %s) }",
@@ -111,6 +101,16 @@ func shape(t *abisource.Type) string {
 	default:
 		panic("modules cannot decode this type yet: " + t.Go)
 	}
+}
+
+// grower returns the name of a function that allocates a value, and generates the function if
+// necessary.
+func (g *generator) grower(name, n, result string) string {
+	if !g.functions[name] {
+		g.functions[name] = true
+		fmt.Fprintf(&g.ends, "\nfunc %s(p unsafe.Pointer, %s int) unsafe.Pointer { return %s }\n", name, n, result)
+	}
+	return name
 }
 
 // fill returns a statement that decodes a trusted value into place.

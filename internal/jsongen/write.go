@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,33 +11,52 @@ import (
 // writerOf generates the method that encodes a type, or only its fields if the method is
 // hand-written.
 func (g *generator) writerOf(d *abisource.Decl) {
-	whole := !g.methods[d.Name+".writeValue"]
-	if whole {
-		g.printf("\nfunc (x *%s) writeValue(w *jsoncodec.Writer) {\nw.B = append(w.B, '{')\n", d.Name)
-	} else if !g.methods[d.Name+".writeFields"] {
-		return
+	method := "writeValue"
+	if g.methods[d.Name+".writeValue"] {
+		if !g.methods[d.Name+".writeFields"] {
+			return
+		}
+		method = "writeFields"
+	}
+	g.printf("\nfunc (x *%s) %s(w *jsoncodec.Writer) {\n", d.Name, method)
+	if method == "writeValue" {
+		g.printf("w.B = append(w.B, '{')\n")
+	}
+	if g.embedded[d.Name] {
+		g.printf("write%sFields(w, (*%s)(x))\n", d.Name, d.Qualified())
 	} else {
-		g.printf("\nfunc (x *%s) writeFields(w *jsoncodec.Writer) {\n", d.Name)
+		g.writeFields(d)
 	}
-	for _, f := range d.Flat() {
-		condition := present(f)
-		if condition != "" {
-			g.printf("if %s {\n", condition)
-		}
-		g.printf("w.Key(%s)\n%s\n", strconv.Quote(strconv.Quote(f.Key)+":"), write(f.Type, "x."+f.Path))
-		if condition != "" {
-			g.printf("}\n")
-		}
-	}
-	if whole {
+	if method == "writeValue" {
 		g.printf("w.B = append(w.B, '}')\n")
 	}
 	g.printf("}\n")
 }
 
+// writeFields generates the statements that encode the fields of x.
+func (g *generator) writeFields(d *abisource.Decl) {
+	for _, f := range d.Fields() {
+		if f.Embedded {
+			g.printf("write%[1]sFields(w, &x.%[1]s)\n", f.Name)
+			continue
+		}
+		key := fmt.Sprintf("w.Key(%s)\n", strconv.Quote(strconv.Quote(f.Key)+":"))
+		place := "x." + f.Name
+		condition := present(f)
+		switch {
+		case condition == "":
+			g.printf("%s%s\n", key, g.write(f.Type, place))
+		case f.Type.Kind == abisource.Pointer:
+			g.printf("if p := %s; p != nil {\n%s%s\n}\n", place, key, g.write(f.Type.Elem, "*p"))
+		default:
+			g.printf("if %s {\n%s%s\n}\n", condition, key, g.write(f.Type, place))
+		}
+	}
+}
+
 // present returns the condition under which a field is encoded, or "" for always.
 func present(f abisource.Field) string {
-	place := "x." + f.Path
+	place := "x." + f.Name
 	switch {
 	case f.Omit == "":
 		return ""
@@ -56,7 +76,7 @@ func present(f abisource.Field) string {
 }
 
 // write returns a statement that encodes the value in place.
-func write(t *abisource.Type, place string) string {
+func (g *generator) write(t *abisource.Type, place string) string {
 	switch t.Kind {
 	case abisource.Raw:
 		return "w.Raw(" + place + ")"
@@ -69,22 +89,29 @@ func write(t *abisource.Type, place string) string {
 	case abisource.Int:
 		return "w.Int(int64(" + place + "))"
 	case abisource.Pointer:
-		return "if p := " + place + "; p == nil {\nw.Null()\n} else {\n" + write(t.Elem, "(*p)") + "\n}"
+		return "if p := " + place + "; p == nil {\nw.Null()\n} else {\n" + g.write(t.Elem, "*p") + "\n}"
 	case abisource.Slice:
-		return "jsoncodec.WriteSlice(w, " + place + ", " + writer(t.Elem) + ")"
+		return "jsoncodec.WriteSlice(w, " + place + ", " + g.writer(t.Elem) + ")"
 	default:
-		return "jsoncodec.WriteMap(w, " + place + ", " + writer(t.Elem) + ")"
+		return "jsoncodec.WriteMap(w, " + place + ", " + g.writer(t.Elem) + ")"
 	}
 }
 
-func writer(t *abisource.Type) string {
-	return "func(w *jsoncodec.Writer, v *" + t.Go + ") { " + write(t, "(*v)") + " }"
+// writer returns the name of a function that encodes a value, and generates the function if
+// necessary.
+func (g *generator) writer(t *abisource.Type) string {
+	name := "write" + strings.ToUpper(t.Name[:1]) + t.Name[1:]
+	if !g.functions[name] {
+		g.functions[name] = true
+		fmt.Fprintf(&g.ends, "\nfunc %s(w *jsoncodec.Writer, v *%s) { %s }\n", name, t.Go, g.write(t, "*v"))
+	}
+	return name
 }
 
 // address returns the address of a place.
 func address(place string) string {
-	if pointer, ok := strings.CutPrefix(place, "(*"); ok {
-		return strings.TrimSuffix(pointer, ")")
+	if pointer, ok := strings.CutPrefix(place, "*"); ok {
+		return pointer
 	}
 	return "&" + place
 }
