@@ -1272,8 +1272,8 @@ var shapeOfGateToolInput = objectShape{common: true, fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// HTTPHeader is a [contract.HTTPHeader] with its codec.
-type HTTPHeader contract.HTTPHeader
+// HTTPHeader is an [abi.HTTPHeader] with its codec.
+type HTTPHeader abi.HTTPHeader
 
 func (x *HTTPHeader) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1292,8 +1292,8 @@ var shapeOfHTTPHeader = objectShape{fields: []shapeField{
 	{mask: 0xffffffffffffffff},
 }}
 
-// HTTPRequest is a [contract.HTTPRequest] with its codec.
-type HTTPRequest contract.HTTPRequest
+// HTTPRequest is an [abi.HTTPRequest] with its codec.
+type HTTPRequest abi.HTTPRequest
 
 func (x *HTTPRequest) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1328,8 +1328,8 @@ func (x *HTTPRequest) append(b []byte) ([]byte, error) {
 	return w.B, w.Err
 }
 
-// HTTPResponse is a [contract.HTTPResponse] with its codec.
-type HTTPResponse contract.HTTPResponse
+// HTTPResponse is an [abi.HTTPResponse] with its codec.
+type HTTPResponse abi.HTTPResponse
 
 func (x *HTTPResponse) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '{')
@@ -1359,7 +1359,7 @@ func (x *HTTPResponse) fill(t *reader) { t.object(&shapeOfHTTPResponse, unsafe.P
 var shapeOfHTTPResponse = objectShape{fields: []shapeField{
 	{name: "status", skip: 10, first: 0x737574617473222c, mask: 0xffffffffffffffff, last: 0x3a22737574617473, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
 	{name: "url", skip: 7, first: 0x3a226c7275222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(contract.HTTPHeader{}), grow: extendHTTPHeader},
+	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(abi.HTTPHeader{}), grow: extendHTTPHeader},
 	{name: "body", skip: 8, first: 0x3a2279646f62222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
 	{name: "body_base64", skip: 15, first: 0x625f79646f62222c, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
 	{mask: 0xffffffffffffffff},
@@ -2430,10 +2430,10 @@ func extendEntryStats(p unsafe.Pointer, n int) unsafe.Pointer {
 
 func extendPending(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Pending)(p), n) }
 
-func writeHTTPHeader(w *jsoncodec.Writer, v *contract.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) }
+func writeHTTPHeader(w *jsoncodec.Writer, v *abi.HTTPHeader) { (*HTTPHeader)(v).writeValue(w) }
 
 func extendHTTPHeader(p unsafe.Pointer, n int) unsafe.Pointer {
-	return extended((*[]contract.HTTPHeader)(p), n)
+	return extended((*[]abi.HTTPHeader)(p), n)
 }
 
 func writeMessage(w *jsoncodec.Writer, v *abi.Message) { (*Message)(v).writeValue(w) }

@@ -1873,23 +1873,23 @@ func codecOf(v any) codec {
 		}
 	case abi.GateToolInput:
 		return (*GateToolInput)(&x)
-	case *contract.HTTPHeader:
+	case *abi.HTTPHeader:
 		if x != nil {
 			return (*HTTPHeader)(x)
 		}
-	case contract.HTTPHeader:
+	case abi.HTTPHeader:
 		return (*HTTPHeader)(&x)
-	case *contract.HTTPRequest:
+	case *abi.HTTPRequest:
 		if x != nil {
 			return (*HTTPRequest)(x)
 		}
-	case contract.HTTPRequest:
+	case abi.HTTPRequest:
 		return (*HTTPRequest)(&x)
-	case *contract.HTTPResponse:
+	case *abi.HTTPResponse:
 		if x != nil {
 			return (*HTTPResponse)(x)
 		}
-	case contract.HTTPResponse:
+	case abi.HTTPResponse:
 		return (*HTTPResponse)(&x)
 	case *abi.Interrupt:
 		if x != nil {
@@ -2191,7 +2191,7 @@ func readEntryStats(s *jsoncodec.Scanner, v *abi.EntryStats) error {
 
 func readPending(s *jsoncodec.Scanner, v *abi.Pending) error { return (*Pending)(v).ReadValue(s) }
 
-func readHTTPHeader(s *jsoncodec.Scanner, v *contract.HTTPHeader) error {
+func readHTTPHeader(s *jsoncodec.Scanner, v *abi.HTTPHeader) error {
 	return (*HTTPHeader)(v).ReadValue(s)
 }
 

@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Defaults of [Options].
@@ -147,7 +146,7 @@ func (c *Client) isPrivate(host string) bool {
 // Send sends a request of an entry to the hosts that it is granted, in the form of [Pattern], and
 // returns the response. It follows redirects to other granted hosts. The error is an *abi.Error
 // without secrets. If ctx ends, its code is unavailable.
-func (c *Client) Send(ctx context.Context, r *contract.HTTPRequest, granted []string) (*contract.HTTPResponse, error) {
+func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
 	hosts, err := ParsePatterns(granted)
 	if err != nil {
 		return nil, failed(abi.CodeDenied, "a grant of this entry: %v", err)
@@ -194,7 +193,7 @@ func (c *Client) may(to endpoint, granted []Pattern) error {
 }
 
 // exchange sends a request and follows redirects.
-func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern) (*contract.HTTPResponse, error) {
+func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern) (*abi.HTTPResponse, error) {
 	f := &filler{client: c}
 	for hop := 0; ; hop++ {
 		if err := c.may(next.to, granted); err != nil {

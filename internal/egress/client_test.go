@@ -23,7 +23,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,7 +115,7 @@ func respond(query []byte, answer func(name string) string) []byte {
 	return append(reply, address.AsSlice()...)
 }
 
-func send(t *testing.T, c *Client, r *contract.HTTPRequest, granted ...string) (*contract.HTTPResponse, *abi.Error) {
+func send(t *testing.T, c *Client, r *abi.HTTPRequest, granted ...string) (*abi.HTTPResponse, *abi.Error) {
 	t.Helper()
 	res, err := c.Send(t.Context(), r, granted)
 	if err == nil {
@@ -129,7 +128,7 @@ func send(t *testing.T, c *Client, r *contract.HTTPRequest, granted ...string) (
 	return nil, known
 }
 
-func refused(t *testing.T, c *Client, code abi.Code, text string, r *contract.HTTPRequest, granted ...string) {
+func refused(t *testing.T, c *Client, code abi.Code, text string, r *abi.HTTPRequest, granted ...string) {
 	t.Helper()
 	_, err := send(t, c, r, granted...)
 	require.NotNil(t, err, "want an error about %s", text)
@@ -156,16 +155,16 @@ func TestSend(t *testing.T) {
 	res, failed := send(
 		t,
 		c,
-		&contract.HTTPRequest{
+		&abi.HTTPRequest{
 			Method:  "POST",
 			URL:     "https://" + host + "/a%2Fb?c=d#e",
-			Headers: []contract.HTTPHeader{{Name: "x-key", Value: "v"}},
+			Headers: []abi.HTTPHeader{{Name: "x-key", Value: "v"}},
 			Body:    "hé",
 		},
 		host,
 	)
 	require.Nil(t, failed)
-	require.Equal(t, &contract.HTTPResponse{Status: 418, Body: "hé", Headers: []contract.HTTPHeader{
+	require.Equal(t, &abi.HTTPResponse{Status: 418, Body: "hé", Headers: []abi.HTTPHeader{
 		{
 			Name:  "content-length",
 			Value: "3",
@@ -178,10 +177,10 @@ func TestSend(t *testing.T) {
 	res, failed = send(
 		t,
 		c,
-		&contract.HTTPRequest{
+		&abi.HTTPRequest{
 			Method:     "PUT",
 			URL:        "https://" + host,
-			Headers:    []contract.HTTPHeader{{Name: "user-agent", Value: "mine"}},
+			Headers:    []abi.HTTPHeader{{Name: "user-agent", Value: "mine"}},
 			BodyBase64: "/wA=",
 		},
 		"other.org",
@@ -198,7 +197,7 @@ func TestNotGranted(t *testing.T) {
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
 	s.options.Hosts = []string{"example.com:*"}
 	c := s.client(t)
-	r := &contract.HTTPRequest{URL: "http://example.com:" + s.port + "/"}
+	r := &abi.HTTPRequest{URL: "http://example.com:" + s.port + "/"}
 	refused(t, c, abi.CodeDenied, "http:example.com:"+s.port+" is not granted to this entry", r)
 	refused(t, c, abi.CodeDenied, "is not granted", r, "example.com")
 	refused(
@@ -206,10 +205,10 @@ func TestNotGranted(t *testing.T) {
 		c,
 		abi.CodeDenied,
 		"is not among the hosts that the operator allows",
-		&contract.HTTPRequest{URL: "http://example.org/"},
+		&abi.HTTPRequest{URL: "http://example.org/"},
 		"example.org",
 	)
-	refused(t, c, abi.CodeInvalid, "user or password", &contract.HTTPRequest{URL: "http://example.com@evil.org/"}, "*")
+	refused(t, c, abi.CodeInvalid, "user or password", &abi.HTTPRequest{URL: "http://example.com@evil.org/"}, "*")
 }
 
 func TestPrivateAddresses(t *testing.T) {
@@ -225,7 +224,7 @@ func TestPrivateAddresses(t *testing.T) {
 			c,
 			abi.CodeDenied,
 			"private or reserved address",
-			&contract.HTTPRequest{URL: "http://" + host + ":" + s.port + "/"},
+			&abi.HTTPRequest{URL: "http://" + host + ":" + s.port + "/"},
 			"*:*",
 		)
 	}
@@ -246,7 +245,7 @@ func TestRebinding(t *testing.T) {
 	})
 	c := s.client(t)
 	for range 20 {
-		_, err := send(t, c, &contract.HTTPRequest{URL: "http://example.com:" + s.port + "/"}, "*:*")
+		_, err := send(t, c, &abi.HTTPRequest{URL: "http://example.com:" + s.port + "/"}, "*:*")
 		require.NotNil(t, err)
 	}
 }
@@ -297,12 +296,12 @@ func TestRedirects(t *testing.T) {
 	}
 	c := s.client(t)
 	own, other := "127.0.0.1:"+s.port, "127.0.0.1:"+target.port
-	ask := func(path string) *contract.HTTPRequest {
-		return &contract.HTTPRequest{
+	ask := func(path string) *abi.HTTPRequest {
+		return &abi.HTTPRequest{
 			Method: "POST",
 			URL:    "http://" + own + path,
 			Body:   "body",
-			Headers: []contract.HTTPHeader{
+			Headers: []abi.HTTPHeader{
 				{
 					Name:  "Authorization",
 					Value: "mine",
@@ -408,8 +407,8 @@ func TestLimits(t *testing.T) {
 	s.options.ResponseBytes, s.options.RequestBytes = 64<<10, 1000
 	c := s.client(t)
 	host := "127.0.0.1:" + s.port
-	at := func(path string) *contract.HTTPRequest {
-		return &contract.HTTPRequest{URL: "http://" + host + path, TimeoutMS: 60_000}
+	at := func(path string) *abi.HTTPRequest {
+		return &abi.HTTPRequest{URL: "http://" + host + path, TimeoutMS: 60_000}
 	}
 	refused(t, c, abi.CodeLimit, "the response body has more than 65536 bytes", at("/endless"), host)
 	refused(t, c, abi.CodeLimit, "the response header has more than 65536 bytes", at("/header"), host)
@@ -447,7 +446,7 @@ func TestConcurrencyLimit(t *testing.T) {
 	host := "127.0.0.1:" + s.port
 	done := make(chan error)
 	go func() {
-		_, err := c.Send(context.Background(), &contract.HTTPRequest{URL: "http://" + host}, []string{host})
+		_, err := c.Send(context.Background(), &abi.HTTPRequest{URL: "http://" + host}, []string{host})
 		done <- err
 	}()
 	<-arrived
@@ -456,7 +455,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		c,
 		abi.CodeUnavailable,
 		"too many requests in flight",
-		&contract.HTTPRequest{URL: "http://" + host, TimeoutMS: 10},
+		&abi.HTTPRequest{URL: "http://" + host, TimeoutMS: 10},
 		host,
 	)
 	close(release)
@@ -471,7 +470,7 @@ func TestCertificates(t *testing.T) {
 		s.client(t),
 		abi.CodeUnavailable,
 		"certificate is valid for example.com",
-		&contract.HTTPRequest{URL: "https://wrong.org:" + s.port},
+		&abi.HTTPRequest{URL: "https://wrong.org:" + s.port},
 		"*:*",
 	)
 	s.options.RootCAs = nil
@@ -480,7 +479,7 @@ func TestCertificates(t *testing.T) {
 		s.client(t),
 		abi.CodeUnavailable,
 		"unknown authority",
-		&contract.HTTPRequest{URL: "https://example.com:" + s.port},
+		&abi.HTTPRequest{URL: "https://example.com:" + s.port},
 		"*:*",
 	)
 	plain := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
@@ -489,7 +488,7 @@ func TestCertificates(t *testing.T) {
 		plain.client(t),
 		abi.CodeUnavailable,
 		"does not speak https",
-		&contract.HTTPRequest{URL: "https://example.com:" + plain.port},
+		&abi.HTTPRequest{URL: "https://example.com:" + plain.port},
 		"*:*",
 	)
 }
@@ -500,6 +499,6 @@ func TestNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) {})
-	_, failed := send(t, s.client(t), &contract.HTTPRequest{URL: "http://example.com:" + s.port}, "*:*")
+	_, failed := send(t, s.client(t), &abi.HTTPRequest{URL: "http://example.com:" + s.port}, "*:*")
 	require.Nil(t, failed)
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/stretchr/testify/require"
-
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // FuzzHeader checks that an accepted header is a single line that affects neither the framing nor
@@ -22,7 +21,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add("X-A", s)
 	}
 	f.Fuzz(func(t *testing.T, name, value string) {
-		if checkHeaders([]contract.HTTPHeader{{Name: name, Value: value}}) != nil {
+		if checkHeaders([]abi.HTTPHeader{{Name: name, Value: value}}) != nil {
 			return
 		}
 		h := http.Header{}
@@ -52,7 +51,7 @@ func FuzzRedirect(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, location string, status int) {
 		r, err := prepare(
-			&contract.HTTPRequest{URL: "https://a.example/x", Method: "POST", Body: "b", Headers: []contract.HTTPHeader{
+			&abi.HTTPRequest{URL: "https://a.example/x", Method: "POST", Body: "b", Headers: []abi.HTTPHeader{
 				{Name: "Authorization", Value: "x"}, {Name: "X-Key", Value: "{{secret:K}}"}, {Name: "X-A", Value: "b"}}},
 		)
 		require.NoError(t, err)

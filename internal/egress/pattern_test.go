@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/stretchr/testify/require"
-
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestPatternMatches(t *testing.T) {
@@ -122,7 +121,7 @@ func TestURLRefused(t *testing.T) {
 		"HTTPS://EXAMPLE.com":                                 "",
 		"https://example.com/a?b={{secret:K}}&c=%20#fragment": "",
 	} {
-		_, err := prepare(&contract.HTTPRequest{URL: url})
+		_, err := prepare(&abi.HTTPRequest{URL: url})
 		if want == "" {
 			require.NoError(t, err, url)
 			continue
@@ -137,17 +136,17 @@ func TestURLRefused(t *testing.T) {
 
 func TestRequestRefused(t *testing.T) {
 	t.Parallel()
-	header := func(name, value string) *contract.HTTPRequest {
-		return &contract.HTTPRequest{URL: "https://example.com/", Headers: []contract.HTTPHeader{{Name: name, Value: value}}}
+	header := func(name, value string) *abi.HTTPRequest {
+		return &abi.HTTPRequest{URL: "https://example.com/", Headers: []abi.HTTPHeader{{Name: name, Value: value}}}
 	}
-	for name, r := range map[string]*contract.HTTPRequest{
+	for name, r := range map[string]*abi.HTTPRequest{
 		"method":            {URL: "https://example.com/", Method: "CONNECT"},
 		"lower case":        {URL: "https://example.com/", Method: "get"},
 		"split method":      {URL: "https://example.com/", Method: "GET / HTTP/1.1\r\nX:"},
 		"negative time":     {URL: "https://example.com/", TimeoutMS: -1},
 		"both bodies":       {URL: "https://example.com/", Body: "a", BodyBase64: "YQ=="},
 		"not base64":        {URL: "https://example.com/", BodyBase64: "YQ"},
-		"many headers":      {URL: "https://example.com/", Headers: make([]contract.HTTPHeader, 65)},
+		"many headers":      {URL: "https://example.com/", Headers: make([]abi.HTTPHeader, 65)},
 		"host":              header("Host", "evil.org"),
 		"framing":           header("Transfer-Encoding", "chunked"),
 		"length":            header("Content-Length", "5"),
@@ -186,7 +185,7 @@ func FuzzURL(f *testing.F) {
 	c, err := New(&Options{Secrets: []Secret{{Name: "K", Value: "se/cr?et#@:&", Hosts: []string{"*:*"}}}})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, s string) {
-		r, err := prepare(&contract.HTTPRequest{URL: s})
+		r, err := prepare(&abi.HTTPRequest{URL: s})
 		if err != nil {
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Limits of a request, in addition to those of [Options].
@@ -23,13 +22,13 @@ type request struct {
 	method  string
 	url     string // without the fragment
 	to      endpoint
-	headers []contract.HTTPHeader
+	headers []abi.HTTPHeader
 	body    string
 }
 
 // prepare checks a module's request. The error is an *abi.Error that quotes no part of the request
 // but its host.
-func prepare(r *contract.HTTPRequest) (*request, error) {
+func prepare(r *abi.HTTPRequest) (*request, error) {
 	out := &request{method: r.Method, headers: r.Headers, body: r.Body}
 	switch r.Method {
 	case "":
@@ -124,7 +123,7 @@ func checkURL(s string) (string, endpoint, error) {
 	return s, to, nil
 }
 
-func checkHeaders(list []contract.HTTPHeader) error {
+func checkHeaders(list []abi.HTTPHeader) error {
 	if len(list) > maxHeaders {
 		return failed(abi.CodeLimit, "%d headers; at most %d are allowed", len(list), maxHeaders)
 	}

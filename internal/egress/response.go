@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // Limits of the response headers that a module sees. The rest is dropped.
@@ -44,7 +43,7 @@ func (c *Client) answer(
 	r *request,
 	hops int,
 	f *filler,
-) (*contract.HTTPResponse, error) {
+) (*abi.HTTPResponse, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(c.response)+1))
 	switch {
 	case len(body) > c.response:
@@ -59,7 +58,7 @@ func (c *Client) answer(
 			short(res.Header.Get("Content-Encoding")),
 		)
 	}
-	out := &contract.HTTPResponse{Status: res.StatusCode}
+	out := &abi.HTTPResponse{Status: res.StatusCode}
 	if out.Headers, err = headers(res.Header, f); err != nil {
 		return nil, err
 	}
@@ -94,8 +93,8 @@ func isCoded(h http.Header) bool {
 
 // headers returns the response headers that a module sees, in a stable order. It drops lines whose
 // name contains a secret.
-func headers(h http.Header, f *filler) ([]contract.HTTPHeader, error) {
-	var out []contract.HTTPHeader
+func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
+	var out []abi.HTTPHeader
 	size := 0
 	names := make([]string, 0, len(h))
 	for name := range h {
@@ -117,7 +116,7 @@ func headers(h http.Header, f *filler) ([]contract.HTTPHeader, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, contract.HTTPHeader{Name: lower, Value: value})
+			out = append(out, abi.HTTPHeader{Name: lower, Value: value})
 		}
 	}
 	return out, nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
@@ -193,7 +192,7 @@ func (f *filler) isNamed(header string) bool {
 var slicing = map[string]bool{"range": true, "if-range": true, "a-im": true}
 
 // checkSlicing rejects a request that contains a secret and asks for part of the response.
-func (f *filler) checkSlicing(headers []contract.HTTPHeader) error {
+func (f *filler) checkSlicing(headers []abi.HTTPHeader) error {
 	if len(f.used) == 0 {
 		return nil
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 func TestSecrets(t *testing.T) {
@@ -44,10 +43,10 @@ func TestSecrets(t *testing.T) {
 	res, failed := send(
 		t,
 		c,
-		&contract.HTTPRequest{
+		&abi.HTTPRequest{
 			Method:  "POST",
 			URL:     "https://" + host + "/p/{{secret:K}}?k={{secret:K}}",
-			Headers: []contract.HTTPHeader{{Name: "Authorization", Value: "Bearer {{secret:K}}"}},
+			Headers: []abi.HTTPHeader{{Name: "Authorization", Value: "Bearer {{secret:K}}"}},
 			Body:    `{"key":"{{secret:K}}"}`,
 		},
 		host,
@@ -55,11 +54,11 @@ func TestSecrets(t *testing.T) {
 	require.Nil(t, failed)
 	require.NotContains(t, fmt.Sprint(res), "s3cr3t/\"")
 	require.Contains(t, res.Body, `/p/{{secret:K}}|k={{secret:K}}|{{secret:K}}|{"key":"{{secret:K}}"}|true|`)
-	require.Contains(t, res.Headers, contract.HTTPHeader{Name: "x-echo", Value: "Bearer {{secret:K}}"})
+	require.Contains(t, res.Headers, abi.HTTPHeader{Name: "x-echo", Value: "Bearer {{secret:K}}"})
 
-	for name, r := range map[string]*contract.HTTPRequest{
+	for name, r := range map[string]*abi.HTTPRequest{
 		"url":    {URL: "https://127.0.0.1:" + s.port + "/?{{secret:K}}"},
-		"header": {URL: "https://127.0.0.1:" + s.port + "/", Headers: []contract.HTTPHeader{{Name: "X", Value: "{{secret:K}}"}}},
+		"header": {URL: "https://127.0.0.1:" + s.port + "/", Headers: []abi.HTTPHeader{{Name: "X", Value: "{{secret:K}}"}}},
 		"body":   {URL: "https://127.0.0.1:" + s.port + "/", Method: "POST", BodyBase64: base64.StdEncoding.EncodeToString([]byte("{{secret:K}}"))},
 	} {
 		refused(t, c, abi.CodeDenied, name, r, "*:*")
@@ -70,7 +69,7 @@ func TestSecrets(t *testing.T) {
 		c,
 		abi.CodeDenied,
 		"there is no secret NONE",
-		&contract.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"},
+		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:NONE}}"},
 		"*:*",
 	)
 	refused(
@@ -78,16 +77,16 @@ func TestSecrets(t *testing.T) {
 		c,
 		abi.CodeInvalid,
 		"not followed by a name",
-		&contract.HTTPRequest{URL: "https://" + host + "/{{secret:K"},
+		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:K"},
 		"*:*",
 	)
-	refused(t, c, abi.CodeDenied, "over https only", &contract.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
+	refused(t, c, abi.CodeDenied, "over https only", &abi.HTTPRequest{URL: "http://" + host + "/{{secret:K}}"}, "*:*")
 	refused(
 		t,
 		c,
 		abi.CodeLimit,
 		"more than 64 secrets",
-		&contract.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)},
+		&abi.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)},
 		"*:*",
 	)
 	s.Close()
@@ -96,7 +95,7 @@ func TestSecrets(t *testing.T) {
 		c,
 		abi.CodeUnavailable,
 		"http: "+host,
-		&contract.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"},
+		&abi.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"},
 		"*:*",
 	)
 }
@@ -114,10 +113,10 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 		{Name: "NAME", Value: "X-Secret-Name", Hosts: []string{host}},
 	}
 	c := s.client(t)
-	ask := func(headers ...contract.HTTPHeader) *contract.HTTPRequest {
-		return &contract.HTTPRequest{
+	ask := func(headers ...abi.HTTPHeader) *abi.HTTPRequest {
+		return &abi.HTTPRequest{
 			URL:     "https://" + host + "/",
-			Headers: append(headers, contract.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"}),
+			Headers: append(headers, abi.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"}),
 		}
 	}
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b[1 : len(b)-1]) }
@@ -166,7 +165,7 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 	}
 
 	answer = func(w http.ResponseWriter, _ string) { w.Header().Set("X-Secret-Name", "1") }
-	res, failed := send(t, c, ask(contract.HTTPHeader{Name: "X-Name", Value: "{{secret:NAME}}"}), host)
+	res, failed := send(t, c, ask(abi.HTTPHeader{Name: "X-Name", Value: "{{secret:NAME}}"}), host)
 	require.Nil(t, failed)
 	require.NotContains(t, strings.ToLower(fmt.Sprint(res)), "x-secret-name", "the name of a header")
 
@@ -189,36 +188,36 @@ func TestSecretsInSlices(t *testing.T) {
 	s.options.Secrets = []Secret{{Name: "K", Value: secretValue, Hosts: []string{host}}}
 	c := s.client(t)
 	for _, name := range []string{"Range", "range", "If-Range", "A-IM"} {
-		h := contract.HTTPHeader{Name: name, Value: "bytes=0-9"}
-		for _, r := range []*contract.HTTPRequest{
-			{Headers: []contract.HTTPHeader{h, {Name: "X-Key", Value: "{{secret:K}}"}}},
-			{Headers: []contract.HTTPHeader{h}, Method: "POST", Body: "{{secret:K}}"},
+		h := abi.HTTPHeader{Name: name, Value: "bytes=0-9"}
+		for _, r := range []*abi.HTTPRequest{
+			{Headers: []abi.HTTPHeader{h, {Name: "X-Key", Value: "{{secret:K}}"}}},
+			{Headers: []abi.HTTPHeader{h}, Method: "POST", Body: "{{secret:K}}"},
 		} {
 			r.URL = "https://" + host + "/"
 			refused(t, c, abi.CodeDenied, "header "+name+" is not allowed in a request with a secret", r, host)
-			r.URL, r.Headers, r.Body = r.URL+"?{{secret:K}}", []contract.HTTPHeader{h}, ""
+			r.URL, r.Headers, r.Body = r.URL+"?{{secret:K}}", []abi.HTTPHeader{h}, ""
 			refused(t, c, abi.CodeDenied, "not allowed in a request with a secret", r, host)
 		}
 	}
 	res, failed := send(
 		t,
 		c,
-		&contract.HTTPRequest{
+		&abi.HTTPRequest{
 			URL:     "https://" + host + "/",
-			Headers: []contract.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}},
+			Headers: []abi.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}},
 		},
 		host,
 	)
 	require.Nil(t, failed)
 	require.Equal(t, "ell", res.Body, "without a secret it is the module's own affair")
 
-	key := []contract.HTTPHeader{{Name: "X-Key", Value: "{{secret:K}}"}}
+	key := []abi.HTTPHeader{{Name: "X-Key", Value: "{{secret:K}}"}}
 	refused(
 		t,
 		c,
 		abi.CodeUnavailable,
 		"content-encoding gzip",
-		&contract.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key},
+		&abi.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key},
 		host,
 	)
 	refused(
@@ -226,11 +225,11 @@ func TestSecretsInSlices(t *testing.T) {
 		c,
 		abi.CodeUnavailable,
 		"content-encoding identity,%20br",
-		&contract.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key},
+		&abi.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key},
 		host,
 	)
-	for path, headers := range map[string][]contract.HTTPHeader{"/gzip?identity": key, "/gzip?gzip": nil} {
-		_, failed := send(t, c, &contract.HTTPRequest{URL: "https://" + host + path, Headers: headers}, host)
+	for path, headers := range map[string][]abi.HTTPHeader{"/gzip?identity": key, "/gzip?gzip": nil} {
+		_, failed := send(t, c, &abi.HTTPRequest{URL: "https://" + host + path, Headers: headers}, host)
 		require.Nil(t, failed, path)
 	}
 }

@@ -13,27 +13,26 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
-	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // A sender answers requests and keeps them.
 type sender struct {
-	asked   []contract.HTTPRequest
+	asked   []abi.HTTPRequest
 	granted []string
-	answer  func(*contract.HTTPRequest) (*contract.HTTPResponse, error)
+	answer  func(*abi.HTTPRequest) (*abi.HTTPResponse, error)
 }
 
-func (s *sender) Send(_ context.Context, r *contract.HTTPRequest, granted []string) (*contract.HTTPResponse, error) {
+func (s *sender) Send(_ context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
 	s.asked, s.granted = append(s.asked, *r), granted
 	return s.answer(r)
 }
 
-func echo(r *contract.HTTPRequest) (*contract.HTTPResponse, error) {
-	return &contract.HTTPResponse{
+func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
+	return &abi.HTTPResponse{
 		Status:  201,
 		Body:    r.URL,
-		Headers: []contract.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}},
+		Headers: []abi.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}},
 	}, nil
 }
 
@@ -76,11 +75,11 @@ func TestHTTP(t *testing.T) {
 			s,
 		),
 	)
-	require.Equal(t, []contract.HTTPRequest{
+	require.Equal(t, []abi.HTTPRequest{
 		{
 			Method:    "POST",
 			URL:       "https://a.org/",
-			Headers:   []contract.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
+			Headers:   []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}},
 			Body:      "b",
 			TimeoutMS: 7,
 		},
@@ -95,12 +94,12 @@ func TestHTTP(t *testing.T) {
 		reply(`{"url":"https://a.org/"}`, granted, nil))
 	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
 	require.Len(t, s.asked, 1)
-	s.answer = func(*contract.HTTPRequest) (*contract.HTTPResponse, error) {
+	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: not there", Retryable: true}
 	}
 	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`,
 		reply(`{}`, granted, s))
-	s.answer = func(*contract.HTTPRequest) (*contract.HTTPResponse, error) { return nil, errNoDatabase }
+	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) { return nil, errNoDatabase }
 	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
 }
 
@@ -126,8 +125,8 @@ func TestExtismHTTP(t *testing.T) {
 	_, err = r.beforeAgent(t)
 	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 are in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
-	require.Equal(t, []contract.HTTPRequest{
-		{Method: "POST", URL: "https://a.org/", Headers: []contract.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
+	require.Equal(t, []abi.HTTPRequest{
+		{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"},
 	}, s.asked)
 	requireSame(t, onlyBundle(t, dir))
 	require.Len(t, s.asked, 1)

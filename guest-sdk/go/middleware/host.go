@@ -40,7 +40,7 @@ type Host interface {
 	// Tool calls a tool of the agent. It takes a contract.ToolRequest and returns an
 	// contract.ToolReply.
 	Tool(request []byte) ([]byte, error)
-	// HTTP sends an [HTTPRequest] and returns an [HTTPResponse].
+	// HTTP sends an [abi.HTTPRequest] and returns an [abi.HTTPResponse].
 	HTTP(request []byte) ([]byte, error)
 	// Emit emits a contract.Custom.
 	Emit(event []byte) error

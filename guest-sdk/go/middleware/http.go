@@ -3,17 +3,7 @@ package middleware
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
-)
-
-type (
-	// An HTTPRequest is a request of [Context.HTTP].
-	HTTPRequest = contract.HTTPRequest
-	// An HTTPHeader is one header field of a request or a response.
-	HTTPHeader = contract.HTTPHeader
-	// An HTTPResponse is the response to an [HTTPRequest].
-	HTTPResponse = contract.HTTPResponse
 )
 
 // HTTP sends a request. It needs the grant http:HOST. The host replaces {{secret:NAME}}
@@ -25,7 +15,7 @@ type (
 // that is too large, and unavailable if the server was not reached or did not answer in
 // time. A hook that is called again after its run was cut off sends the request again.
 // HTTP does not return if the run ends meanwhile.
-func (c *Context) HTTP(request HTTPRequest) (*HTTPResponse, error) {
+func (c *Context) HTTP(request abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	b, err := abijson.Write(nil, (*abijson.HTTPRequest)(&request))
 	if err != nil {
 		return nil, jsoncodec.Wrap("encode the request", err)
@@ -34,7 +24,7 @@ func (c *Context) HTTP(request HTTPRequest) (*HTTPResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &HTTPResponse{}
+	res := &abi.HTTPResponse{}
 	if err := abijson.Read(b, (*abijson.HTTPResponse)(res)); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to http cannot be read"}
 	}

@@ -17,7 +17,7 @@ const maxHTTP = 100
 type HTTP interface {
 	// Send sends a request to one of the hosts that the entry was granted and returns the
 	// response. The error is an *abi.Error and contains no secrets.
-	Send(ctx context.Context, r *contract.HTTPRequest, granted []string) (*contract.HTTPResponse, error)
+	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
 }
 
 // HTTP sends a request at once: if the hook is called again, it sends the request again. The
@@ -25,9 +25,9 @@ type HTTP interface {
 // not count as the hook's. The error is an *abi.Error, or ends the run.
 func (c *Call) HTTP(
 	ctx context.Context,
-	r *contract.HTTPRequest,
+	r *abi.HTTPRequest,
 	granted []string,
-) (res *contract.HTTPResponse, err error) {
+) (res *abi.HTTPResponse, err error) {
 	sender := c.run.HTTP
 	c.mu.Lock()
 	c.requests++

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
@@ -54,7 +54,7 @@ func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox
 	if err == nil && len(reply) > inv.Limits.ReplyBytes {
 		inv.Abort(g, &policy.LimitError{Limit: "reply_bytes", Max: inv.Limits.ReplyBytes, What: "the response"})
 	}
-	var res contract.HTTPResponse
+	var res abi.HTTPResponse
 	if err == nil {
 		_, err = abijson.Decode(reply, &res)
 	}
@@ -75,14 +75,14 @@ func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox
 	}
 }
 
-func readRequest(inv *invoke.Invocation, request, body []byte) (*contract.HTTPRequest, error) {
+func readRequest(inv *invoke.Invocation, request, body []byte) (*abi.HTTPRequest, error) {
 	var r httpRequest
 	if err := inv.Decode("the request", request, &r); err != nil {
 		return nil, err
 	}
-	q := &contract.HTTPRequest{Method: strings.ToUpper(r.Method), URL: r.URL}
+	q := &abi.HTTPRequest{Method: strings.ToUpper(r.Method), URL: r.URL}
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		q.Headers = append(q.Headers, contract.HTTPHeader{Name: name, Value: r.Headers[name]})
+		q.Headers = append(q.Headers, abi.HTTPHeader{Name: name, Value: r.Headers[name]})
 	}
 	if utf8.Valid(body) {
 		q.Body = string(body)
@@ -94,7 +94,7 @@ func readRequest(inv *invoke.Invocation, request, body []byte) (*contract.HTTPRe
 
 // headerLines encodes headers as Extism does: an object in which repeated headers are joined by
 // commas.
-func headerLines(list []contract.HTTPHeader) ([]byte, error) {
+func headerLines(list []abi.HTTPHeader) ([]byte, error) {
 	lines := map[string]string{}
 	for _, h := range list {
 		if before, ok := lines[h.Name]; ok {

@@ -3,8 +3,8 @@ package invoke
 import (
 	"context"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -14,7 +14,7 @@ func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error)
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} },
 		func() ([]byte, error) {
-			var q contract.HTTPRequest
+			var q abi.HTTPRequest
 			if err := inv.Decode("http: the request", request, &q); err != nil {
 				return nil, err
 			}
@@ -30,8 +30,8 @@ func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error)
 // SendRequest sends a request. Waiting for the response does not count towards the guest's time.
 func (inv *Invocation) SendRequest(
 	ctx context.Context,
-	q *contract.HTTPRequest,
-) (res *contract.HTTPResponse, err error) {
+	q *abi.HTTPRequest,
+) (res *abi.HTTPResponse, err error) {
 	if len(inv.Grants.HTTP) == 0 {
 		return nil, notGranted("http:HOST")
 	}

@@ -41,7 +41,7 @@ type Host struct {
 	OwnTool  func(name, arguments string) (*abi.Result, error)
 	// HTTP answers the module's HTTP requests, in which the placeholders of secrets are
 	// not replaced. If nil, they are denied, as without a grant.
-	HTTP func(request middleware.HTTPRequest) (*middleware.HTTPResponse, error)
+	HTTP func(request abi.HTTPRequest) (*abi.HTTPResponse, error)
 
 	// NoStore denies the module the grant store.
 	NoStore bool

@@ -14,8 +14,8 @@ import (
 type notifier struct{ status int }
 
 func (n *notifier) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
-	res, err := ctx.HTTP(middleware.HTTPRequest{Method: "POST", URL: "https://example.com/", Body: call.Name,
-		Headers: []middleware.HTTPHeader{{Name: "authorization", Value: "Bearer {{secret:KEY}}"}}})
+	res, err := ctx.HTTP(abi.HTTPRequest{Method: "POST", URL: "https://example.com/", Body: call.Name,
+		Headers: []abi.HTTPHeader{{Name: "authorization", Value: "Bearer {{secret:KEY}}"}}})
 	if err != nil {
 		return middleware.Decision{}, err
 	}
@@ -27,16 +27,16 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	n := &notifier{}
 	h := middlewaretest.New(middleware.Options{Name: "notifier"}, n)
-	var asked middleware.HTTPRequest
-	h.HTTP = func(r middleware.HTTPRequest) (*middleware.HTTPResponse, error) {
+	var asked abi.HTTPRequest
+	h.HTTP = func(r abi.HTTPRequest) (*abi.HTTPResponse, error) {
 		asked = r
-		return &middleware.HTTPResponse{Status: 204, Headers: []middleware.HTTPHeader{{Name: "a", Value: "b"}}}, nil
+		return &abi.HTTPResponse{Status: 204, Headers: []abi.HTTPHeader{{Name: "a", Value: "b"}}}, nil
 	}
 	_, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: "shell"}})
 	require.NoError(t, err)
 	require.Equal(t, 204, n.status)
-	require.Equal(t, middleware.HTTPRequest{Method: "POST", URL: "https://example.com/", Body: "shell",
-		Headers: []middleware.HTTPHeader{{Name: "authorization", Value: "Bearer {{secret:KEY}}"}}}, asked)
+	require.Equal(t, abi.HTTPRequest{Method: "POST", URL: "https://example.com/", Body: "shell",
+		Headers: []abi.HTTPHeader{{Name: "authorization", Value: "Bearer {{secret:KEY}}"}}}, asked)
 
 	h.HTTP = nil
 	_, err = h.GateTool(abi.GateToolInput{Call: abi.Call{Name: "shell"}})

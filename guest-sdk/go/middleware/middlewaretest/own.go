@@ -71,7 +71,7 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 	if i.h.HTTP == nil {
 		return nil, fail(abi.CodeDenied, "http:HOST is not granted to this entry: the test's Host has no HTTP")
 	}
-	var q contract.HTTPRequest
+	var q abi.HTTPRequest
 	if err := decode(request, &q); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package contract
+package abi
 
 // An HTTPRequest is the argument of the import http, which replies with an
 // [HTTPResponse]. The host replaces {{secret:NAME}} in the path and query of the URL, in
