@@ -35,7 +35,19 @@ type ChainOptions struct {
 	Middlewares []Middleware
 	Outer       []Middleware
 	Inner       []Middleware
-	hook.Options
+	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
+	// error is reported at the end.
+	ContinueOnError bool
+	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
+	// The last answer counts; an error takes precedence.
+	ContinueOnResponse bool
+	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
+	Values hook.Values
+	Tenant string
+	// HTTP sends requests of middlewares. If nil, they fail.
+	HTTP hook.HTTP
+	// Tracer, if not nil, receives the operations of the run.
+	Tracer Tracer
 }
 
 // A Chain is a list of configured middlewares. Each agent has one. A run can have an
@@ -70,7 +82,14 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 		c.Close()
 		return nil, err
 	}
-	c.Chain = list.With(o.Options)
+	c.Chain = list.With(hook.Options{
+		ContinueOnError:    o.ContinueOnError,
+		ContinueOnResponse: o.ContinueOnResponse,
+		Values:             o.Values,
+		Tenant:             o.Tenant,
+		HTTP:               o.HTTP,
+		Tracer:             o.Tracer,
+	})
 	return c, nil
 }
 

@@ -149,7 +149,19 @@ type AgentOptions struct {
 	Middlewares []Middleware
 	Outer       []Middleware
 	Inner       []Middleware
-	hook.Options
+	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
+	// error is reported at the end.
+	ContinueOnError bool
+	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
+	// The last answer counts; an error takes precedence.
+	ContinueOnResponse bool
+	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
+	Values hook.Values
+	Tenant string
+	// HTTP sends requests of middlewares. If nil, they fail.
+	HTTP hook.HTTP
+	// Tracer, if not nil, receives the operations of the run.
+	Tracer Tracer
 
 	MaxSteps    int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
 	Limits      agent.Limits  // limits for model calls and tool calls
@@ -181,8 +193,17 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	if o == nil {
 		o = &AgentOptions{}
 	}
-	c, err := h.NewChain(ctx,
-		&ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
+	c, err := h.NewChain(ctx, &ChainOptions{
+		Middlewares:        o.Middlewares,
+		Outer:              o.Outer,
+		Inner:              o.Inner,
+		ContinueOnError:    o.ContinueOnError,
+		ContinueOnResponse: o.ContinueOnResponse,
+		Values:             o.Values,
+		Tenant:             o.Tenant,
+		HTTP:               o.HTTP,
+		Tracer:             o.Tracer,
+	})
 	if err != nil {
 		return nil, err
 	}

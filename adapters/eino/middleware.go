@@ -28,7 +28,19 @@ type Options struct {
 	Middlewares []host.Middleware
 	Outer       []host.Middleware
 	Inner       []host.Middleware
-	hook.Options
+	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
+	// error is reported at the end.
+	ContinueOnError bool
+	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
+	// The last answer counts; an error takes precedence.
+	ContinueOnResponse bool
+	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
+	Values hook.Values
+	Tenant string
+	// HTTP sends requests of middlewares. If nil, they fail.
+	HTTP hook.HTTP
+	// Tracer, if not nil, receives the operations of the run.
+	Tracer host.Tracer
 	// OnEvent receives every event of the chain: the events, logs and faults of modules, and calls
 	// and results of tools. It is called concurrently. It may be nil.
 	OnEvent func(context.Context, abi.Event)
@@ -37,12 +49,6 @@ type Options struct {
 // A Middleware is a chain of middlewares as an Eino middleware. It is safe for concurrent use by
 // many agents and runs.
 type Middleware struct {
-	adk.ChatModelAgentMiddleware
-	chain *host.Chain
-}
-
-// A handler is the chain in the methods that Eino calls.
-type handler struct {
 	*adk.BaseChatModelAgentMiddleware
 	name    string
 	chain   *host.Chain
@@ -54,20 +60,29 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	c, err := h.NewChain(ctx,
-		&host.ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
+	c, err := h.NewChain(ctx, &host.ChainOptions{
+		Middlewares:        o.Middlewares,
+		Outer:              o.Outer,
+		Inner:              o.Inner,
+		ContinueOnError:    o.ContinueOnError,
+		ContinueOnResponse: o.ContinueOnResponse,
+		Values:             o.Values,
+		Tenant:             o.Tenant,
+		HTTP:               o.HTTP,
+		Tracer:             o.Tracer,
+	})
 	if err != nil {
 		return nil, err
 	}
 	name := cmp.Or(o.Name, "agent-runner")
-	return &Middleware{&handler{name: name, chain: c, onEvent: o.OnEvent}, c}, nil
+	return &Middleware{name: name, chain: c, onEvent: o.OnEvent}, nil
 }
 
 // Close frees the middlewares. It must be called after their last run.
 func (m *Middleware) Close() { m.chain.Close() }
 
 // BeforeAgent runs before_agent. Eino calls it again when a run resumes.
-func (m *handler) BeforeAgent(
+func (m *Middleware) BeforeAgent(
 	ctx context.Context,
 	rc *adk.ChatModelAgentContext,
 ) (context.Context, *adk.ChatModelAgentContext, error) {
@@ -118,7 +133,7 @@ func (m *handler) BeforeAgent(
 
 // BeforeModelRewriteState runs before_model_rewrite_state, preceded by after_tools if tools were
 // just called.
-func (m *handler) BeforeModelRewriteState(
+func (m *Middleware) BeforeModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
 	_ *adk.ModelContext,
@@ -161,7 +176,7 @@ func (m *handler) BeforeModelRewriteState(
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state.
-func (m *handler) AfterModelRewriteState(
+func (m *Middleware) AfterModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
 	_ *adk.ModelContext,
@@ -196,7 +211,7 @@ func (m *handler) AfterModelRewriteState(
 
 // AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes to the
 // final message.
-func (m *handler) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
+func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return ctx, err
@@ -271,14 +286,14 @@ func lastRound(list *message.List) []abi.Call {
 	return calls
 }
 
-type sessionKey struct{ m *handler }
+type sessionKey struct{ m *Middleware }
 
-func (m *handler) with(ctx context.Context, s *session) context.Context {
+func (m *Middleware) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }
 
 // session returns the session of ctx's run, restored from the checkpoint if the run was resumed.
-func (m *handler) session(ctx context.Context) (*session, error) {
+func (m *Middleware) session(ctx context.Context) (*session, error) {
 	s, _ := ctx.Value(sessionKey{m}).(*session)
 	if s == nil {
 		return nil, errors.New("agent-runner: called outside of a run; put the middleware into ChatModelAgentConfig.Handlers")

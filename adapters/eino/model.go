@@ -21,7 +21,7 @@ import (
 )
 
 // WrapModel runs before_model, wrap_model, on_chunk and after_model around a model call.
-func (m *handler) WrapModel(
+func (m *Middleware) WrapModel(
 	_ context.Context,
 	inner model.BaseChatModel,
 	mc *adk.ModelContext,
@@ -30,7 +30,7 @@ func (m *handler) WrapModel(
 }
 
 type wrappedModel struct {
-	m     *handler
+	m     *Middleware
 	inner model.BaseChatModel
 }
 

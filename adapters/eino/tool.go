@@ -23,7 +23,7 @@ import (
 type execute func(ctx context.Context, arguments string) (*abi.Result, error)
 
 // call makes a tool call through the chain.
-func (m *handler) call(ctx context.Context, tc *adk.ToolContext, arguments string, do execute) (*abi.Result, error) {
+func (m *Middleware) call(ctx context.Context, tc *adk.ToolContext, arguments string, do execute) (*abi.Result, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (m *handler) call(ctx context.Context, tc *adk.ToolContext, arguments strin
 	return outcome.Result, nil
 }
 
-func (m *handler) run(
+func (m *Middleware) run(
 	ctx context.Context,
 	s *session,
 	t abi.Tool,
@@ -75,7 +75,7 @@ func (m *handler) run(
 }
 
 // WrapInvokableToolCall runs the tool hooks around a tool.
-func (m *handler) WrapInvokableToolCall(
+func (m *Middleware) WrapInvokableToolCall(
 	_ context.Context,
 	endpoint adk.InvokableToolCallEndpoint,
 	tc *adk.ToolContext,
@@ -96,7 +96,7 @@ func (m *handler) WrapInvokableToolCall(
 }
 
 // WrapStreamableToolCall runs the tool hooks around a streaming tool. They see the complete result.
-func (m *handler) WrapStreamableToolCall(
+func (m *Middleware) WrapStreamableToolCall(
 	_ context.Context,
 	endpoint adk.StreamableToolCallEndpoint,
 	tc *adk.ToolContext,
@@ -121,7 +121,7 @@ func (m *handler) WrapStreamableToolCall(
 }
 
 // WrapEnhancedInvokableToolCall runs the tool hooks around a tool whose result has parts.
-func (m *handler) WrapEnhancedInvokableToolCall(
+func (m *Middleware) WrapEnhancedInvokableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedInvokableToolCallEndpoint,
 	tc *adk.ToolContext,
@@ -145,7 +145,7 @@ func (m *handler) WrapEnhancedInvokableToolCall(
 
 // WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. They see the
 // complete result.
-func (m *handler) WrapEnhancedStreamableToolCall(
+func (m *Middleware) WrapEnhancedStreamableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedStreamableToolCallEndpoint,
 	tc *adk.ToolContext,

@@ -3,7 +3,7 @@
 //
 //	a, err := h.NewAgent(ctx, &host.AgentOptions{
 //		…
-//		Options: hook.Options{Tracer: telemetry.Spans(otel.Tracer("my platform"))},
+//		Tracer: telemetry.Spans(otel.Tracer("my platform")),
 //	})
 //
 // Telemetry contains no text of conversations, only names, numbers and kinds of errors.

@@ -19,7 +19,6 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/testcache"
@@ -58,7 +57,7 @@ func TestParallelRuns(t *testing.T) {
 			}
 			return scripted.Calls(list...)
 		}),
-		ModelName: "m", Tools: []tool.Tool{mail}, Options: hook.Options{Values: s},
+		ModelName: "m", Tools: []tool.Tool{mail}, Values: s,
 		Middlewares: []host.Middleware{
 			{
 				Module: m,
