@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
@@ -100,7 +101,7 @@ func (m *Middleware) entry(ring hook.Ring) (hook.Entry, error) {
 	case (m.Module == nil) == (m.Native == nil):
 		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
 	case m.Native != nil:
-		e.Middleware = m.Native
+		e.Middleware = (*inproc.Middleware)(m.Native)
 	case e.Name == "":
 		file := filepath.Base(m.Module.Name())
 		e.Name = strings.TrimSuffix(file, filepath.Ext(file))

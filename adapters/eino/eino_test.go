@@ -21,9 +21,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	adapter "github.com/agent-runner/agent-runner/adapters/eino"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
@@ -172,14 +172,14 @@ func read(t *testing.T, events *adk.AsyncIterator[*adk.AgentEvent]) (r result) {
 	}
 }
 
-func native(name string, n *inproc.Middleware) host.Middleware {
+func inProcess(name string, n *native.Middleware) host.Middleware {
 	return host.Middleware{Name: name, Native: n}
 }
 
 func TestHooksInOrder(t *testing.T) {
 	var order []string
 	note := func(name string) { order = append(order, name) }
-	mw := &inproc.Middleware{
+	mw := &native.Middleware{
 		BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			note("before_agent " + in.Instruction)
 			text := in.Instruction + " In verse."
@@ -245,7 +245,7 @@ func TestHooksInOrder(t *testing.T) {
 			},
 		},
 		tools: []tool.BaseTool{echo(t, nil)},
-		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
+		mw:    &adapter.Options{Middlewares: []host.Middleware{inProcess("n", mw)}},
 	}
 	r := s.run(t, "hello")
 	require.NoError(t, r.err)
@@ -262,7 +262,7 @@ func TestHooksInOrder(t *testing.T) {
 }
 
 func TestStateIsKept(t *testing.T) {
-	mw := &inproc.Middleware{
+	mw := &native.Middleware{
 		BeforeModelRewriteState: func(
 			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
 		) (*abi.BeforeModelRewriteStateAnswer, error) {
@@ -297,7 +297,7 @@ func TestStateIsKept(t *testing.T) {
 			},
 		},
 		tools: []tool.BaseTool{echo(t, nil)},
-		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
+		mw:    &adapter.Options{Middlewares: []host.Middleware{inProcess("n", mw)}},
 	}
 	r := s.run(t, "hello")
 	require.NoError(t, r.err)
@@ -311,7 +311,7 @@ func TestStateIsKept(t *testing.T) {
 
 func TestToolsOfModulesAndDenials(t *testing.T) {
 	var ran []string
-	mw := &inproc.Middleware{
+	mw := &native.Middleware{
 		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return &abi.BeforeAgentAnswer{
 				Tools: abi.ToolsPatch{
@@ -344,7 +344,7 @@ func TestToolsOfModulesAndDenials(t *testing.T) {
 			}),
 			schema.AssistantMessage("done", nil)}},
 		tools: []tool.BaseTool{echo(t, &ran)},
-		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
+		mw:    &adapter.Options{Middlewares: []host.Middleware{inProcess("n", mw)}},
 	}
 	r := s.run(t, "hello")
 	require.NoError(t, r.err)
@@ -357,7 +357,7 @@ func TestToolsOfModulesAndDenials(t *testing.T) {
 
 func TestToolsThatAreNotActive(t *testing.T) {
 	var ran []string
-	mw := &inproc.Middleware{
+	mw := &native.Middleware{
 		BeforeModelRewriteState: func(
 			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
 		) (*abi.BeforeModelRewriteStateAnswer, error) {
@@ -374,7 +374,7 @@ func TestToolsThatAreNotActive(t *testing.T) {
 			schema.AssistantMessage("", []schema.ToolCall{call("c2", "echo", `{"text":"late"}`)}),
 			schema.AssistantMessage("done", nil)}},
 		tools: []tool.BaseTool{echo(t, &ran)},
-		mw:    &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}},
+		mw:    &adapter.Options{Middlewares: []host.Middleware{inProcess("n", mw)}},
 	}
 	r := s.run(t, "hello")
 	require.NoError(t, r.err)
@@ -401,7 +401,7 @@ func TestErrors(t *testing.T) {
 				},
 			},
 			tools: []tool.BaseTool{echo(t, nil)},
-			mw: &adapter.Options{Middlewares: []host.Middleware{native("n", &inproc.Middleware{
+			mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("n", &native.Middleware{
 				AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 					return &abi.AfterToolAnswer{Result: abi.TextResult("recovered from " + in.Error.Message)}, nil
 				}})}},
@@ -413,7 +413,7 @@ func TestErrors(t *testing.T) {
 	t.Run("a stop ends the run with its type", func(t *testing.T) {
 		s := &setup{
 			model: &scripted{replies: []*schema.Message{schema.AssistantMessage("hi", nil)}},
-			mw: &adapter.Options{Middlewares: []host.Middleware{native("guard", &inproc.Middleware{
+			mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("guard", &native.Middleware{
 				BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 					return &abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough", Code: "quota"}}}, nil
 				}})}},
@@ -424,7 +424,7 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, "quota", stop.Code)
 	})
 	t.Run("respond answers without the model", func(t *testing.T) {
-		s := &setup{model: &scripted{}, mw: &adapter.Options{Middlewares: []host.Middleware{native("faq", &inproc.Middleware{
+		s := &setup{model: &scripted{}, mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("faq", &native.Middleware{
 			BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 				m := abi.Assistant("we open at nine")
 				return &abi.BeforeAgentAnswer{Respond: &m}, nil
@@ -436,7 +436,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	upper := &inproc.Middleware{
+	upper := &native.Middleware{
 		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 			for i := range in.Chunks {
 				in.Chunks[i].Text = strings.ToUpper(in.Chunks[i].Text)
@@ -445,7 +445,7 @@ func TestStream(t *testing.T) {
 		},
 	}
 	s := &setup{stream: true, model: &scripted{replies: []*schema.Message{schema.AssistantMessage("one two three", nil)}},
-		mw: &adapter.Options{Middlewares: []host.Middleware{native("upper", upper)}}}
+		mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("upper", upper)}}}
 	r := s.run(t, "count")
 	require.NoError(t, r.err)
 	require.Equal(t, "ONE TWO THREE", strings.Join(r.chunks, ""))
@@ -453,7 +453,7 @@ func TestStream(t *testing.T) {
 
 	t.Run("what is changed after its chunks went out is right in the state", func(t *testing.T) {
 		var last string
-		late := &inproc.Middleware{
+		late := &native.Middleware{
 			AfterModel: func(context.Context, *hook.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 				return &abi.AfterModelAnswer{Response: &abi.Response{Message: abi.Assistant("corrected")}}, nil
 			},
@@ -463,7 +463,7 @@ func TestStream(t *testing.T) {
 			},
 		}
 		s := &setup{stream: true, model: &scripted{replies: []*schema.Message{schema.AssistantMessage("one two", nil)}},
-			mw: &adapter.Options{Middlewares: []host.Middleware{native("late", late)}}}
+			mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("late", late)}}}
 		r := s.run(t, "count")
 		require.NoError(t, r.err)
 		require.Equal(t, "corrected", last)
@@ -492,7 +492,7 @@ func (s *memory) Set(_ context.Context, id string, b []byte) error {
 
 func TestInterrupts(t *testing.T) {
 	var ran []string
-	gate := &inproc.Middleware{
+	gate := &native.Middleware{
 		BeforeModelRewriteState: func(
 			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
 		) (*abi.BeforeModelRewriteStateAnswer, error) {
@@ -527,7 +527,7 @@ func TestInterrupts(t *testing.T) {
 					},
 				},
 				tools: []tool.BaseTool{echo(t, &ran)},
-				mw:    &adapter.Options{Middlewares: []host.Middleware{native("gate", gate)}},
+				mw:    &adapter.Options{Middlewares: []host.Middleware{inProcess("gate", gate)}},
 			}
 			store := &memory{m: map[string][]byte{}}
 			r := read(t, s.runner(t, store).Query(t.Context(), "hello", adk.WithCheckPointID("1")))
@@ -551,7 +551,7 @@ func TestInterrupts(t *testing.T) {
 }
 
 func TestInterruptedModelCall(t *testing.T) {
-	mw := &inproc.Middleware{
+	mw := &native.Middleware{
 		BeforeModelRewriteState: func(
 			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
 		) (*abi.BeforeModelRewriteStateAnswer, error) {
@@ -567,7 +567,7 @@ func TestInterruptedModelCall(t *testing.T) {
 		},
 	}
 	s := &setup{model: &scripted{replies: []*schema.Message{schema.AssistantMessage("done", nil)}},
-		mw: &adapter.Options{Middlewares: []host.Middleware{native("n", mw)}}}
+		mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("n", mw)}}}
 	store := &memory{m: map[string][]byte{}}
 	r := read(t, s.runner(t, store).Query(t.Context(), "hello", adk.WithCheckPointID("1")))
 	require.NoError(t, r.err)

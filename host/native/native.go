@@ -9,13 +9,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
 type (
-	// A Middleware has the hooks whose functions are set. Its functions are called by
-	// concurrent runs.
-	Middleware = inproc.Middleware
 	// A Call is one call of a hook: the run, the messages, run-local values, and next.
 	Call = hook.Call
 	// A Stream is the answer of a model or a tool in pieces.

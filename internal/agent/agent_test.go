@@ -243,12 +243,16 @@ func TestOrderOfRings(t *testing.T) {
 
 func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 	t.Parallel()
-	add := native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
-		return append(m, abi.User("added")), nil
-	})
-	fail := native.WithBeforeModelRewriteState(func(context.Context, []abi.Message) ([]abi.Message, error) {
-		return nil, errors.New("no")
-	})
+	add := (*inproc.Middleware)(
+		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			return append(m, abi.User("added")), nil
+		}),
+	)
+	fail := (*inproc.Middleware)(
+		native.WithBeforeModelRewriteState(func(context.Context, []abi.Message) ([]abi.Message, error) {
+			return nil, errors.New("no")
+		}),
+	)
 	var end abi.AfterAgentInput
 	var total int
 	look := &inproc.Middleware{
@@ -540,10 +544,12 @@ func TestModelError(t *testing.T) {
 
 func TestCallerInputIsNotChanged(t *testing.T) {
 	t.Parallel()
-	shout := native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
-		m[0].Content = abi.Text(m[0].Content.String() + "!")
-		return m, nil
-	})
+	shout := (*inproc.Middleware)(
+		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			m[0].Content = abi.Text(m[0].Content.String() + "!")
+			return m, nil
+		}),
+	)
 	messages := []abi.Message{abi.User("hi")}
 	tr := try(
 		t,
@@ -558,13 +564,15 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 	t.Parallel()
 	once := func(change func(m []abi.Message) []abi.Message) *inproc.Middleware {
 		did := false
-		return native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
-			if did {
-				return m, nil
-			}
-			did = true
-			return change(m), nil
-		})
+		return (*inproc.Middleware)(
+			native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+				if did {
+					return m, nil
+				}
+				did = true
+				return change(m), nil
+			}),
+		)
 	}
 	o := func(n *inproc.Middleware) agent.Options {
 		return agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", n))}

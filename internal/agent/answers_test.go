@@ -104,13 +104,15 @@ func TestRespondWithCalls(t *testing.T) {
 func TestMessageEventsAreAnAssistants(t *testing.T) {
 	t.Parallel()
 	did := false
-	remove := native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
-		if did {
-			return m, nil
-		}
-		did = true
-		return m[:1], nil
-	})
+	remove := (*inproc.Middleware)(
+		native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			if did {
+				return m, nil
+			}
+			did = true
+			return m[:1], nil
+		}),
+	)
 	tr := try(
 		t,
 		agent.Options{Chain: with(t, nativeEntry("m", remove))},

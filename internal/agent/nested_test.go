@@ -12,7 +12,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
@@ -41,7 +40,7 @@ func saying(text string) abi.RequestPatch {
 
 // judgingMiddleware asks the model in before_agent, and hands on what came of it.
 func judgingMiddleware(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
-	return &native.Middleware{
+	return &inproc.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			res, err := c.Model(ctx, req)
 			took(res, err)
@@ -227,7 +226,7 @@ func TestOwnModelFails(t *testing.T) {
 
 // calling calls a tool in before_agent.
 func calling(name, arguments string, took func(*abi.Result, error)) *inproc.Middleware {
-	return &native.Middleware{
+	return &inproc.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			res, err := c.Tool(ctx, name, arguments)
 			took(res, err)

@@ -137,7 +137,7 @@ func TestOwnToolCycles(t *testing.T) {
 	t.Parallel()
 	var deepest error
 	var calledSelf atomic.Int64
-	self := native.WithTools(native.Tool{Tool: abi.Tool{Name: "self"}})
+	self := (*inproc.Middleware)(native.WithTools(native.Tool{Tool: abi.Tool{Name: "self"}}))
 	self.CallTool = func(ctx context.Context, c *hook.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		calledSelf.Add(1)
 		res, err := c.Tool(ctx, "self", "")
@@ -183,7 +183,7 @@ func TestOwnToolCycles(t *testing.T) {
 	require.EqualValues(t, 2+2*contract.MaxNested, hooks.Load(), "each call passes the other's hook")
 
 	var limited error
-	many := &native.Middleware{
+	many := &inproc.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			for range 65 {
 				_, limited = c.Tool(ctx, "echo", "")

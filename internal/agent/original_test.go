@@ -11,7 +11,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -71,7 +70,7 @@ func TestChainOfARunResumes(t *testing.T) {
 		t,
 		nativeEntry(
 			"asks",
-			&native.Middleware{
+			&inproc.Middleware{
 				BeforeAgent: func(_ context.Context, _ *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 					if calls++; in.Resume != nil {
 						return nil, nil

@@ -230,10 +230,12 @@ func TestSomeAnswers(t *testing.T) {
 func TestStateHookInterrupts(t *testing.T) {
 	t.Parallel()
 	var firsts, answers []string
-	first := native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
-		firsts = append(firsts, "called")
-		return append(m, abi.User("from first")), nil
-	})
+	first := (*inproc.Middleware)(
+		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			firsts = append(firsts, "called")
+			return append(m, abi.User("from first")), nil
+		}),
+	)
 	interrupt := &inproc.Middleware{
 		BeforeModelRewriteState: func(
 			_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput,

@@ -218,7 +218,7 @@ func TestAfterModelReplaces(t *testing.T) {
 
 func TestHoldStream(t *testing.T) {
 	t.Parallel()
-	hold := native.WithModelWrapper(
+	hold := (*inproc.Middleware)(native.WithModelWrapper(
 		func(
 			ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
 		) (*abi.Response, error) {
@@ -228,7 +228,7 @@ func TestHoldStream(t *testing.T) {
 			}
 			return res, err
 		},
-	)
+	))
 	hold.Description.HoldStream = true
 	tr := try(t, agent.Options{Chain: with(t, nativeEntry("hold", hold))}, []scripted.Reply{pieces("text")})
 	require.Equal(t, "[text]", tr.streamed())
@@ -237,7 +237,7 @@ func TestHoldStream(t *testing.T) {
 
 func TestWrapperRetries(t *testing.T) {
 	t.Parallel()
-	retry := native.WithModelWrapper(
+	retry := (*inproc.Middleware)(native.WithModelWrapper(
 		func(
 			ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
 		) (*abi.Response, error) {
@@ -249,7 +249,7 @@ func TestWrapperRetries(t *testing.T) {
 				abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("again")}}}}},
 			)
 		},
-	)
+	))
 	t.Run("before anything was delivered", func(t *testing.T) {
 		t.Parallel()
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))},

@@ -36,22 +36,22 @@ func TestConstructors(t *testing.T) {
 	}
 	once := func(m []abi.Message) bool { return m[len(m)-1].Content.String() == "first" }
 	for name, tc := range map[string]struct {
-		middlewares []*inproc.Middleware
+		middlewares []*native.Middleware
 		replies     []scripted.Reply
 		want        []string // the messages of the model's last request
 	}{
-		"WithInstruction": {[]*inproc.Middleware{native.WithInstruction("one"), native.WithInstruction("two")},
+		"WithInstruction": {[]*native.Middleware{native.WithInstruction("one"), native.WithInstruction("two")},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base\n\none\n\ntwo", "U:hi"}},
-		"WithInstructionFunc": {[]*inproc.Middleware{native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
+		"WithInstructionFunc": {[]*native.Middleware{native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base|x", "U:hi"}},
-		"WithTools": {[]*inproc.Middleware{native.WithTools(add)},
+		"WithTools": {[]*native.Middleware{native.WithTools(add)},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[added#1]", "T:added{}#1"}},
-		"WithToolsFunc": {[]*inproc.Middleware{native.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
+		"WithToolsFunc": {[]*native.Middleware{native.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
 			[]scripted.Reply{calls("u#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[u#1]", "T:u-ok#1"}},
-		"WithBeforeModelRewriteState": {[]*inproc.Middleware{native.WithBeforeModelRewriteState(appendTo("before"))},
+		"WithBeforeModelRewriteState": {[]*native.Middleware{native.WithBeforeModelRewriteState(appendTo("before"))},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:hi", "U:before"}},
 		"WithAfterModelRewriteState": {
-			[]*inproc.Middleware{native.WithAfterModelRewriteState(func(
+			[]*native.Middleware{native.WithAfterModelRewriteState(func(
 				ctx context.Context, m []abi.Message,
 			) ([]abi.Message, error) {
 				if once(m) {
@@ -62,14 +62,14 @@ func TestConstructors(t *testing.T) {
 			[]scripted.Reply{scripted.Text("first"), scripted.Text("done")},
 			[]string{"S:base", "U:hi", "A:first", "U:after"},
 		},
-		"WithModelWrapper": {[]*inproc.Middleware{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		"WithModelWrapper": {[]*native.Middleware{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
 			return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{
 				At: 1, Insert: []abi.Message{abi.User("pre")},
 			}}}})
 		})}, []scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:pre", "U:hi"}},
-		"WithToolCallWrapper": {[]*inproc.Middleware{native.WithToolCallWrapper(shout)},
+		"WithToolCallWrapper": {[]*native.Middleware{native.WithToolCallWrapper(shout)},
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[t#1]", "T:T-OK#1"}},
-		"the older style": {[]*inproc.Middleware{native.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []native.Tool{add},
+		"the older style": {[]*native.Middleware{native.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []native.Tool{add},
 			BeforeChatModel: appendTo("b"), WrapToolCall: shout}.Native(), native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")},
 			[]string{"S:base\n\nm|h1", "U:hi", "U:b", "A:[added#1]", "T:ADDED{}#1", "U:b"}},
@@ -78,7 +78,7 @@ func TestConstructors(t *testing.T) {
 			t.Parallel()
 			var entries []hook.Entry
 			for i, m := range tc.middlewares {
-				entries = append(entries, nativeEntry(string(rune('a'+i)), m))
+				entries = append(entries, nativeEntry(string(rune('a'+i)), (*inproc.Middleware)(m)))
 			}
 			tr := try(
 				t,

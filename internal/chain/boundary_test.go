@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
@@ -65,7 +64,7 @@ func conversation() *message.List {
 
 // starting returns a middleware that answers before_agent with a.
 func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
-	return &native.Middleware{
+	return &inproc.Middleware{
 		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return &a, nil
 		},
@@ -211,8 +210,8 @@ func TestTextOfFaults(t *testing.T) {
 	long := strings.Repeat(hostile, 100_000)
 	for name, n := range map[string]*inproc.Middleware{
 		"fault": starting(abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t", Parameters: []byte(long)}}}}),
-		"panic": &native.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }},
-		"error": &native.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		"panic": {BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) { panic(long) }},
+		"error": {BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, &abi.Error{Code: abi.Code(long), Message: long}
 		}},
 
@@ -250,7 +249,7 @@ func TestEventNames(t *testing.T) {
 	var errs []error
 	r, h := openBoundary(
 		t,
-		&native.Middleware{
+		&inproc.Middleware{
 			BeforeAgent: func(_ context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 				errs = append(errs, c.Emit(hostile, nil), c.Emit("", nil), c.Emit(strings.Repeat("n", contract.MaxName+1), nil))
 				data := []byte(`"` + strings.Repeat("x", (256<<10)-2) + `"`)

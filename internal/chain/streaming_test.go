@@ -190,7 +190,7 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 func TestSendOfAStream(t *testing.T) {
 	t.Parallel()
 	h := &harness{lines: []string{"a", "b"}}
-	n := native.WithModelStream(
+	n := (*inproc.Middleware)(native.WithModelStream(
 		func(_ context.Context, _ abi.Request, answer *hook.Stream[abi.Response], send func(...abi.Chunk) error) error {
 			for chunk := range answer.Chunks() {
 				if err := send(textChunk(strings.ToUpper(chunk.Text))); err != nil {
@@ -199,7 +199,7 @@ func TestSendOfAStream(t *testing.T) {
 			}
 			return answer.End()
 		},
-	)
+	))
 	res, _, err := h.play(t.Context(), h.open(t, hook.Entry{Name: "w", Middleware: n}))
 	require.NoError(t, err)
 	require.Equal(t, "AB", res.Message.Content.String())

@@ -16,29 +16,41 @@ func (s *source) runHooks() []hook {
 	return out
 }
 
-// nativeMiddleware generates the middleware written in Go, and the calls of its functions.
-func nativeMiddleware(s *source) string {
-	var fields, set, cases strings.Builder
+// publicMiddleware generates the middleware written in Go as embedders see it.
+func publicMiddleware(s *source) string { return goFile("package native", s.middleware("Call")) }
+
+// middleware returns the struct of a middleware written in Go. call is the type of a hook's call.
+func (s *source) middleware(call string) string {
+	var fields strings.Builder
 	for _, h := range s.runHooks() {
-		fmt.Fprintf(&fields, "%s func(context.Context, *hook.Call, *abi.%s) (*abi.%s, error)\n", h.Go, h.Input(), h.Answer())
-		fmt.Fprintf(&set, "{contract.Hook%[1]s, n.%[1]s != nil},\n", h.Go)
-		fmt.Fprintf(&cases, "case contract.Hook%[1]s:\nreturn answer(n.%[1]s, ctx, c, in, out)\n", h.Go)
+		fmt.Fprintf(&fields, "%s func(context.Context, *%s, *abi.%s) (*abi.%s, error)\n", h.Go, call, h.Input(), h.Answer())
 	}
-	return goFile(
-		"package inproc",
-		`// A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
+	return `// A Middleware is a middleware written in Go. It has the hooks whose functions are set. A
 // nil answer changes nothing, except that GateTool and CallTool must answer; an error
 // corresponds to a module's hook returning 1. A panic is a fault.
 //
 // The functions are called concurrently by many runs. They should store the state of a run in its
 // run-local values.
 type Middleware struct {
-	// Description describes the middleware. Describe replaces its list of hooks by the hooks that
-	// are set; the middleware reads messages through [hook.Call.List].
+	// Description describes the middleware. The hooks that are set replace its list of hooks; the
+	// middleware reads messages through [` + call + `.List].
 	Description abi.Description
 
-`+fields.String()+`}
+` + fields.String() + `}
+`
+}
 
+// nativeMiddleware generates the middleware written in Go as the chain sees it, and the calls of
+// its functions.
+func nativeMiddleware(s *source) string {
+	var set, cases strings.Builder
+	for _, h := range s.runHooks() {
+		fmt.Fprintf(&set, "{contract.Hook%[1]s, n.%[1]s != nil},\n", h.Go)
+		fmt.Fprintf(&cases, "case contract.Hook%[1]s:\nreturn answer(n.%[1]s, ctx, c, in, out)\n", h.Go)
+	}
+	return goFile(
+		"package inproc",
+		s.middleware("hook.Call")+`
 // hooks returns the hooks whose functions are set.
 func (n *Middleware) hooks() []abi.Hook {
 	var out []abi.Hook

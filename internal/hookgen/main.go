@@ -61,6 +61,7 @@ var outputs = []output{
 	{"guest-sdk/assemblyscript/assembly/host.ts", "imports", asImports},
 	{"guest-sdk/assemblyscript/testdata/mirror/assembly/index.ts", "hooks", asMirror},
 	{"internal/chain/inproc/middleware.go", "", nativeMiddleware},
+	{"host/native/middleware.go", "", publicMiddleware},
 	{"internal/module/javascript/engine/abi.h", "", engineHeader},
 	{"internal/module/javascript/engine/prelude.js", "abi", enginePrelude},
 	{"internal/server/console/web/hooks.js", "", console},
