@@ -18,6 +18,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -48,22 +49,23 @@ func build(ctx context.Context, cases []*golden.Case, transport string) (string,
 	if err != nil {
 		return "", err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
+	cache := testcache.Cases()
+	if cache == "" {
+		return "", errors.New("build the modules of the cases: this user has no cache folder; set HOME or XDG_CACHE_HOME")
 	}
-	cache = filepath.Join(cache, "agent-runner", "tck")
 	out, err := outputs(root, cases, transport)
 	if err != nil {
 		return "", err
 	}
 	folder := filepath.Join(cache, transport+"-"+out.hash())
 	if _, err := os.Stat(folder); err == nil {
+		testcache.Use(folder)
 		return folder, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
+	testcache.RemoveUnused(cache)
 	work, err := os.MkdirTemp(cache, "building-")
 	if err != nil {
 		return "", err

@@ -13,13 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
-
-// maxAge is the time after its last use at which a cached guest is removed.
-const maxAge = 30 * 24 * time.Hour
 
 // cached writes the guest with the given key to path: the one that an earlier build cached, or else
 // the one that build writes there. The key depends on the compiler and on the content of every
@@ -33,8 +29,7 @@ func cached(path string, key func() (string, error), build func() error) error {
 	if dir != "" {
 		entry := filepath.Join(dir, before)
 		if b, err := os.ReadFile(entry); err == nil {
-			now := time.Now()
-			_ = os.Chtimes(entry, now, now)
+			testcache.Use(entry)
 			return os.WriteFile(path, b, 0o644)
 		}
 	}
@@ -56,7 +51,7 @@ func store(dir, key, path string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	removeUnused(dir)
+	testcache.RemoveUnused(dir)
 	temp, err := os.CreateTemp(dir, "new-")
 	if err != nil {
 		return err
@@ -67,16 +62,6 @@ func store(dir, key, path string) error {
 		return err
 	}
 	return os.Rename(temp.Name(), filepath.Join(dir, key))
-}
-
-// removeUnused removes the files of a directory that were not used for maxAge.
-func removeUnused(dir string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > maxAge {
-			_ = os.Remove(filepath.Join(dir, e.Name()))
-		}
-	}
 }
 
 // inputs is a digest of the compiler and the sources of a guest.
