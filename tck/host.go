@@ -18,16 +18,10 @@ import (
 type Host interface {
 	// Hello names the host and lists its capabilities. README.md has their list.
 	Hello(ctx context.Context) (*wire.Hello, error)
-	// Run runs one case and reports everything that happened. It returns a [*SkippedError] for a
-	// case that it does not support. Any other error fails the case. ctx ends after the time limit.
+	// Run runs one case and reports everything that happened, or why it does not support the case. An
+	// error fails the case. ctx ends after the time limit.
 	Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error)
 }
-
-// A SkippedError reports that a host does not support a case.
-type SkippedError struct{ Reason string }
-
-// Error returns the reason.
-func (e *SkippedError) Error() string { return "skipped: " + e.Reason }
 
 // Options select the cases and how they are run.
 type Options struct {
@@ -140,14 +134,18 @@ func newKit(ctx context.Context, h Host, o *Options) (*kit, error) {
 		return nil, fmt.Errorf("greet the host: %w", err)
 	}
 	k.hello.Host = cut(k.hello.Host)
-	if k.hello.Protocol != wire.Protocol {
-		return nil, fmt.Errorf(
-			"the host speaks version %d of the protocol, the kit version %d",
-			k.hello.Protocol,
-			wire.Protocol,
-		)
+	if err := checkProtocol(k.hello); err != nil {
+		return nil, err
 	}
-	return k, nil
+	return k, checkCapabilities(k.hello.Capabilities, cases)
+}
+
+// checkProtocol checks that a host speaks the kit's version of the protocol.
+func checkProtocol(h *wire.Hello) error {
+	if h.Protocol != wire.Protocol {
+		return fmt.Errorf("the host speaks version %d of the protocol, the kit version %d", h.Protocol, wire.Protocol)
+	}
+	return nil
 }
 
 // run runs one case.
@@ -165,14 +163,13 @@ func (k *kit) run(ctx context.Context, c *golden.Case) Result {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
 	defer cancel()
-	differences, err := k.compare(ctx, c)
+	outcome, differences, err := k.compare(ctx, c)
 	result.TimeMS = time.Since(began).Milliseconds()
-	var unsupported *SkippedError
 	switch {
-	case errors.As(err, &unsupported):
-		result.Status, result.Reason = skipped, cut(unsupported.Reason)
 	case err != nil:
 		result.Status, result.Reason = failed, cut(err.Error())
+	case outcome.Skipped != "":
+		result.Status, result.Reason = skipped, cut(outcome.Skipped)
 	case len(differences) > 0:
 		result.Status = failed
 		for _, d := range differences {
@@ -184,25 +181,25 @@ func (k *kit) run(ctx context.Context, c *golden.Case) Result {
 	return result
 }
 
-// compare has the host run a case and compares the outcome.
-func (k *kit) compare(ctx context.Context, c *golden.Case) ([]golden.Difference, error) {
+// compare has the host run a case and compares the outcome, unless the host skipped it.
+func (k *kit) compare(ctx context.Context, c *golden.Case) (*wire.Outcome, []golden.Difference, error) {
 	r := c.Request()
 	if err := resolve(r, k.folder, k.options.Transport); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	outcome, err := k.host.Run(ctx, r)
-	if err != nil {
-		return nil, err
+	if err != nil || outcome.Skipped != "" {
+		return outcome, nil, err
 	}
 	differences, err := c.Compare(outcome, missing([]string{textsCapability}, k.hello.Capabilities) == nil)
 	if err != nil || len(differences) == 0 || k.options.Update == "" {
-		return differences, err
+		return outcome, differences, err
 	}
 	text, err := c.Update(outcome)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return nil, os.WriteFile(filepath.Join(k.options.Update, c.Name+".txtar"), text, 0o644)
+	return outcome, nil, os.WriteFile(filepath.Join(k.options.Update, c.Name+".txtar"), text, 0o644)
 }
 
 // cut shortens a text of a host, of which a report may have many.

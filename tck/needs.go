@@ -1,9 +1,12 @@
 package tck
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/internal/golden"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -94,4 +97,22 @@ func missing(needed, has []string) []string {
 		}
 	}
 	return out
+}
+
+// checkCapabilities checks that the kit knows each capability that a host lists: a misspelled one
+// would skip cases.
+func checkCapabilities(listed []string, cases []*golden.Case) error {
+	known := []string{"*", textsCapability, native, extism, typeScript}
+	for _, c := range cases {
+		known = append(known, needs(c.Request(), native)...)
+	}
+	for _, name := range listed {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf(
+				"the host lists the capability %s, which no case needs; tck/README.md lists all",
+				strconv.Quote(cut(name)),
+			)
+		}
+	}
+	return nil
 }

@@ -3,18 +3,21 @@ package tck
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -32,10 +35,8 @@ const maxBroken = 5
 // exitTimeout is the time that a program gets to exit after its standard input or output closed.
 const exitTimeout = 2 * time.Second
 
-// A Program is a [Host] in a process of its own, which speaks JSON lines as README.md describes. A
-// process that breaks the protocol, exits or exceeds the time limit is killed, its case fails, and
-// the next case starts a new one. A Program runs one case at a time.
-type Program struct {
+// A program is a [Host] in a process of its own. It runs one case at a time.
+type program struct {
 	path string
 	args []string
 
@@ -45,11 +46,20 @@ type Program struct {
 	broken  int         // cases in a row that failed with the process
 }
 
-// NewProgram returns the host that an executable and its arguments start. The caller closes it.
-func NewProgram(path string, args ...string) *Program { return &Program{path: path, args: args} }
+// NewProgram returns the host that an executable and its arguments start: a process that speaks JSON
+// lines as README.md describes. A process that breaks the protocol, exits or exceeds the time limit
+// is killed, its case fails, and the next case starts a new one.
+//
+// The caller calls stop after the last case. It closes the program's standard input, waits a short
+// time for it to exit, and kills it if it does not. It returns how the program ended if its exit code
+// is not 0.
+func NewProgram(path string, args ...string) (h Host, stop func() error) {
+	p := &program{path: path, args: args}
+	return p, p.close
+}
 
 // Hello starts the program, unless it runs, and returns what it says of itself.
-func (p *Program) Hello(ctx context.Context) (*wire.Hello, error) {
+func (p *program) Hello(ctx context.Context) (*wire.Hello, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.process == nil {
@@ -61,7 +71,7 @@ func (p *Program) Hello(ctx context.Context) (*wire.Hello, error) {
 }
 
 // Run has the program run one case.
-func (p *Program) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
+func (p *program) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.broken >= maxBroken {
@@ -70,14 +80,13 @@ func (p *Program) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, erro
 	if p.process == nil {
 		if err := p.start(ctx); err != nil {
 			p.broken++
-			return nil, err
+			return nil, fmt.Errorf("greet the host: %w", err)
 		}
 	}
 	o, err := p.process.run(ctx, r)
-	var reported *reportedError
-	if err == nil || errors.As(err, &reported) {
+	if answered(err) {
 		p.broken = 0
-		return o, errors.Unwrap(err)
+		return o, err
 	}
 	p.broken++
 	err = p.process.close(err)
@@ -85,9 +94,7 @@ func (p *Program) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, erro
 	return nil, err
 }
 
-// Close closes the program's standard input, waits a short time for it to exit, and kills it if it
-// does not.
-func (p *Program) Close() error {
+func (p *program) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.process == nil {
@@ -99,7 +106,7 @@ func (p *Program) Close() error {
 }
 
 // start starts a process and greets it.
-func (p *Program) start(ctx context.Context) error {
+func (p *program) start(ctx context.Context) error {
 	s, err := startProcess(p.path, p.args)
 	if err != nil {
 		return err
@@ -108,13 +115,16 @@ func (p *Program) start(ctx context.Context) error {
 	if err != nil {
 		return s.close(err)
 	}
-	p.process, p.hello = s, hello
+	p.process = s
+	if p.hello == nil {
+		p.hello = hello
+	}
 	return nil
 }
 
 // A process is a running program.
 type process struct {
-	cmd    *exec.Cmd
+	group  *procgroup.Group
 	in     *os.File // its standard input
 	out    *os.File // its standard output
 	lines  *bufio.Reader
@@ -133,21 +143,29 @@ func startProcess(path string, args []string) (*process, error) {
 		return nil, err
 	}
 	defer outWrite.Close()
-	s := &process{cmd: exec.Command(path, args...), in: in, out: out, lines: bufio.NewReader(out)}
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = inRead, outWrite, &s.stderr
-	s.cmd.WaitDelay = exitTimeout
-	startTree(s.cmd)
-	if err := s.cmd.Start(); err != nil {
+	s := &process{in: in, out: out, lines: bufio.NewReader(out)}
+	cmd := exec.Command(path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inRead, outWrite, &s.stderr
+	cmd.WaitDelay = exitTimeout // a descendant may hold the standard error open
+	if s.group, err = procgroup.Start(cmd); err != nil {
 		in.Close()
 		out.Close()
-		return nil, fmt.Errorf("start the host: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
 
 // greet exchanges the first lines.
 func (s *process) greet(ctx context.Context) (*wire.Hello, error) {
-	defer s.bound(ctx)()
+	stop := context.AfterFunc(ctx, s.kill)
+	hello, err := s.exchangeHello(ctx)
+	if !stop() && err == nil {
+		err = s.stopped(ctx)
+	}
+	return hello, err
+}
+
+func (s *process) exchangeHello(ctx context.Context) (*wire.Hello, error) {
 	if err := writeLine(s.in, wire.Hello{Type: "hello", Protocol: wire.Protocol}); err != nil {
 		return nil, s.stopped(ctx)
 	}
@@ -163,18 +181,32 @@ func (s *process) greet(ctx context.Context) (*wire.Hello, error) {
 	if hello.Type != "hello" {
 		return nil, fmt.Errorf("the first line is no hello: %s", quote(line))
 	}
-	return &hello, nil
+	return &hello, checkProtocol(&hello)
 }
 
 // A reportedError is an error that the program reported as the protocol has it.
-type reportedError struct{ err error }
+type reportedError struct{ reason string }
 
-func (e *reportedError) Error() string { return e.err.Error() }
-func (e *reportedError) Unwrap() error { return e.err }
+func (e *reportedError) Error() string { return "the host reports: " + e.reason }
+
+// answered reports whether the process kept to the protocol: run returned an outcome or the error
+// that the program reported.
+func answered(err error) bool {
+	var reported *reportedError
+	return err == nil || errors.As(err, &reported)
+}
 
 // run sends a request and reads the answer.
 func (s *process) run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
-	defer s.bound(ctx)()
+	stop := context.AfterFunc(ctx, s.kill)
+	o, err := s.answer(ctx, r)
+	if !stop() && answered(err) { // the process is killed, so the next case needs a new one
+		return nil, s.stopped(ctx)
+	}
+	return o, err
+}
+
+func (s *process) answer(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
 	if err := writeLine(s.in, r); err != nil {
 		return nil, s.stopped(ctx)
 	}
@@ -191,47 +223,68 @@ func (s *process) run(ctx context.Context, r *wire.Request) (*wire.Outcome, erro
 		if l.ID != r.ID {
 			return nil, fmt.Errorf("a line has the id %s: %s", strconv.Quote(l.ID), quote(text))
 		}
-		switch l.Type {
-		case typeResult:
-			o.State, o.Refused = l.State, l.Refused
-			return o, nil
-		case typeSkipped:
-			return nil, &reportedError{&SkippedError{Reason: l.Reason}}
-		case typeFailed:
-			return nil, &reportedError{errors.New("the host reports: " + l.Reason)}
-		}
 		if err := add(o, &l); err != nil {
 			return nil, fmt.Errorf("%w: %s", err, quote(text))
+		}
+		switch l.Type {
+		case typeResult, typeSkipped:
+			return o, nil
+		case typeFailed:
+			return nil, &reportedError{l.Reason}
 		}
 	}
 }
 
-// add adds a line that precedes the result.
+// add adds a line to the outcome. It fails if the line has no such type, lacks the field of its type,
+// or has one of another type.
 func add(o *wire.Outcome, l *wire.Line) error {
-	switch {
-	case l.Type == typeEvent && l.Event != nil:
+	if err := checkFields(l); err != nil {
+		return err
+	}
+	switch l.Type {
+	case typeEvent:
 		o.Events = append(o.Events, *l.Event)
-	case l.Type == typeModelCall && l.ModelCall != nil:
+	case typeModelCall:
 		o.ModelCalls = append(o.ModelCalls, *l.ModelCall)
-	case l.Type == typeClient && l.Client != nil:
+	case typeClient:
 		o.Client = append(o.Client, l.Client)
-	case l.Type == typeEvent, l.Type == typeModelCall, l.Type == typeClient:
-		return fmt.Errorf("a line of type %s has no %s", l.Type, l.Type)
-	default:
-		return fmt.Errorf("%s is no type of a line", strconv.Quote(l.Type))
+	case typeResult:
+		o.State, o.Refused = l.State, l.Refused
+	case typeSkipped:
+		o.Skipped = cmp.Or(l.Reason, "the host gives no reason")
 	}
 	return nil
 }
 
-// bound kills the process when ctx ends, which unblocks reads and writes. The caller calls the
-// function that it returns when it no longer reads and writes.
-func (s *process) bound(ctx context.Context) func() {
-	stop := context.AfterFunc(ctx, s.kill)
-	return func() { stop() }
+// checkFields checks that a line has the fields of its type and no others.
+func checkFields(l *wire.Line) error {
+	if !slices.Contains(lineTypes, l.Type) {
+		return fmt.Errorf("%s is no type of a line", strconv.Quote(l.Type))
+	}
+	for _, f := range []struct {
+		name   string
+		exists bool
+		types  []string
+	}{
+		{"event", l.Event != nil, []string{typeEvent}},
+		{"model_call", l.ModelCall != nil, []string{typeModelCall}},
+		{"client", l.Client != nil, []string{typeClient}},
+		{"state", l.State != nil, []string{typeResult}},
+		{"refused", l.Refused != "", []string{typeResult}},
+		{"reason", l.Reason != "", []string{typeSkipped, typeFailed}},
+	} {
+		switch {
+		case f.exists && !slices.Contains(f.types, l.Type):
+			return fmt.Errorf("a line of type %s has the field %s", l.Type, f.name)
+		case !f.exists && f.name == l.Type:
+			return fmt.Errorf("a line of type %s has no %s", l.Type, f.name)
+		}
+	}
+	return nil
 }
 
 func (s *process) kill() {
-	killTree(s.cmd)
+	s.group.Kill()
 	s.in.Close()
 	s.out.Close() // a descendant may hold the other end open
 }
@@ -276,7 +329,7 @@ func (s *process) stopped(ctx context.Context) error {
 	}
 }
 
-// close ends the process. It returns why, if that is an error, or else how the process ended if it
+// close ends the process and its descendants. It returns why, if that is an error, or else how the process ended if it
 // did not exit with code 0, and adds the end of the standard error to it.
 func (s *process) close(why error) error {
 	s.in.Close()
@@ -285,8 +338,11 @@ func (s *process) close(why error) error {
 	}
 	timer := time.AfterFunc(exitTimeout, s.kill)
 	go func() { _, _ = io.Copy(io.Discard, s.out) }() // a program that still writes can exit
-	exit := s.cmd.Wait()
+	exit := s.group.Wait()
 	timer.Stop()
+	if errors.Is(exit, exec.ErrWaitDelay) {
+		exit = nil // its exit code is 0, but a descendant held its standard error open
+	}
 	s.out.Close()
 	switch {
 	case why == nil && exit == nil:

@@ -6,8 +6,12 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +49,7 @@ var hosts = map[string]func() int{
 		_, _ = readLine()
 		return 3
 	},
+	"answers":            func() int { return answer(hello, `{"type":"result","id":"ID"}`+"\n") },
 	"hangs":              func() int { return answer(hello, "") },
 	"prints garbage":     func() int { return answer(hello, "done!\n") },
 	"prints no UTF-8":    func() int { return answer(hello, "\xff\xfe\n") },
@@ -60,6 +65,9 @@ var hosts = map[string]func() int{
 	"has an unknown key": func() int { return answer(hello, `{"type":"result","id":"ID","status":1}`+"\n") },
 	"has another type":   func() int { return answer(hello, `{"type":"done","id":"ID"}`+"\n") },
 	"has no event":       func() int { return answer(hello, `{"type":"event","id":"ID"}`+"\n") },
+	"has another field": func() int {
+		return answer(hello, `{"type":"result","id":"ID","client":{"type":"RUN_STARTED"}}`+"\n")
+	},
 	"has half an event": func() int {
 		return answer(hello, `{"type":"event","id":"ID","event":{"type":"message","seq":1,"run":"run","time_ms":1}}`+"\n"+
 			`{"type":"result","id":"ID"}`+"\n")
@@ -75,6 +83,28 @@ var hosts = map[string]func() int{
 	"prints many lines": func() int {
 		line := `{"type":"client","id":"ID","client":{"type":"CUSTOM","value":"` + strings.Repeat("x", 1000) + `"}}` + "\n"
 		return answer(hello, line, func() { flood(strings.ReplaceAll(line, "ID", someCase)) })
+	},
+	"leaves a child": func() int {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), asHost+"=listens")
+		out, err := child.StdoutPipe()
+		if err != nil || child.Start() != nil {
+			return 1
+		}
+		address, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			return 1
+		}
+		return answer(strings.Replace(hello, "test", strings.TrimSpace(address), 1), "")
+	},
+	"listens": func() int {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 1
+		}
+		fmt.Println(l.Addr())
+		time.Sleep(time.Minute)
+		return 0
 	},
 	"prints errors": func() int {
 		for range 1 << 10 {
@@ -123,15 +153,15 @@ func answer(hello, text string, more ...func()) int {
 // someCase is a case without modules, which the tests need not build.
 const someCase = "own-some-case"
 
-func program(t *testing.T, name string) *Program {
+func start(t *testing.T, name string) (h Host, stop func() error) {
 	t.Helper()
 	require.Contains(t, hosts, name)
 	t.Setenv(asHost, name)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := NewProgram(self)
-	t.Cleanup(func() { p.Close() })
-	return p
+	h, stop = NewProgram(self)
+	t.Cleanup(func() { _ = stop() })
+	return h, stop
 }
 
 // TestBrokenPrograms checks that the kit reports what is wrong with a program, and that its own
@@ -147,23 +177,23 @@ func TestBrokenPrograms(t *testing.T) {
 		{"has another id", `a line has the id "x": "{\"type\":\"result\",\"id\":\"x\"}"`},
 		{"has an unknown key", `a line has the unknown key "status"`},
 		{"has another type", `"done" is no type of a line`},
+		{"has another field", `a line of type result has the field client`},
 		{"has no event", `a line of type event has no event`},
 		{"nests deeply", `a line is not as the protocol has it: `},
 		{"reports a failure", "the host reports: out of order"},
-		{"skips", "skipped: no tools"},
 		{"prints a long line", "a line exceeds 262144 bytes; it begins with "},
 		{"prints many lines", "the answer exceeds 2097152 bytes"},
 		{"prints errors", "its standard error ends with:\neee"},
 	} {
 		t.Run(test.host, func(t *testing.T) {
-			p := program(t, test.host)
-			_, err := p.Hello(t.Context())
+			h, _ := start(t, test.host)
+			_, err := h.Hello(t.Context())
 			require.NoError(t, err)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			ctx, cancel := context.WithTimeout(t.Context(), limitOf(test.host))
 			defer cancel()
-			_, err = p.Run(ctx, &wire.Request{Type: "case", ID: someCase})
+			_, err = h.Run(ctx, &wire.Request{Type: "case", ID: someCase})
 			runtime.ReadMemStats(&after)
 			require.ErrorContains(t, err, test.want)
 			require.Less(t, len(err.Error()), 2*maxStderr)
@@ -188,17 +218,76 @@ func TestProgramsThatDoNotGreet(t *testing.T) {
 		{"speaks version 2", "the host speaks version 2 of the protocol, the kit version 1"},
 	} {
 		t.Run(test.host, func(t *testing.T) {
-			_, err := Check(t.Context(), program(t, test.host), &Options{Modules: t.TempDir()})
+			h, _ := start(t, test.host)
+			_, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})
+			require.ErrorContains(t, err, test.want)
+			_, err = h.Run(t.Context(), &wire.Request{Type: "case", ID: someCase}) // as after a failure
 			require.ErrorContains(t, err, test.want)
 		})
 	}
-	_, err := Check(t.Context(), NewProgram("/no/such/host"), &Options{Modules: t.TempDir()})
-	require.ErrorContains(t, err, "start the host: ")
+	h, _ := NewProgram("/no/such/host")
+	_, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})
+	require.ErrorContains(t, err, "greet the host: starting it: ")
+}
+
+// TestSkips checks that a program can skip a case with a reason.
+func TestSkips(t *testing.T) {
+	h, stop := start(t, "skips")
+	o, err := h.Run(t.Context(), &wire.Request{Type: "case", ID: someCase})
+	require.NoError(t, err)
+	require.Equal(t, "no tools", o.Skipped)
+	require.NoError(t, stop())
+}
+
+// TestLeavesNoProcess checks that a process that a program leaves behind ends with it.
+func TestLeavesNoProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("process groups are of Unix")
+	}
+	h, stop := start(t, "leaves a child")
+	hello, err := h.Hello(t.Context())
+	require.NoError(t, err)
+	child, err := net.Dial("tcp", hello.Host)
+	require.NoError(t, err)
+	defer child.Close()
+	require.NoError(t, stop())
+	require.NoError(t, child.SetReadDeadline(time.Now().Add(30*time.Second)))
+	_, err = child.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// TestDeadlineAtTheResult checks that a program that is killed while the kit reads the result does
+// not fail the next case.
+func TestDeadlineAtTheResult(t *testing.T) {
+	h, _ := start(t, "answers")
+	_, err := h.Hello(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := h.(*program).process
+	s.lines = bufio.NewReader(&afterRead{s.out, cancel})
+	r := &wire.Request{Type: "case", ID: someCase}
+	_, err = h.Run(ctx, r)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = h.Run(t.Context(), r)
+	require.NoError(t, err)
+}
+
+// An afterRead calls a function after each read.
+type afterRead struct {
+	from io.Reader
+	call func()
+}
+
+func (a *afterRead) Read(b []byte) (int, error) {
+	defer a.call()
+	return a.from.Read(b)
 }
 
 // TestGivesUp checks that a program that breaks every case is not started for each of them.
 func TestGivesUp(t *testing.T) {
-	report, err := Check(t.Context(), program(t, "crashes"), &Options{Modules: t.TempDir()})
+	h, _ := start(t, "crashes")
+	report, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})
 	require.NoError(t, err)
 	require.Equal(t, len(cases(t)), report.Failed)
 	require.Contains(t, report.Results[maxBroken-1].Reason, "exit status 3")
@@ -267,6 +356,15 @@ func TestCapabilities(t *testing.T) {
 				listed[name] = true
 			}
 		}
+	}
+}
+
+// TestUnknownCapability checks that a misspelled capability does not skip cases silently.
+func TestUnknownCapability(t *testing.T) {
+	require.NoError(t, checkCapabilities([]string{"*", "texts", "native", "extism", "typescript", "resume"}, cases(t)))
+	require.NoError(t, checkCapabilities([]string{"hook:before_agent"}, cases(t)))
+	for _, name := range []string{"resumes", "hook:before-agent", ""} {
+		require.ErrorContains(t, checkCapabilities([]string{name}, cases(t)), strconv.Quote(name)+", which no case needs")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// Serve is the other end of [Program]: it reads requests from in, has h run them, and writes the
+// Serve is the other end of [NewProgram]: it reads requests from in, has h run them, and writes the
 // answers to out, until in ends or ctx is done.
 func Serve(ctx context.Context, h Host, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
@@ -64,12 +64,11 @@ func serveCase(ctx context.Context, h Host, line []byte, w io.Writer) error {
 		return writeLine(w, last)
 	}
 	o, err := h.Run(ctx, &r)
-	var unsupported *SkippedError
 	switch {
-	case errors.As(err, &unsupported):
-		last.Type, last.Reason = typeSkipped, unsupported.Reason
 	case err != nil:
 		last.Reason = err.Error()
+	case o.Skipped != "":
+		last.Type, last.Reason = typeSkipped, o.Skipped
 	default:
 		last.Type, last.State, last.Refused = typeResult, o.State, o.Refused
 		if err := writeOutcome(w, r.ID, o); err != nil {
@@ -117,3 +116,5 @@ const (
 	typeSkipped   = "skipped"
 	typeFailed    = "failed"
 )
+
+var lineTypes = []string{typeEvent, typeModelCall, typeClient, typeResult, typeSkipped, typeFailed}

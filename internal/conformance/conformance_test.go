@@ -95,14 +95,14 @@ func (w *wrong) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error)
 }
 
 // startHost returns one of the hosts as a program.
-func startHost(t *testing.T, name string) *tck.Program {
+func startHost(t *testing.T, name string) tck.Host {
 	t.Helper()
 	t.Setenv(asHost, name)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := tck.NewProgram(self)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
+	h, stop := tck.NewProgram(self)
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return h
 }
 
 func goldenCases(t *testing.T) []*golden.Case {

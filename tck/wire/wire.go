@@ -169,6 +169,9 @@ type ModelCall struct {
 
 // An Outcome is everything that a host reports of one case.
 type Outcome struct {
+	// Skipped is why the host does not support the case. If it is set, the other fields are ignored.
+	Skipped string
+
 	Events     []abi.Event
 	ModelCalls []ModelCall
 	Client     []json.RawMessage

@@ -3,7 +3,10 @@
 //
 //	tck [flags] PROGRAM [ARGUMENT …]
 //
-// It exits with 0 if no case failed, with 1 if one did, and with 2 if it could not start.
+// It exits with 0 if cases passed and none failed, and with 1 if a case failed or none passed. It exits
+// with 2 if an argument is wrong, no case has such a name, the modules cannot be built, the program
+// does not start or does not greet, speaks another version, lists an unknown capability or does not
+// exit with code 0 after the last case, a report cannot be written, or the command was interrupted.
 package main
 
 import (
@@ -58,6 +61,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		fmt.Fprintln(stderr, "tck:", err)
 		return exitTrouble
+	case report.Passed == 0:
+		fmt.Fprintln(stderr, "tck: no case passed")
+		return exitFailed
 	case report.Failed > 0:
 		return exitFailed
 	}
@@ -101,9 +107,9 @@ func parse(args []string, stderr io.Writer) (*arguments, error) {
 }
 
 func check(ctx context.Context, a *arguments) (*tck.Report, error) {
-	p := tck.NewProgram(a.program[0], a.program[1:]...)
-	report, err := tck.Check(ctx, p, &a.options)
-	return report, errors.Join(err, p.Close())
+	host, stop := tck.NewProgram(a.program[0], a.program[1:]...)
+	report, err := tck.Check(ctx, host, &a.options)
+	return report, errors.Join(err, stop())
 }
 
 // write writes the files of the report.
