@@ -308,16 +308,20 @@ func TestReport(t *testing.T) {
 	r.add(Result{Name: "five", Status: skipped, Reason: "no\x1btools"})
 	var text, junit bytes.Buffer
 	require.NoError(t, r.WriteText(&text))
-	require.Equal(t, "FAIL two\n     Two.\n     state, from line 5: - expected, + actual\n       b\n       c\n       d\n"+
-		"     - e\n     + E\uFFFD\n       f\n"+
-		"SKIP   1: no\uFFFDtools\nSKIP   2: the host lacks limits\nSKIP   1: the host lacks read\n"+
-		"host \"a\\x1bhost\", native modules: 1 passed, 1 failed, 3 skipped\n", text.String())
+	require.Equal(
+		t,
+		"FAIL two\n     Two.\n     state: - expected, + actual\n     @@ -2,5 +2,5 @@\n      b\n      c\n      d\n"+
+			"     -e\n     +E\uFFFD\n      f\n"+
+			"SKIP   1: no\uFFFDtools\nSKIP   2: the host lacks limits\nSKIP   1: the host lacks read\n"+
+			"host \"a\\x1bhost\", native modules: 1 passed, 1 failed, 3 skipped\n",
+		text.String(),
+	)
 	require.NoError(t, r.WriteJUnit(&junit))
 	var suite junitSuite
 	require.NoError(t, xml.Unmarshal(junit.Bytes(), &suite))
 	require.Equal(t, 5, suite.Tests)
 	require.Equal(t, "1.500", suite.Cases[0].Seconds)
-	require.Contains(t, suite.Cases[1].Failure.Text, "+ E\uFFFD")
+	require.Contains(t, suite.Cases[1].Failure.Text, "+E\uFFFD")
 	require.Equal(t, "the host lacks limits", suite.Cases[3].Skipped.Message)
 }
 

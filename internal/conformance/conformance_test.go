@@ -163,21 +163,24 @@ func TestCasesOfProgram(t *testing.T) {
 // TestWrongHosts checks that the kit reports where a host with a mistake differs.
 func TestWrongHosts(t *testing.T) {
 	for _, test := range []struct{ host, name, want string }{
-		{"drops a hook", "trpc-A47-asked-and-approved", `events tool_call,tool_result,custom,run_paused,run_finished, from line 3: - expected, + actual
-  tool_call [t#1]
-  run_paused h1.gate_tool: Run t? [t#1]
-- custom h1.after_tool after "tool"
-  tool_result [t#1] tool: t-ok
-  run_finished stop assistant: done
+		{"drops a hook", "trpc-A47-asked-and-approved", `events tool_call,tool_result,custom,run_paused,run_finished: - expected, + actual
+@@ -1,5 +1,4 @@
+ tool_call [t#1]
+ run_paused h1.gate_tool: Run t? [t#1]
+-custom h1.after_tool after "tool"
+ tool_result [t#1] tool: t-ok
+ run_finished stop assistant: done
 `},
-		{"reorders entries", "eino-7-model-onion", `state, from line 2: - expected, + actual
-  user: hi
-- assistant: h1(h2(done))
-+ assistant: h2(h1(done))
+		{"reorders entries", "eino-7-model-onion", `state: - expected, + actual
+@@ -1,2 +1,2 @@
+ user: hi
+-assistant: h1(h2(done))
++assistant: h2(h1(done))
 `},
-		{"changes a code", "eino-12-before-agent-fails", `events, from line 1: - expected, + actual
-- run_finished error internal: h1: before_agent failed: x
-+ run_finished error invalid: h1: before_agent failed: x
+		{"changes a code", "eino-12-before-agent-fails", `events: - expected, + actual
+@@ -1,1 +1,1 @@
+-run_finished error internal: h1: before_agent failed: x
++run_finished error invalid: h1: before_agent failed: x
 `},
 	} {
 		t.Run(test.host, func(t *testing.T) {

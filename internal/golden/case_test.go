@@ -92,5 +92,5 @@ func TestTexts(t *testing.T) {
 	differences, err = c.Compare(o, false)
 	require.NoError(t, err)
 	require.Len(t, differences, 1)
-	require.Contains(t, differences[0].String(), "- run_finished error internal\n+ run_finished error invalid\n")
+	require.Contains(t, differences[0].String(), "-run_finished error internal\n+run_finished error invalid\n")
 }

@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
@@ -27,31 +30,12 @@ type Difference struct {
 // notStarted is the Part of a difference if the host refused to build an agent that must run.
 const notStarted = "start"
 
-// String returns the differing lines, those that the case expects with a minus and those of the host
-// with a plus, and up to three lines before and after them.
+// String returns the differing lines as a unified diff: those that the case expects with a minus and
+// those of the host with a plus.
 func (d Difference) String() string {
-	const around = 3
-	want, got := strings.Split(d.Want, "\n"), strings.Split(d.Got, "\n")
-	from := 0
-	for from < min(len(want), len(got)) && want[from] == got[from] {
-		from++
-	}
-	same := 0
-	for same < min(len(want), len(got))-from && want[len(want)-1-same] == got[len(got)-1-same] {
-		same++
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, from line %d: - expected, + actual\n", d.Part, from+1)
-	write := func(mark string, lines []string) {
-		for _, l := range lines {
-			b.WriteString(mark + l + "\n")
-		}
-	}
-	write("  ", want[max(0, from-around):from])
-	write("- ", want[from:len(want)-same])
-	write("+ ", got[from:len(got)-same])
-	write("  ", want[len(want)-same:][:min(same, around)])
-	return b.String()
+	unified := diff.Diff("", []byte(d.Want+"\n"), "", []byte(d.Got+"\n"))
+	_, hunks, _ := bytes.Cut(unified, []byte("\n@@"))
+	return fmt.Sprintf("%s: - expected, + actual\n@@%s", d.Part, hunks)
 }
 
 // Compare compares what a host reported with what the case expects, in the order of the case's

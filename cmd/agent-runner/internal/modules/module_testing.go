@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -60,13 +59,18 @@ The comment at the head of a conversation says what it tests. Its files:
 
   agent.yaml       optional: middlewares (module: NAME.wasm with name, config, grants,
                    on_fault, ring), instruction, limits; default: only the module
-  tools            one tool per line: "name: result", or "name! error" if it fails
+  tools            one tool per line: "name: result", "name! error" if it fails, or
+                   "name!! text" if it panics; more lines answer later calls. "name after
+                   other: …" waits for the other's result, "name cancels: …" cancels the
+                   run, "name streams: a|b" streams its result in two chunks
   messages         earlier messages, one per line; default: "user: hi"
   model            the model's replies, one message per line
-  answers          the answers to pauses, one line of JSON each
+  answers          the answers to pauses, one line of JSON each, or "#id JSON" for one call
   request N        expected: the messages in model call N
   told N           expected: the tools declared in model call N
+  asked            expected: the model and parameters of each model call
   events [TYPES]   expected: the events of the run
+  client [TYPES]   expected: the events that an AG-UI client receives
   state            expected: the messages at the end
   error            expected: the run does not start; the error contains this text
 
@@ -183,7 +187,11 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	case t.update:
 		return "", rewrite(path, c, outcome)
 	}
-	return explain(differences, outcome), nil
+	var out strings.Builder
+	for _, d := range differences {
+		out.WriteString(d.String())
+	}
+	return out.String() + explain(outcome, len(differences) > 0), nil
 }
 
 // rewrite writes the actual results into a conversation's file, unless it has them.
@@ -198,20 +206,15 @@ func rewrite(path string, c *golden.Case, outcome *wire.Outcome) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// explain describes how the outcome differs from the expectations, and the faults that led to it.
-// It returns "" if the outcome is as expected.
-func explain(differences []golden.Difference, outcome *wire.Outcome) string {
+// explain lists unknown keys in the module's answers and, if the outcome differs from the
+// expectations, the faults.
+func explain(outcome *wire.Outcome, differs bool) string {
 	var text strings.Builder
-	for _, d := range differences {
-		unified := diff.Diff("", []byte(d.Want+"\n"), "", []byte(d.Got+"\n"))
-		_, hunks, _ := bytes.Cut(unified, []byte("\n@@"))
-		fmt.Fprintf(&text, "%s: - expected, + actual\n@@%s", d.Part, hunks)
-	}
 	for _, e := range outcome.Events {
 		switch {
 		case e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key "):
 			fmt.Fprintf(&text, "%s: %s\n", e.Hook, e.Text)
-		case e.Type == abi.EventFault && len(differences) > 0:
+		case e.Type == abi.EventFault && differs:
 			fmt.Fprintf(&text, "%s faulted in %s: %s\n", e.Entry, e.Hook, e.Cause)
 		}
 	}
