@@ -67,24 +67,13 @@ func Catalogues(folder string, cases []*golden.Case) ([]*Catalogue, error) {
 	return out, link(out, cases)
 }
 
-// lines returns the lines of a text, without empty ones and comments.
-func lines(text []byte) []string {
-	var out []string
-	for l := range strings.Lines(string(text)) {
-		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 func readCatalogue(path string) (*Catalogue, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	c := &Catalogue{Name: strings.TrimSuffix(filepath.Base(path), ".txt")}
-	for _, l := range lines(b) {
+	for _, l := range golden.Lines(b) {
 		if origin, ok := strings.CutPrefix(l, "origin: "); ok {
 			c.Origin = origin
 			continue

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
 // LeavesOut returns the cases that an example omits in one of its languages, with the reasons. It
@@ -25,7 +27,7 @@ func LeavesOut(folder string) (map[string]string, error) {
 		return nil, err
 	}
 	out := map[string]string{}
-	for _, l := range lines(b) {
+	for _, l := range golden.Lines(b) {
 		name, why, ok := strings.Cut(l, ": ")
 		if !ok {
 			return nil, fmt.Errorf("%s: leaves-out: %q is not \"case: reason\"", folder, l)

@@ -30,7 +30,7 @@ type Case struct {
 
 // An expectation is one part of a case that the host is compared with.
 type expectation struct {
-	kind  string // request, told, asked, events, client, state or error
+	kind  string // one of expectations
 	arg   string
 	text  string
 	index int // in the archive
@@ -88,6 +88,13 @@ func Parse(file string, text []byte) (*Case, error) {
 	return c, err
 }
 
+// The kinds of the files of a case, except modules. inputs are whole names. An expectation may have an
+// argument.
+var (
+	inputs       = []string{"agent.yaml", "tools", "messages", "model", "answers"}
+	expectations = []string{"request", "told", "asked", "events", "client", "state", "error"}
+)
+
 // file adds a module or an expectation. request parses the other files.
 func (c *Case) file(i int, name string, data []byte) (err error) {
 	kind, arg, _ := strings.Cut(name, " ")
@@ -98,13 +105,11 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 		c.Hooks[stem], err = hooksOf(name, data)
 	case strings.HasSuffix(name, ".ts"):
 		c.Scripts[strings.TrimSuffix(name, ".ts")] = data
-	case slices.Contains([]string{"request", "told", "asked", "events", "client", "state", "error"}, kind):
+	case slices.Contains(expectations, kind):
 		c.expect = append(c.expect, expectation{kind, arg, string(data), i})
-	case strings.HasSuffix(name, ".wat"), name == "agent.yaml", name == "tools", name == "messages",
-		name == "answers", name == "model":
+	case strings.HasSuffix(name, ".wat"), slices.Contains(inputs, name):
 	default:
-		err = errors.New("a conversation has no such part; " +
-			"want agent.yaml, tools, messages, model, answers, request N, told N, events, state or error")
+		err = fmt.Errorf("a conversation has no such part; want %s", strings.Join(slices.Concat(inputs, expectations), ", "))
 	}
 	return err
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-func lines(data []byte) []string {
+// Lines returns the lines of a text, without the space around them, empty ones and comments, which
+// begin with #.
+func Lines(text []byte) []string {
 	var out []string
-	for _, l := range strings.Split(string(data), "\n") {
+	for l := range strings.Lines(string(text)) {
 		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
 			out = append(out, l)
 		}
@@ -32,7 +34,7 @@ var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels)| (streams))
 // tool streams if its first turn does.
 func parseTools(data []byte) ([]wire.Tool, error) {
 	out := []wire.Tool{}
-	for _, l := range lines(data) {
+	for _, l := range Lines(data) {
 		f := toolLine.FindStringSubmatch(l)
 		if f == nil {
 			return nil, fmt.Errorf("%q is no tool; want \"name: result\", \"name! error\" or \"name!! panic\"", l)
@@ -71,7 +73,7 @@ func parseTools(data []byte) ([]wire.Tool, error) {
 
 func parseMessages(data []byte) ([]abi.Message, error) {
 	out := []abi.Message{}
-	for _, l := range lines(data) {
+	for _, l := range Lines(data) {
 		m, err := parseMessage(l)
 		if err != nil {
 			return nil, err
@@ -101,7 +103,7 @@ func parseAnswers(data []byte) ([]wire.Answer, error) {
 // in chunks of N characters, or the JSON of a [wire.Reply].
 func parseReplies(data []byte) ([]wire.Reply, error) {
 	out := []wire.Reply{}
-	for _, l := range lines(data) {
+	for _, l := range Lines(data) {
 		r, err := parseReply(l)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", l, err)
