@@ -9,9 +9,9 @@ FUZZTIME ?= 20s
 MODULES ?= 10000
 SEED ?= 0
 KILLS ?= 200
+SERVER_KILLS ?= 20
 EXHAUST ?= 1000
 FLOOD ?= 10m
-KILLS ?= 20
 COMPOSITIONS ?= 20000
 SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
 # Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
@@ -156,8 +156,8 @@ flood: ## a server capped at 3 GB is flooded for FLOOD; the figures must meet th
 	go test -count 1 -timeout 60m -v -run '^TestFlood$$' ./internal/exhaust -args -flood $(FLOOD) -memory 3221225472 -goals
 
 .PHONY: kills
-kills: ## a server of honest runs is killed KILLS times, and a flooded one once; the honest runs must finish
-	go test -count 1 -timeout 60m -v -run '^TestKill' ./internal/exhaust -args -kills $(KILLS)
+kills: ## a server of honest runs is killed SERVER_KILLS times, and a flooded one once; the honest runs must finish
+	go test -count 1 -timeout 60m -v -run '^TestKill' ./internal/exhaust -args -kills $(SERVER_KILLS)
 
 .PHONY: limits
 limits: ## each limit alone switched off, which must turn its case red
