@@ -137,36 +137,44 @@ func allowed(statement, step string) bool {
 	return singleRun.MatchString(step)
 }
 
-// TestStatementsUseIndexes checks that the cost of a run does not grow with the number of stored
-// runs. SQLite may choose an index that matches only a part of a condition, and then read all
-// timelines of a tenant to count those of one run.
-func TestStatementsUseIndexes(t *testing.T) {
+// A planRecorder collects the query plans of the statements that stores execute.
+type planRecorder struct {
+	mu    sync.Mutex
+	plans map[string]string // by statement
+}
+
+// open opens an SQLite store whose plans are collected when it closes. Its path has characters that
+// are special in addresses.
+func (r *planRecorder) open(t *testing.T, o *store.Options) (store.Store, string) {
+	t.Helper()
+	where := filepath.Join(t.TempDir(), "new folder", "run?s#%20.db")
+	s, explain, err := store.OpenExplained(t.Context(), where, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if got, err := explain(); err == nil { // some tests close their store
+			maps.Copy(r.plans, got)
+		}
+		require.NoError(t, s.Close())
+	})
+	return s, where
+}
+
+// TestSQLite runs the tests of all stores. Then it checks that the cost of a run does not grow with
+// the number of stored runs: SQLite may choose an index that matches only a part of a condition, and
+// then read all timelines of a tenant to count those of one run.
+func TestSQLite(t *testing.T) {
 	t.Parallel()
 	require.False(
 		t,
 		allowed("SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2",
 			"SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)"),
 	)
-	var mu sync.Mutex
-	plans := map[string]string{}
-	t.Run("statements", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
-			where := filepath.Join(t.TempDir(), "s.db")
-			s, explain, err := store.OpenExplained(t.Context(), where, o)
-			require.NoError(t, err)
-			t.Cleanup(func() {
-				mu.Lock()
-				defer mu.Unlock()
-				if got, err := explain(); err == nil { // some tests close their store
-					maps.Copy(plans, got)
-				}
-				require.NoError(t, s.Close())
-			})
-			return s, where
-		})
-	})
-	require.Greater(t, len(plans), 100)
-	for statement, plan := range plans {
+	recorder := &planRecorder{plans: map[string]string{}}
+	t.Run("store", func(t *testing.T) { storetest.Run(t, recorder.open) })
+	require.Greater(t, len(recorder.plans), 100)
+	for statement, plan := range recorder.plans {
 		for step := range strings.Lines(plan) {
 			step = strings.TrimSpace(step)
 			require.True(t, !largeTables.MatchString(step) || allowed(statement, step),

@@ -25,14 +25,6 @@ func open(t *testing.T, where string, o *store.Options) store.Store {
 	return s
 }
 
-func TestSQLite(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
-		where := filepath.Join(t.TempDir(), "new folder", "run?s#%20.db")
-		return open(t, where, o), where
-	})
-}
-
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

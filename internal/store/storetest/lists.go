@@ -121,9 +121,9 @@ func testPagesOfRuns(t *testing.T, open Opener) {
 func testPagesAndWriters(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
-	stay := addRuns(t, s, "acme", "stay", 200)
-	gone := addRuns(t, s, "acme", "gone", 100)
-	stay = append(stay, addRuns(t, s, "acme", "last", 100)...)
+	stay := addRuns(t, s, "acme", "stay", 60)
+	gone := addRuns(t, s, "acme", "gone", 40)
+	stay = append(stay, addRuns(t, s, "acme", "last", 40)...)
 
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
