@@ -111,19 +111,24 @@ func testRowLimits(t *testing.T, open Opener) {
 	fill := func(quota string, add func(i int) error) {
 		t.Helper()
 		var rejected, created atomic.Int64
-		var wg sync.WaitGroup
-		for worker := range 16 {
-			wg.Go(func() {
-				for i := worker; i < 1010; i += 16 {
-					if add(i) != nil {
-						rejected.Add(1)
-					} else {
-						created.Add(1)
+		concurrently := func(workers, from, to int) {
+			var wg sync.WaitGroup
+			for worker := range workers {
+				wg.Go(func() {
+					for i := from + worker; i < to; i += workers {
+						if add(i) != nil {
+							rejected.Add(1)
+						} else {
+							created.Add(1)
+						}
 					}
-				}
-			})
+				})
+			}
+			wg.Wait()
 		}
-		wg.Wait()
+		concurrently(4, 0, 980)
+		require.EqualValues(t, 980, created.Load())
+		concurrently(16, 980, 1010)
 		require.LessOrEqual(t, created.Load(), int64(1000), quota)
 		require.Positive(t, rejected.Load())
 		require.ErrorAs(t, add(5000), &full)
