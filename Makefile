@@ -116,8 +116,9 @@ hostile: ## hostile modules: the catalogue, and MODULES generated ones; SEED rep
 	go test -count 1 -skip '^TestGenerated$$' ./internal/hostile
 
 .PHONY: differential
-differential: ## MODULES generated modules, from SEED on, in wazero's compiler and interpreter
+differential: ## MODULES generated modules, from SEED on, in wazero's compiler and interpreter, and with and without metering
 	go test -count 1 -timeout 120m -v -run '^TestDifferential$$' ./internal/differential -args -modules $(MODULES) -seed $(SEED)
+	go test -count 1 -timeout 60m -run '^TestMeterPreservesBehavior$$' ./internal/wasm -args -generated $(MODULES)
 
 .PHONY: compositions
 compositions: ## COMPOSITIONS random compositions of middlewares, from SEED on, against a model of the contract

@@ -3,6 +3,7 @@ package wasm
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"strings"
@@ -18,6 +19,8 @@ var (
 	errFuel  = errors.New("fuel used up")
 	errDepth = errors.New("stack used up")
 )
+
+var generated = flag.Uint64("generated", 200, "how many modules TestMeterPreservesBehavior generates")
 
 // tank is the host's side of a metered module.
 type tank struct {
@@ -113,7 +116,7 @@ func metered(t testing.TB, m *Module, o MeterOptions) *Module {
 // than the work, and must hardly exceed the work if nothing traps. Measured: 0.02 %.
 func TestMeterPreservesBehavior(t *testing.T) {
 	t.Parallel()
-	n := uint64(1000)
+	n := *generated
 	if testing.Short() {
 		n = 20
 	}
