@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -25,18 +26,23 @@ var (
 	memory       = flag.Int64("memory", 2<<30, "the limit of the server's memory, in bytes")
 )
 
-// program builds the command agent-runner and returns its path.
-func program(t *testing.T) string {
-	t.Helper()
+// built is the directory of the command that program builds, which exists while tests run.
+var built string
+
+// program builds the command agent-runner, once for all tests, and returns its path.
+var program = sync.OnceValues(func() (string, error) {
 	root, err := guestbuild.Root()
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "agent-runner")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/agent-runner")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(built, "agent-runner")
+	build := exec.Command("go", "build", "-o", path, "./cmd/agent-runner")
 	build.Dir = root
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build agent-runner: %w\n%s", err, out)
+	}
+	return path, nil
+})
 
 // serve starts a server with the default memory limit. The server ends with the test.
 func serve(t *testing.T, args ...string) *Server {
@@ -50,8 +56,10 @@ func serveIn(t *testing.T, memory int64, args ...string) *Server {
 	if runtime.GOOS != "linux" {
 		t.Skip("a hard memory limit needs Linux's cgroups")
 	}
+	path, err := program()
+	require.NoError(t, err)
 	model := newModel()
-	s := &Server{Program: program(t), Dir: t.TempDir(), Model: model.URL, Memory: memory, Args: args}
+	s := &Server{Program: path, Dir: t.TempDir(), Model: model.URL, Memory: memory, Args: args}
 	var none *CgroupError
 	if err := s.Start(); errors.As(err, &none) {
 		t.Skip(err)

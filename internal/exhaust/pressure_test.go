@@ -24,7 +24,15 @@ func TestMain(m *testing.M) {
 		hold(os.Stdin)
 		return
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "exhaust-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // hold reads r into memory, and returns when r ends.
