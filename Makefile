@@ -150,7 +150,7 @@ build/tools/tinygo/bin/tinygo:
 
 .PHONY: exhaust
 exhaust: ## EXHAUST random compositions of all that a tenant can make a memory-capped server hold, from SEED on
-	go test -count 1 -timeout 180m -v -run '^TestCompositions$$' ./internal/exhaust -args -compositions $(EXHAUST) -seed $(SEED)
+	go test -count 1 -timeout 180m -v -run '^TestCompositions$$' ./internal/exhaust -args -compositions $(EXHAUST) -each 2s -seed $(SEED)
 
 .PHONY: flood
 flood: ## a server capped at 3 GB is flooded for FLOOD; the figures must meet their goals

@@ -21,7 +21,7 @@ import (
 var (
 	compositions = flag.Int("compositions", 12, "how many compositions TestCompositions plays")
 	seed         = flag.Uint64("seed", 1, "the seed of the first of them")
-	each         = flag.Duration("each", 2*time.Second, "for how long each is played")
+	each         = flag.Duration("each", time.Second, "for how long each is played")
 	atOnce       = flag.Int("at-once", 3, "how many are played at once")
 	memory       = flag.Int64("memory", 2<<30, "the limit of the server's memory, in bytes")
 )
