@@ -238,7 +238,7 @@ func TestNoMemoryForImages(t *testing.T) {
 		require.Empty(t, f.finished(f.acme, run.ID).Error)
 		require.Eventually(
 			t,
-			func() bool { return f.server.runs.Active.Get("acme", run.ID) == nil },
+			func() bool { return !f.server.runs.InProgress("acme", run.ID) },
 			5*time.Second,
 			time.Millisecond,
 		)

@@ -49,7 +49,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 	)
 
 	require.Equal(t, 204, (<-deleted).status)
-	require.Equal(t, 1, f.server.runs.Active.Count(), "the other tenant's alone")
+	require.Equal(t, 1, f.server.runs.Count(), "the other tenant's alone")
 	f.send("GET", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
 	close(release)
 	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)

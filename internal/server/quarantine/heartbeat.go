@@ -115,8 +115,8 @@ func (q *Service) End() {
 // accounts returns the runs' part of a heartbeat: runs that exceed their share and, if memory
 // is more than half used or a suspect runs here, the largest runs.
 func (q *Service) accounts(now time.Time, state overload.State) (out []store.RunAccount) {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	seen := make(map[string]*excessRate, len(q.seen))
 	for _, a := range q.of.Evictables() {
 		b := q.seen[a.Name()].next(now, a.Excess())
@@ -125,7 +125,7 @@ func (q *Service) accounts(now time.Time, state overload.State) (out []store.Run
 		if !b.over.IsZero() {
 			r.Over = now.Sub(b.over)
 		}
-		if len(out) < maxAccounts && (state.Pressure > 0.5 || q.Trial != nil || exceedsShare(&r)) {
+		if len(out) < maxAccounts && (state.Pressure > 0.5 || q.trial != nil || exceedsShare(&r)) {
 			out = append(out, r)
 		}
 	}

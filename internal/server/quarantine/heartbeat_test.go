@@ -39,6 +39,6 @@ func TestExcessRate(t *testing.T) {
 	require.Empty(t, q.accounts(at, overload.State{}))
 	account := []store.RunAccount{{Run: "run_x", Held: 10, Share: 100}}
 	require.Equal(t, account, q.accounts(at, overload.State{Pressure: 0.9}))
-	q.Trial = &journal.RunInfo{}
+	q.trial = &journal.RunInfo{}
 	require.Equal(t, account, q.accounts(at, overload.State{}), "while a suspect is on trial")
 }

@@ -27,9 +27,9 @@ type Service struct {
 	node    string
 	cgroup  string
 
-	Mu    sync.Mutex
+	mu    sync.Mutex
 	seen  map[string]*excessRate // rates by run
-	Trial *journal.RunInfo       // the suspect that was resumed here, or nil
+	trial *journal.RunInfo       // the suspect that was resumed here, or nil
 	began time.Time              // when the trial began
 }
 
@@ -53,9 +53,9 @@ func New(o *Options) *Service {
 
 // OnTrial reports whether a suspect runs here.
 func (q *Service) OnTrial() bool {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
-	return q.Trial != nil
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.trial != nil
 }
 
 // Judge reports whether a run of an ended process may be resumed here now. It quarantines the
@@ -87,15 +87,15 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 
 // startTrial reports whether a suspect may be resumed: only if no other one is on trial.
 func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, error) {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
-	if q.Trial != nil {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.trial != nil {
 		return false, nil
 	}
 	if err := q.options.Store.Suspect(ctx, info.ID, q.options.Owner); err != nil {
 		return false, err
 	}
-	q.Trial, q.began = info, time.Now()
+	q.trial, q.began = info, time.Now()
 	q.options.Logger.Info("run resumed alone: memory was short when its server ended",
 		"tenant", info.Tenant, "run", info.ID)
 	return true, nil
@@ -104,18 +104,18 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 // EndTrial clears the suspect if the suspect has ended or has run for TrialTime. It waits while
 // the server rejects runs because memory is short.
 func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
-	if q.Trial == nil || state.Rejecting {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.trial == nil || state.Rejecting {
 		return
 	}
-	runs := q.options.InProgress(q.Trial.Tenant, q.Trial.ID)
+	runs := q.options.InProgress(q.trial.Tenant, q.trial.ID)
 	if took := now.Sub(q.began); took < TrialTime && (runs || took < heartbeatInterval) {
 		return
 	}
-	if err := q.options.Store.Clear(ctx, q.Trial.ID); err != nil {
-		q.options.Logger.Error("clear suspect run", "run", q.Trial.ID, "error", err)
+	if err := q.options.Store.Clear(ctx, q.trial.ID); err != nil {
+		q.options.Logger.Error("clear suspect run", "run", q.trial.ID, "error", err)
 		return
 	}
-	q.Trial = nil
+	q.trial = nil
 }
