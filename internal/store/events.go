@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
@@ -23,16 +24,22 @@ func insertEvents(t database.Tx, run string, first, last int64, b *blob.Body) er
 
 // Events implements [journal.Journal].
 func (s *store) Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
-	return s.events(ctx, id, after, limit, math.MaxInt)
+	return s.events(ctx, run, id, after, limit, math.MaxInt)
 }
 
-// events returns the events of a run after event number after. It stops at the row that reaches
-// limit events, or the event that reaches maxBytes bytes.
-func (s *store) events(ctx context.Context, id string, after int64, limit, maxBytes int) ([]abi.Event, error) {
+// events returns the events of a run after event number after: at most limit, and none after the
+// event that reaches maxBytes bytes. find finds the run.
+func (s *store) events(
+	ctx context.Context,
+	find func(database.Tx, string) (*journal.RunInfo, error),
+	id string,
+	after int64,
+	limit, maxBytes int,
+) ([]abi.Event, error) {
 	var out []abi.Event
 	err := s.db.View(ctx, func(t database.Tx) error {
 		out = nil
-		if _, err := run(t, id); err != nil {
+		if _, err := find(t, id); err != nil {
 			return err
 		}
 		rows, err := eventRows(t, id, after, limit, maxBytes)
@@ -46,7 +53,7 @@ func (s *store) events(ctx context.Context, id string, after int64, limit, maxBy
 				return err
 			}
 			for line := range bytes.Lines(lines) {
-				if size >= maxBytes {
+				if size >= maxBytes || len(out) >= limit {
 					return nil
 				}
 				var e abi.Event

@@ -108,9 +108,18 @@ func endAdmission(t database.Tx, tenant, run string) error {
 }
 
 // Load implements [journal.Journal].
-func (s *store) Load(ctx context.Context, id string) (stored *journal.StoredRun, err error) {
+func (s *store) Load(ctx context.Context, id string) (*journal.StoredRun, error) {
+	return s.load(ctx, run, id)
+}
+
+// load returns a run, which find finds, with its log.
+func (s *store) load(
+	ctx context.Context,
+	find func(database.Tx, string) (*journal.RunInfo, error),
+	id string,
+) (stored *journal.StoredRun, err error) {
 	err = s.db.View(ctx, func(t database.Tx) error {
-		info, err := run(t, id)
+		info, err := find(t, id)
 		if err != nil {
 			return err
 		}

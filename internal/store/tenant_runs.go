@@ -5,17 +5,27 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // own returns a run of the tenant. It fails with [journal.ErrNoRun] for unknown runs and for
 // runs of other tenants.
-func (n *Tenant) own(ctx context.Context, run string) (*journal.RunInfo, error) {
-	info, err := n.s.Run(ctx, run)
+func (n *Tenant) own(ctx context.Context, id string) (info *journal.RunInfo, err error) {
+	err = n.s.db.View(ctx, func(t database.Tx) error {
+		info, err = n.ownIn(t, id)
+		return err
+	})
+	return info, err
+}
+
+// ownIn is own in a transaction.
+func (n *Tenant) ownIn(t database.Tx, id string) (*journal.RunInfo, error) {
+	info, err := run(t, id)
 	if err != nil {
 		return nil, err
 	}
 	if info.Tenant != n.id {
-		return nil, noRun(run)
+		return nil, database.ForCaller(noRun(id))
 	}
 	return info, nil
 }
@@ -37,10 +47,13 @@ func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Posit
 // RunEvents returns events of one of the tenant's runs; see [journal.Journal]. It returns fewer
 // than limit events if they reach maxBytes bytes, but at least one.
 func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit, maxBytes int) ([]abi.Event, error) {
-	if _, err := n.own(ctx, id); err != nil {
-		return nil, err
-	}
-	return n.s.events(ctx, id, after, limit, maxBytes)
+	return n.s.events(ctx, n.ownIn, id, after, limit, maxBytes)
+}
+
+// LoadRun returns one of the tenant's runs with its log. It fails with [journal.ErrNoRun] if the
+// tenant has no such run.
+func (n *Tenant) LoadRun(ctx context.Context, id string) (*journal.StoredRun, error) {
+	return n.s.load(ctx, n.ownIn, id)
 }
 
 // CancelRun asks the process that executes one of the tenant's runs to cancel it.

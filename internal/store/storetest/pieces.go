@@ -309,8 +309,8 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 	}
 }
 
-// testEventPages checks that pages of events with a limit of bytes have each event once, also if
-// many events are in one row.
+// testEventPages checks that pages of events keep their limits of events and bytes, and have each
+// event once, also if many events are in one row.
 func testEventPages(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
@@ -338,13 +338,15 @@ func testEventPages(t *testing.T, open Opener) {
 			}),
 		)
 	}
-	for _, maxBytes := range []int{1, size / 2, 10 * size, 1 << 20} {
+	for _, c := range []struct{ limit, maxBytes int }{
+		{500, 1}, {500, size / 2}, {500, 10 * size}, {500, 1 << 20}, {1, 1 << 20}, {perRow - 1, 1 << 20}, {perRow + 1, 1 << 20},
+	} {
 		after := int64(0)
 		for after < rows*perRow {
-			page, err := s.Tenant("acme").RunEvents(ctx, "r", after, 500, maxBytes)
+			page, err := s.Tenant("acme").RunEvents(ctx, "r", after, c.limit, c.maxBytes)
 			require.NoError(t, err)
 			require.NotEmpty(t, page)
-			require.LessOrEqual(t, len(page), maxBytes/size+1)
+			require.LessOrEqual(t, len(page), min(c.limit, c.maxBytes/size+1))
 			for i := range page {
 				after++
 				require.Equal(t, after, page[i].Seq)

@@ -153,6 +153,7 @@ func testIsolation(t *testing.T, open Opener) {
 		"secret":        func() error { _, err := beta.Secret(ctx, "openai"); return err },
 		"delete secret": func() error { return beta.DeleteSecret(ctx, "openai") },
 		"run":           func() error { _, err := beta.Run(ctx, "acme-run"); return err },
+		"load":          func() error { _, err := beta.LoadRun(ctx, "acme-run"); return err },
 		"events":        func() error { _, err := beta.RunEvents(ctx, "acme-run", 0, 10, 1<<20); return err },
 		"cancel run":    func() error { return beta.CancelRun(ctx, "acme-run") },
 		"abandon run":   func() error { return beta.AbandonRun(ctx, "acme-run", "") },
