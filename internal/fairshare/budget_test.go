@@ -18,7 +18,7 @@ func TestBudgetShare(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const burst, span, piece = 100 * time.Millisecond, 100 * time.Second, 3 * time.Millisecond
-				b := NewBudget(share, burst)
+				b := NewBudget(share, burst, time.Second)
 				used := time.Duration(0)
 				for began := time.Now(); time.Since(began) < span; {
 					used += 4 * piece
@@ -31,27 +31,28 @@ func TestBudgetShare(t *testing.T) {
 	}
 }
 
-// TestBudgetDelayIsCapped checks that no delay is longer than MaxDelay, and that any larger
+// TestBudgetDelayIsCapped checks that no delay is longer than the maximum, and that any larger
 // deficit is dropped.
 func TestBudgetDelayIsCapped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(0.25, time.Second)
+		const maxDelay = time.Second
+		b := NewBudget(0.25, time.Second, maxDelay)
 		require.Zero(t, b.Charge("mallory", time.Second))
 		require.Equal(t, 400*time.Millisecond, b.Charge("mallory", 100*time.Millisecond))
-		require.Equal(t, MaxDelay, b.Charge("mallory", time.Hour))
-		require.Equal(t, MaxDelay, b.Charge("mallory", 0))
-		time.Sleep(MaxDelay)
+		require.Equal(t, maxDelay, b.Charge("mallory", time.Hour))
+		require.Equal(t, maxDelay, b.Charge("mallory", 0))
+		time.Sleep(maxDelay)
 		require.Zero(t, b.Charge("mallory", 0))
 		time.Sleep(4 * time.Second)
-		require.Equal(t, MaxDelay, b.Charge("mallory", time.Hour), "a full burst, too")
+		require.Equal(t, maxDelay, b.Charge("mallory", time.Hour), "a full burst, too")
 	})
 }
 
 func TestIdleTenantsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(1, time.Second)
+		b := NewBudget(1, time.Second, time.Second)
 		for i := range maxIdle {
 			b.Charge(fmt.Sprint(i), time.Second)
 		}

@@ -11,7 +11,7 @@ import (
 // Tenants share two processors. A tenant has one of them, and a quarter of that one in the long run.
 func Example() {
 	processors := fairshare.NewSemaphore(2, 1, 100)
-	budget := fairshare.NewBudget(0.25, 250*time.Millisecond)
+	budget := fairshare.NewBudget(0.25, 250*time.Millisecond, time.Second)
 
 	release, err := processors.Acquire(context.Background(), "acme")
 	if err != nil {

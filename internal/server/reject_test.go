@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/fairshare"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
@@ -46,7 +45,7 @@ func TestRejectionsAreDelayed(t *testing.T) {
 			}()
 			began := time.Now()
 			f.send("GET", c.path, c.key, nil).problem(t, c.status)
-			require.Greater(t, time.Since(began), fairshare.MaxDelay/2)
+			require.Greater(t, time.Since(began), admission.MaxDelay/2)
 		})
 	}
 }

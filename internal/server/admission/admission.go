@@ -25,6 +25,9 @@ const (
 	cpuBurst = 250 * time.Millisecond
 )
 
+// MaxDelay caps one delay of a tenant that exceeds its processor time or its rate of rejections.
+const MaxDelay = time.Second
+
 // queueRetry is the Retry-After of a request whose tenant's queue is full.
 const queueRetry = 5 * time.Second
 
@@ -68,14 +71,14 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 		requests:   fairshare.NewRateLimiter(now),
 		controls:   fairshare.NewRateLimiter(now),
 		processors: fairshare.NewSemaphore(processors, perTenant, fairshare.Unlimited),
-		cpu:        fairshare.NewBudget(cpuShare*float64(perTenant), cpuBurst*time.Duration(perTenant)),
+		cpu:        fairshare.NewBudget(cpuShare*float64(perTenant), cpuBurst*time.Duration(perTenant), MaxDelay),
 		lists:      fairshare.NewSemaphore(maxLists, 1, maxQueuedReads),
 		states:     fairshare.NewSemaphore(maxStates, 1, maxQueuedReads),
 		bodies:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedBodies),
 		inputs:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedBodies),
 		uploads:    fairshare.NewSemaphore(fairshare.Unlimited, MaxUploads, 0),
 		checks:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedChecks),
-		checkTime:  fairshare.NewBudget(checkShare, checkBurst),
+		checkTime:  fairshare.NewBudget(checkShare, checkBurst, maxCheckDelay),
 		compiles:   fairshare.NewSemaphore(maxCompiles, maxCompiles-1, maxQueuedChecks),
 		builds:     fairshare.NewSemaphore(maxBuilds, maxBuildsPerTenant, maxQueuedBuilds),
 		loads:      fairshare.NewSemaphore(fairshare.Unlimited, maxLoadsPerTenant, fairshare.Unlimited),

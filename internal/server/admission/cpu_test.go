@@ -186,6 +186,32 @@ func TestChecks(t *testing.T) {
 	})
 }
 
+// TestShareOfCompilations checks that a tenant that uploads continuously has a quarter of the time,
+// whether its modules compile quickly or slowly.
+func TestShareOfCompilations(t *testing.T) {
+	t.Parallel()
+	for _, took := range []time.Duration{50 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second} {
+		t.Run(took.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := contended(t)
+				const span = time.Hour
+				used := time.Duration(0)
+				for began := time.Now(); time.Since(began) < span; used += took {
+					checked, err := c.Check(t.Context(), "mallory")
+					require.NoError(t, err)
+					compiled, err := c.Compile(t.Context(), "mallory")
+					require.NoError(t, err)
+					time.Sleep(took)
+					compiled()
+					checked()
+				}
+				require.InDelta(t, checkShare, (used-checkBurst).Seconds()/span.Seconds(), 0.01)
+			})
+		})
+	}
+}
+
 // TestWaitsForCompilersAreNotCharged checks that a tenant is not delayed because it waited for the
 // compilations of others.
 func TestWaitsForCompilersAreNotCharged(t *testing.T) {

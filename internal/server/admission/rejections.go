@@ -29,7 +29,7 @@ type Rejections struct {
 }
 
 func newRejections(draining <-chan struct{}) *Rejections {
-	return &Rejections{budget: fairshare.NewBudget(1, rejectionBurst*rejectionCost), draining: draining}
+	return &Rejections{budget: fairshare.NewBudget(1, rejectionBurst*rejectionCost, MaxDelay), draining: draining}
 }
 
 // Wait counts a rejection, and returns when it may be sent. It returns at once if the tenant is

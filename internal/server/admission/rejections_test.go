@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
 // reject rejects n requests, and returns the time that this took.
@@ -32,7 +30,7 @@ func TestRejectionsAreDelayed(t *testing.T) {
 			go reject(t.Context(), r, "mallory", 1)
 		}
 		synctest.Wait()
-		require.Equal(t, fairshare.MaxDelay, reject(t.Context(), r, "mallory", 1))
+		require.Equal(t, MaxDelay, reject(t.Context(), r, "mallory", 1))
 		time.Sleep(13 * time.Second)
 		require.Zero(t, reject(t.Context(), r, "mallory", rejectionBurst))
 	})

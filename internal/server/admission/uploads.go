@@ -20,6 +20,8 @@ const (
 	// while other tenants are active.
 	checkShare = 0.25
 	checkBurst = 5 * time.Second
+	// maxCheckDelay caps one delay. It suffices for compilations of up to 20 s.
+	maxCheckDelay = time.Minute
 
 	// Building an agent may wait for MCP servers.
 	maxBuilds          = 64
