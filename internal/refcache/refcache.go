@@ -80,7 +80,7 @@ type Ref[K comparable, V any] struct {
 
 // Acquire returns a reference to the value of a key. If the key has no value, Acquire calls
 // load; the context of load has the values of ctx, but not its deadline or cancellation. It
-// ends when the last caller that waits for the load has left. A panic of load is an error.
+// ends when the last caller that waits for the load has left. A panic of load is a [*PanicError].
 // Acquire fails with load's error, or with the cause of ctx if ctx is done first.
 func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
 	for {
@@ -124,12 +124,21 @@ func (c *Cache[K, V]) reference(
 	return e, own
 }
 
-// protect calls load and returns a panic as an error: the callers wait in other goroutines,
+// A PanicError reports that a load panicked.
+type PanicError struct {
+	Value any    // of the panic
+	Stack []byte // of the goroutine that panicked
+}
+
+// Error returns the value of the panic, without its stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("refcache: load panicked: %v", e.Value) }
+
+// protect calls load and returns a panic as a [*PanicError]: the callers wait in other goroutines,
 // whose handlers of panics do not see it.
 func protect[V any](ctx context.Context, load func(context.Context) (V, error)) (value V, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("refcache: load panicked: %v\n%s", p, debug.Stack())
+			err = &PanicError{p, debug.Stack()}
 		}
 	}()
 	return load(ctx)

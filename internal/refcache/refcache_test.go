@@ -174,7 +174,10 @@ func TestPanic(t *testing.T) {
 	t.Parallel()
 	c := New[string](Options[int]{})
 	_, err := c.Acquire(t.Context(), "a", func(context.Context) (int, error) { panic("no") })
-	require.ErrorContains(t, err, "load panicked: no")
+	var panicked *PanicError
+	require.ErrorAs(t, err, &panicked)
+	require.EqualError(t, err, "refcache: load panicked: no")
+	require.Contains(t, string(panicked.Stack), "TestPanic")
 	require.Empty(t, c.Keys())
 }
 

@@ -3,14 +3,17 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -51,6 +54,58 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	require.Equal(t, journal.StatusRunning, take())
 	ahead.Store(int64(runs.MaxTakeoverTime + time.Second))
 	require.Equal(t, journal.StatusFinished, take())
+}
+
+// TestPanicsStayInTheLog checks that a panic of the server while it builds an agent is in the
+// operator's log with its stack, and that the tenant sees neither the stack nor the value.
+func TestPanicsStayInTheLog(t *testing.T) {
+	t.Parallel()
+	const value = "index out of range"
+	var log lockedBuffer
+	var ahead atomic.Int64
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withLog(&log), func(o *Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	f.server.runs.Agents = agentSourceFunc(
+		func(ctx context.Context, _ *store.Tenant, _ agents.Spec) (*agents.Handle, error) {
+			_, err := refcache.New[string](
+				refcache.Options[int]{},
+			).Acquire(ctx, "", func(context.Context) (int, error) { panic(value) })
+			return nil, &agents.NotReadyError{Agent: "greeter", Err: err}
+		},
+	)
+	requireLogged := func(line string) {
+		for l := range strings.Lines(log.String()) {
+			if strings.Contains(l, line) && strings.Contains(l, value) && strings.Contains(l, "TestPanicsStayInTheLog") {
+				return
+			}
+		}
+		require.Fail(t, "the log has no stack", "%s: %s", line, log.String())
+	}
+	r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"})
+	require.Equal(t, 500, r.status)
+	require.NotContains(t, string(r.body), value)
+	requireLogged("msg=request")
+
+	for _, id := range []string{"run_a", "run_b"} {
+		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{
+			ID: id, Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -time.Second, Spec: []byte(`{"agent":"greeter","version":1}`),
+			Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n"),
+		}))
+	}
+	info, err := f.store.Run(t.Context(), "run_a")
+	require.NoError(t, err)
+	f.server.runs.TakeOverRun(t.Context(), info)
+	requireLogged("take over run")
+	ahead.Store(int64(2 * runs.MaxTakeoverTime))
+	f.server.runs.TakeOverRun(t.Context(), info)
+	f.ok("POST", "/v1/runs/run_b/cancel", f.acme, nil, nil)
+	requireLogged("canceled run")
+	for _, id := range []string{"run_a", "run_b"} {
+		ended := f.finished(f.acme, id)
+		require.NotEmpty(t, ended.Error)
+		require.NotContains(t, ended.Error, value)
+	}
 }
 
 // TestLeasesUseTheDatabaseClock checks that leases use the database's clock: a run of another

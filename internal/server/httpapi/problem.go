@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -130,10 +131,13 @@ func ProblemOf(err error) *Problem {
 	var size *http.MaxBytesError
 	var busy *admission.QuotaError
 	var images *sandbox.ImageRoomError
+	var panicked *refcache.PanicError
 	var other interface{ Problem() *Problem }
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &panicked):
+		return internalProblem(fmt.Errorf("%w\n%s", err, panicked.Stack))
 	case errors.As(err, &images):
 		p := NewProblem(
 			api.CodeUnavailable,
@@ -175,10 +179,13 @@ func ProblemOf(err error) *Problem {
 		p.RetryAfter, p.cause = time.Second, err
 		return p
 	}
-	p := NewProblem(api.CodeInternal,
-		"the server failed to handle the request; its log has the reason under this request's id")
-	p.cause = err
-	return p
+	return internalProblem(err)
+}
+
+// internalProblem returns the problem of an unexpected error, which it does not reveal.
+func internalProblem(err error) *Problem {
+	return NewProblem(api.CodeInternal,
+		"the server failed to handle the request; its log has the reason under this request's id").WithCause(err)
 }
 
 // problemOfHuma converts a validation error of huma. It omits the invalid values, which may be

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -130,6 +131,19 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInfo) error {
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
+		if p := (*refcache.PanicError)(nil); errors.As(err, &p) {
+			r.log.Error(
+				"build the agent of a canceled run",
+				"tenant",
+				t.ID(),
+				"run",
+				info.ID,
+				"error",
+				err,
+				"stack",
+				string(p.Stack),
+			)
+		}
 		return t.AbandonRun(ctx, info.ID, "canceled; its agent is no longer available")
 	}
 	failed := make(chan error, 1)

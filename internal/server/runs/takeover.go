@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -113,6 +114,10 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
+		reason := err.Error()
+		if p := (*refcache.PanicError)(nil); errors.As(err, &p) {
+			log, reason = log.With("stack", string(p.Stack)), "the server failed to build its agent"
+		}
 		now := r.options.Now()
 		since, _ := r.failedTakeovers.LoadOrStore(info.ID, now)
 		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > MaxTakeoverTime; gone ||
@@ -120,7 +125,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 			errors.Is(err, store.ErrNoModule) ||
 			isPermanent(err) {
 			log.Warn("run cannot be resumed", "error", err)
-			if err := t.AbandonRun(ctx, info.ID, "its server is gone and it cannot be resumed: "+err.Error()); err != nil {
+			if err := t.AbandonRun(ctx, info.ID, "its server is gone and it cannot be resumed: "+reason); err != nil {
 				log.Error("end a run that cannot be resumed", "error", err)
 			}
 			return
