@@ -339,7 +339,8 @@ func testEventPages(t *testing.T, open Opener) {
 		)
 	}
 	for _, c := range []struct{ limit, maxBytes int }{
-		{500, 1}, {500, size / 2}, {500, 10 * size}, {500, 1 << 20}, {1, 1 << 20}, {perRow - 1, 1 << 20}, {perRow + 1, 1 << 20},
+		{500, 1}, {500, size / 2}, {500, 10 * size}, {500, 1 << 20}, {1, 1 << 20},
+		{perRow - 1, 1 << 20}, {perRow + 1, 1 << 20},
 	} {
 		after := int64(0)
 		for after < rows*perRow {
