@@ -1,27 +1,17 @@
 package runs
 
-import (
-	"sync"
-
-	"github.com/agent-runner/agent-runner/internal/account"
-)
+import "github.com/agent-runner/agent-runner/internal/account"
 
 // memory holds the memory accounts of tenants with runs here.
 type memory struct {
 	process *account.Account
-
-	mu      sync.Mutex
-	tenants map[string]*tenantMemory
-}
-
-// A tenantMemory is a tenant's account and the number of runs that use it.
-type tenantMemory struct {
-	account *account.Account
-	runs    int
+	tenants *account.Tenants
 }
 
 func newMemory(process *account.Account) *memory {
-	return &memory{process: process, tenants: map[string]*tenantMemory{}}
+	return &memory{process, account.NewTenants(func(tenant string) *account.Account {
+		return account.New(account.LevelTenant, tenant, process, account.DefaultTenant(process))
+	})}
 }
 
 // Open returns the account of a tenant. The caller must call release when the run has ended.
@@ -30,21 +20,7 @@ func (m *memory) Open(tenant string, quota int64) (a *account.Account, release f
 	if quota <= 0 {
 		quota = account.DefaultTenant(m.process)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t := m.tenants[tenant]
-	if t == nil {
-		t = &tenantMemory{account: account.New(account.LevelTenant, tenant, m.process, quota)}
-		m.tenants[tenant] = t
-	}
-	t.account.SetLimit(quota)
-	t.runs++
-	return t.account, sync.OnceFunc(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if t.runs--; t.runs == 0 {
-			delete(m.tenants, tenant)
-			t.account.Close()
-		}
-	})
+	a, release = m.tenants.Open(tenant)
+	a.SetLimit(quota)
+	return a, release
 }
