@@ -20,8 +20,8 @@
 //	the timeline of a run                                 5,000 spans
 //	messages that an AG-UI encoder retains                4 MiB a run
 //	chunks between a stream and its reader                1 MiB or 256 chunks for each open stream
-//	responses of the server                               64 MiB for a tenant, which package admission counts, and 32 KiB
-//	                                                      for each response
+//	responses of the server                               package admission counts them in accounts of their own
+//	text of a chat completion until its run is over       what the run may write to its journal
 //	linear memory of modules                              the sandbox reserves it before a run begins
 package account
 
@@ -33,6 +33,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // chunk is the unit in which an account reserves memory from its parent.
@@ -120,6 +121,7 @@ type Account struct {
 	children map[*Account]struct{}
 	evict    context.CancelCauseFunc
 	closed   bool
+	full     time.Time // when a reservation did not fit, with none since that did; zero otherwise
 	excess   stopwatch
 }
 
@@ -208,6 +210,21 @@ func (a *Account) Limit() int64 {
 	return a.limit
 }
 
+// Full returns the time since a reservation on the account or one above it did not fit, or zero
+// if one has fit since. Forced reservations do not matter.
+func (a *Account) Full() time.Duration {
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	full := a.full
+	a.mu.Unlock()
+	if full.IsZero() {
+		return a.parent.Full()
+	}
+	return max(time.Since(full), a.parent.Full())
+}
+
 // SetLimit changes the limit. Existing reservations remain.
 func (a *Account) SetLimit(limit int64) {
 	if a == nil {
@@ -234,6 +251,15 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 		return nil
 	}
 	return a.reserve(ctx, a.class, n, wait)
+}
+
+// TryReserveInTurn reserves n bytes, or fails with a [*LimitError] if they do not fit, or other
+// reservations wait.
+func (a *Account) TryReserveInTurn(n int64) error {
+	if a == nil || n <= 0 {
+		return nil
+	}
+	return a.reserve(context.Background(), a.class, n, nonBlocking)
 }
 
 // Force reserves n bytes, even above the limits. It is meant for the few bytes that a run needs in
@@ -332,9 +358,16 @@ func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 		return ErrClosed
 	case how == force || a.fits(n) && (how == try || len(a.waiters) == 0):
 		a.used[c] += n
+		if how != force {
+			a.full = time.Time{}
+		}
 		a.wake() // a blocked reservation may no longer be able to fit
 		return nil
-	case how != wait || !a.mayFit(n):
+	}
+	if a.full.IsZero() {
+		a.full = time.Now()
+	}
+	if how != wait || !a.mayFit(n) {
 		return a.limitError(n)
 	}
 	w := &waiter{class: c, n: n, done: make(chan error, 1)}
@@ -382,6 +415,7 @@ func (a *Account) wake() {
 		switch {
 		case a.fits(w.n):
 			a.used[w.class] += w.n
+			a.full = time.Time{}
 			w.done <- nil
 		case !a.mayFit(w.n):
 			w.done <- a.limitError(w.n)

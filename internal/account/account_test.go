@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -326,4 +327,28 @@ func BenchmarkReserve(b *testing.B) {
 		_ = events.Reserve(b.Context(), 200)
 		events.Release(200)
 	}
+}
+
+// TestReservationsInTurn checks that a reservation in turn fails while another waits, and how long an
+// account has been full.
+func TestReservationsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewDraining(LevelTenant, "a", nil, 100)
+		require.NoError(t, a.TryReserveInTurn(90))
+		require.Zero(t, a.Full())
+		done := make(chan error)
+		go func() { done <- a.Reserve(t.Context(), 20) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		var full *LimitError
+		require.ErrorAs(t, a.TryReserveInTurn(1), &full)
+		a.Force(1)
+		require.Equal(t, time.Second, a.Full(), "forced reservations do not matter")
+		require.Equal(t, time.Second, New(LevelRun, "r", a, 0).Full(), "an account above is full")
+		require.NoError(t, a.TryReserve(1), "without regard to others")
+		require.Zero(t, a.Full())
+		a.Release(90)
+		require.NoError(t, <-done)
+		require.NoError(t, a.TryReserveInTurn(1))
+	})
 }
