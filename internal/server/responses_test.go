@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -152,4 +153,44 @@ func TestTimelinesDoNotBlockReads(t *testing.T) {
 	require.Eventually(t, func() bool { return inFlight() == 1 }, 20*time.Second, time.Millisecond)
 	f.ok("GET", "/v1/runs", f.acme, nil, nil)
 	require.EqualValues(t, 1, inFlight(), "the request still waits")
+}
+
+// TestFullResponsesRepeatNoWork checks that requests with an effect, and requests that control runs,
+// succeed while the tenant's responses hold all that they may, and that reads fail.
+func TestFullResponsesRepeatNoWork(t *testing.T) {
+	t.Parallel()
+	const large = 100 << 10
+	f, _ := runFixture(t, map[string]func() *agent.Options{
+		"talker": func() *agent.Options { return talk(large) },
+		"slow":   func() *agent.Options { return slow(make(chan string, 1), nil) },
+	})
+	var waiting api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "slow", Input: "hi"}, &waiting)
+	start := func(key string) (run api.Run) {
+		r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "talker", Input: "hi"}, "Idempotency-Key", key)
+		require.Equal(t, 202, r.status, "%s", r.body)
+		require.NoError(t, json.Unmarshal(r.body, &run))
+		return run
+	}
+	done := start("x")
+	require.Greater(t, len(f.finished(f.acme, done.ID).Output), large-5)
+	full := f.server.admission.Responses.Open("acme")
+	require.NoError(t, full.Set(2*admission.MaxResponseBytes))
+	defer full.Close()
+
+	r := f.send("PUT", "/v1/agents/large", f.acme, []byte("model: {name: m}\n#"+strings.Repeat("x", large)))
+	require.Equal(t, 200, r.status, "%s", r.body)
+	require.Greater(t, len(r.body), large)
+	for _, key := range []string{"x", "y"} {
+		run := start(key)
+		require.Empty(t, run.Output)
+		r = f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil)
+		require.NotEqual(t, 429, r.status)
+	}
+	f.ok("GET", "/v1/runs/"+waiting.ID, f.acme, nil, nil)
+	f.ok("GET", "/v1/runs", f.acme, nil, nil)
+	for _, path := range []string{"/v1/runs/" + done.ID + "/history", "/v1/runs/" + done.ID + "/events"} {
+		p := f.send("GET", path, f.acme, nil).problem(t, 429)
+		require.Equal(t, "response_bytes", p.Quota)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
@@ -66,7 +67,7 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 	return &Controller{
 		yield:      yield,
 		InFlight:   newInFlight(),
-		Responses:  newResponses(),
+		Responses:  newResponses(account.Process().Limit()),
 		Rejections: newRejections(draining),
 		requests:   fairshare.NewRateLimiter(now),
 		controls:   fairshare.NewRateLimiter(now),

@@ -2,8 +2,8 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/account"
@@ -14,30 +14,36 @@ import (
 const (
 	MaxResponseBytes = 64 << 20 // of a tenant
 	SmallResponse    = 32 << 10 // bytes of each response that do not count
+
+	// All responses have a part of the memory that the process's runs have, and a tenant a part of
+	// that, if it is less than MaxResponseBytes.
+	responsesPart       = 4
+	tenantResponsesPart = 4
+
+	// maxResponseRetry caps the Retry-After of a request whose response does not fit. Stalled
+	// clients of streams are disconnected after this time.
+	maxResponseRetry = 30 * time.Second
 )
 
 // Responses counts what the responses to each tenant hold in memory while they are written.
 type Responses struct {
-	mu      sync.Mutex
-	tenants map[string]*tenantResponses
+	all      *account.Account
+	limit    int64            // of a tenant, in bytes
+	accounts *account.Tenants // below all
 }
 
-// A tenantResponses is the account of a tenant's responses and the number of responses that use it.
-type tenantResponses struct {
-	account *account.Account
-	users   int
-}
-
-func newResponses() *Responses { return &Responses{tenants: map[string]*tenantResponses{}} }
-
-// load returns the bytes that the responses to a tenant hold.
-func (r *Responses) load(tenant string) int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if t := r.tenants[tenant]; t != nil {
-		return t.account.Used()
+// newResponses returns the responses of a process whose runs have some bytes of memory; 0 means no
+// limit.
+func newResponses(runs int64) *Responses {
+	limit := runs / responsesPart
+	r := &Responses{limit: MaxResponseBytes, all: account.NewDraining(account.LevelProcess, "responses", nil, limit)}
+	if limit > 0 {
+		r.limit = min(r.limit, limit/tenantResponsesPart)
 	}
-	return 0
+	r.accounts = account.NewTenants(func(tenant string) *account.Account {
+		return account.NewDraining(account.LevelTenant, tenant, r.all, r.limit)
+	})
+	return r
 }
 
 // Open returns a response to a tenant, which holds nothing yet. The caller must close it.
@@ -45,103 +51,136 @@ func (r *Responses) Open(tenant string) *Response { return &Response{of: r, tena
 
 // A Response counts what one response holds in memory. It is not safe for concurrent use.
 type Response struct {
-	of     *Responses
-	tenant string
-	share  *tenantResponses // set if the response ever held bytes
-	held   int64
+	of      *Responses
+	tenant  string
+	account *account.Account // of the tenant; nil if the response never held bytes
+	release func()           // ends the use of account
+	held    int64
 }
 
 // counted returns the part of a response's bytes that counts. A response that exceeds the limit of
 // its tenant fits if it is the only one.
-func counted(bytes int) int64 { return min(max(0, int64(bytes)-SmallResponse), MaxResponseBytes) }
+func (r *Response) counted(bytes int) int64 {
+	return min(max(0, int64(bytes)-SmallResponse), r.of.limit)
+}
+
+// Check fails with a [*QuotaError] if responses hold all that they may, or others wait. A request
+// that reads much calls it before.
+func (r *Response) Check() error {
+	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have a chunk of the second to spare
+		if err := a.TryReserveInTurn(1); err != nil {
+			return r.full(err)
+		}
+		a.Release(1)
+	}
+	return nil
+}
 
 // Set sets the number of bytes that the response holds. It fails with a [*QuotaError], and changes
-// nothing, if the responses to the tenant would hold too much. Shrinking never fails.
-func (r *Response) Set(bytes int) error { return r.set(counted(bytes)) }
-
-// Cover raises the number of bytes that the response holds until undo is called, unless it holds as
-// many. It fails as Set does.
-func (r *Response) Cover(bytes int) (undo func(), err error) {
-	n, before := counted(bytes), r.held
-	if n <= before {
-		return func() {}, nil
+// nothing, if responses would hold too much, or others wait. Shrinking never fails.
+func (r *Response) Set(bytes int) error {
+	n := r.counted(bytes)
+	if n <= r.held {
+		r.shrink(n)
+		return nil
 	}
-	return func() { _ = r.set(before) }, r.set(n)
-}
-
-// Wait releases what the response holds, and waits until it can hold the given number of bytes,
-// which it then holds. It calls beat at each interval. It fails with the cause of ctx.
-func (r *Response) Wait(ctx context.Context, bytes int, interval time.Duration, beat func()) error {
-	_ = r.set(0)
-	n := counted(bytes)
-	a := r.account()
-	done := make(chan error, 1)
-	go func() { done <- a.Reserve(ctx, n) }()
-	pulse := time.NewTicker(interval)
-	defer pulse.Stop()
-	for {
-		select {
-		case err := <-done:
-			if err == nil {
-				r.held = n
-			}
-			return err
-		case <-pulse.C:
-			beat()
-		}
-	}
-}
-
-// Close releases what the response holds.
-func (r *Response) Close() {
-	_ = r.set(0)
-	if r.share == nil {
-		return
-	}
-	r.of.mu.Lock()
-	defer r.of.mu.Unlock()
-	if r.share.users--; r.share.users == 0 {
-		delete(r.of.tenants, r.tenant)
-		r.share.account.Close()
-	}
-	r.share = nil
-}
-
-func (r *Response) set(n int64) error {
-	switch {
-	case n > r.held:
-		if a := r.account(); a.TryReserve(n-r.held) != nil {
-			return &QuotaError{
-				"response_bytes",
-				time.Second,
-				fmt.Sprintf(
-					"responses to this tenant hold %d bytes, of at most %d, and %d more do not fit; read the responses, or send fewer requests at once",
-					a.Used(),
-					MaxResponseBytes,
-					n-r.held,
-				),
-			}
-		}
-	case n < r.held:
-		r.account().Release(r.held - n)
+	if err := r.use().TryReserveInTurn(n - r.held); err != nil {
+		return r.full(err)
 	}
 	r.held = n
 	return nil
 }
 
-// account returns the account of the tenant's responses.
-func (r *Response) account() *account.Account {
-	if r.share != nil {
-		return r.share.account
+// Force sets the number of bytes that the response holds, even above the limits. It is meant for
+// responses to requests that have had an effect, and for what was read after Check.
+func (r *Response) Force(bytes int) {
+	n := r.counted(bytes)
+	if n <= r.held {
+		r.shrink(n)
+		return
 	}
-	r.of.mu.Lock()
-	defer r.of.mu.Unlock()
-	t := r.of.tenants[r.tenant]
-	if t == nil {
-		t = &tenantResponses{account: account.NewDraining(account.LevelTenant, r.tenant, nil, MaxResponseBytes)}
-		r.of.tenants[r.tenant] = t
+	r.use().Force(n - r.held)
+	r.held = n
+}
+
+// Cover raises the number of bytes that the response holds until undo is called, unless it holds as
+// many. It exceeds the limits as Force does.
+func (r *Response) Cover(bytes int) (undo func()) {
+	if r.counted(bytes) <= r.held {
+		return func() {}
 	}
-	t.users++
-	r.share = t
-	return t.account
+	before := r.held
+	r.Force(bytes)
+	return func() { r.shrink(before) }
+}
+
+// Wait releases what the response holds, and waits until it can hold the given number of bytes,
+// which it then holds. Responses that wait are served in their order. Wait calls wait with a channel
+// that is closed when the wait is over. It fails with the cause of ctx.
+func (r *Response) Wait(
+	ctx context.Context,
+	bytes int,
+	wait func(ctx context.Context, done <-chan struct{}) bool,
+) error {
+	r.shrink(0)
+	if r.Set(bytes) == nil {
+		return nil
+	}
+	n, a := r.counted(bytes), r.use()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = a.Reserve(ctx, n)
+	}()
+	wait(ctx, done)
+	<-done
+	if err == nil {
+		r.held = n
+	}
+	return err
+}
+
+// Close releases what the response holds.
+func (r *Response) Close() {
+	r.shrink(0)
+	if r.release != nil {
+		r.release()
+		r.account, r.release = nil, nil
+	}
+}
+
+// shrink lowers the number of counted bytes to n.
+func (r *Response) shrink(n int64) {
+	r.account.Release(r.held - n)
+	r.held = n
+}
+
+// use returns the account of the tenant's responses.
+func (r *Response) use() *account.Account {
+	if r.account == nil {
+		r.account, r.release = r.of.accounts.Open(r.tenant)
+	}
+	return r.account
+}
+
+// full returns the error of a reservation that failed. The time until a retry doubles with each
+// retry while no response finds room.
+func (r *Response) full(err error) error {
+	whose := "responses to this tenant hold"
+	limit := &account.LimitError{}
+	if errors.As(err, &limit) && limit.Level == account.LevelProcess {
+		whose = "the responses of this server hold"
+	}
+	return &QuotaError{
+		"response_bytes",
+		min(max(r.account.Full(), time.Second), maxResponseRetry),
+		fmt.Sprintf(
+			"%s %d bytes, of at most %d, and others wait or %d more do not fit; read the responses, or send fewer requests at once",
+			whose,
+			limit.Used,
+			limit.Limit,
+			limit.Want,
+		),
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -74,7 +76,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 			return &chat.Error{Status: http.StatusConflict, Message: err.Error()}
 		}
 	}
-	return chat.Serve(w, r, q, s.recording(events), func(int) error { return nil })
+	return chat.Serve(w, r, q, s.recording(events), hold)
 }
 
 func (s *server) recording(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {
@@ -373,4 +375,50 @@ func FuzzParseRequest(f *testing.F) {
 		require.NotEmpty(t, q.Messages)
 		require.Equal(t, q.Run != "", len(q.Answers) > 0)
 	})
+}
+
+// hold is a Hold that does not wait.
+func hold(context.Context, int, func(context.Context, <-chan struct{}) bool) error { return nil }
+
+// TestFullResponse checks that a completion whose response waits in vain for its share ends with an
+// error that names the run and does not ask for a retry, and that a stream ends properly.
+func TestFullResponse(t *testing.T) {
+	t.Parallel()
+	never := func(ctx context.Context, _ int, wait func(context.Context, <-chan struct{}) bool) error {
+		wait(ctx, nil)
+		return context.Cause(ctx)
+	}
+	events := func(yield func(abi.Event, error) bool) {
+		_ = yield(
+			abi.Event{Type: abi.EventChunk, Run: "run_1", Chunk: &abi.Chunk{Kind: abi.ChunkText, Text: "hello"}},
+			nil,
+		) &&
+			yield(abi.Event{Type: abi.EventRunFinished, Run: "run_1", FinishReason: "stop"}, nil)
+	}
+	for _, stream := range []bool{false, true} {
+		t.Run(fmt.Sprint("stream ", stream), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q, err := chat.ParseRequest(
+					fmt.Appendf(nil, `{"model":"x","stream":%v,"messages":[{"role":"user","content":"hi"}]}`, stream),
+				)
+				require.NoError(t, err)
+				w := httptest.NewRecorder()
+				err = chat.Serve(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), q, events, never)
+				if !stream {
+					var full *chat.Error
+					require.ErrorAs(t, err, &full)
+					require.Equal(t, 503, full.Status)
+					require.Contains(t, full.Message, "run_1")
+					require.Equal(t, http.Header{"X-Should-Retry": {"false"}}, full.Header)
+					return
+				}
+				require.NoError(t, err)
+				body := w.Body.String()
+				require.Contains(t, body, ": still here")
+				require.Contains(t, body, `"code":"response_bytes"`)
+				require.True(t, strings.HasSuffix(body, "data: [DONE]\n\n"), "%s", body)
+			})
+		})
+	}
 }

@@ -21,20 +21,27 @@ import (
 // writeTime is the maximum time for a client to read one part of a response.
 const writeTime = 30 * time.Second
 
+// holdTimeout is the maximum time for which a completion waits until the tenant's other responses
+// leave room for it. As long may a client take to read a response that is no stream.
+const holdTimeout = 2 * time.Minute
+
+// A Hold waits until the response can hold a number of bytes in memory. It calls wait with a channel
+// that is closed when that is over, and fails with the cause of ctx.
+type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, done <-chan struct{}) bool) error
+
 // Serve responds to a request with the events of its run, which must end with run_finished or
-// run_paused. hold is called when the run is over, with the bytes that the response then holds in
-// memory; the response ends with its error. Serve returns an error, which is an *Error if the client
+// run_paused. It calls hold when the run is over. Serve returns an error, which is an *Error if the client
 // may see it, if nothing was written, or writing failed.
 func Serve(
 	w http.ResponseWriter,
 	r *http.Request,
 	q *Request,
 	events iter.Seq2[abi.Event, error],
-	hold func(bytes int) error,
+	hold Hold,
 ) error {
 	s := &sender{w: w, request: q, made: time.Now().Unix(), hold: hold}
 	if !q.stream {
-		return s.whole(events)
+		return s.whole(r.Context(), events)
 	}
 	return s.stream(r.Context(), events)
 }
@@ -44,7 +51,7 @@ type sender struct {
 	w       http.ResponseWriter
 	request *Request
 	made    int64
-	hold    func(bytes int) error
+	hold    Hold
 
 	run    string
 	turn   turn
@@ -52,7 +59,7 @@ type sender struct {
 }
 
 // whole responds with one object when the run is over.
-func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
+func (s *sender) whole(ctx context.Context, events iter.Seq2[abi.Event, error]) error {
 	for e, err := range events {
 		s.run = e.Run
 		s.turn.take(e)
@@ -81,13 +88,32 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 	}
 	b = append(b, '\n')
 	s.turn = turn{} // only b is in memory while the client reads
-	if err := s.hold(cap(b)); err != nil {
-		return err
+	if full := s.holdRest(ctx, cap(b)); full != nil {
+		return full
 	}
 	s.w.Header().Set("Content-Type", "application/json")
 	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(writeTime))
 	_, err = s.w.Write(b)
 	return err
+}
+
+// holdRest waits until the response can hold the rest of the completion. It returns an error if that
+// takes too long. The client should not repeat the request, since the run is over.
+func (s *sender) holdRest(ctx context.Context, bytes int) *Error {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	if s.hold(ctx, bytes, s.events.Wait) == nil {
+		return nil
+	}
+	return &Error{
+		Status: http.StatusServiceUnavailable,
+		Message: fmt.Sprintf(
+			"the responses to this tenant hold too much for this completion; run %s has it: GET /v1/runs/%[1]s",
+			s.run,
+		),
+		Code:   "response_bytes",
+		Header: http.Header{"X-Should-Retry": {"false"}}, // OpenAI's clients read it
+	}
 }
 
 // failure returns the error of a run that failed, or nil.
@@ -209,10 +235,12 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 	if s.run == "" {
 		return errors.New("the run ended without an event")
 	}
-	if err := s.hold(encodings * s.turn.bytes()); err != nil {
-		return err
-	}
 	s.begin()
+	if full := s.holdRest(ctx, encodings*s.turn.bytes()); full != nil {
+		s.send(full.object())
+		s.done()
+		return s.events.Err
+	}
 	if text, ok := s.turn.corrected(); ok { // streamed text cannot be withdrawn
 		o := s.object("chat.completion.chunk", map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": nil})
 		o["agent_runner"] = map[string]any{"run": s.run, "replaced": text}
@@ -234,32 +262,17 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 	return s.events.Err
 }
 
-// An item is an event of a run, received from another goroutine.
-type item struct {
-	event abi.Event
-	err   error
-	ok    bool
-}
-
-// wait returns the next event, and keeps the connection alive until then.
-func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool)) (abi.Event, error, bool) {
-	came := make(chan item, 1)
+// wait returns the next event, and keeps the connection alive until then. The events end when ctx
+// does.
+func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool)) (e abi.Event, err error, ok bool) {
+	came := make(chan struct{})
 	go func() {
-		e, err, ok := next()
-		came <- item{e, err, ok}
+		defer close(came)
+		e, err, ok = next()
 	}()
-	pulse := time.NewTicker(sse.HeartbeatInterval)
-	defer pulse.Stop()
-	for {
-		select {
-		case i := <-came:
-			return i.event, i.err, i.ok
-		case <-pulse.C:
-			if s.events != nil && ctx.Err() == nil {
-				s.events.Beat()
-			}
-		}
-	}
+	s.events.Wait(ctx, came)
+	<-came
+	return e, err, ok
 }
 
 // begin starts the stream.

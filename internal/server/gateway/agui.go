@@ -201,7 +201,7 @@ func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 			return
 		}
 		if size := max(runs.Size(lines), l.Retained()); c.Response.Set(size) != nil {
-			if over || c.Response.Wait(req.Context(), size, sse.HeartbeatInterval, s.Beat) != nil {
+			if over || c.Response.Wait(req.Context(), size, s.Wait) != nil {
 				return
 			}
 			continue

@@ -189,11 +189,7 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		return err
 	}
 	events := x.Runs.Follow(c, info, l.From).All(req.Context())
-	err = chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Set)
-	if full := (*admission.QuotaError)(nil); errors.As(err, &full) {
-		return httpapi.NewQuotaProblem(full.Quota, full.RetryAfter, "%v; run %s has the completion", full, l.ID)
-	}
-	return err
+	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Wait)
 }
 
 // subtractUsage yields events in which the run's usage excludes the usage that earlier requests

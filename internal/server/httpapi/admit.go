@@ -44,6 +44,9 @@ func (rt *Router) read(ctx context.Context, c *Caller, r *Route, handle func() e
 	if c == nil || r.Method != http.MethodGet {
 		return handle()
 	}
+	if r.Large {
+		return c.Read(ctx, rt.admission, handle)
+	}
 	return rt.admission.Read(ctx, c.Key.Tenant, r.Control, handle)
 }
 

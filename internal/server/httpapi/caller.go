@@ -34,6 +34,21 @@ func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, 
 	return a.Parse(ctx, c.Key.Tenant, bytes, fn)
 }
 
+// Read calls fn, which reads and encodes much data for the caller's response, once a admits it. It
+// fails with an [*admission.QuotaError], and does not call fn, if the tenant's responses hold all that
+// they may. What fn reads may exceed the limit, since a tenant has one such call at a time.
+func (c *Caller) Read(ctx context.Context, a *admission.Controller, fn func() error) error {
+	if err := c.Response.Check(); err != nil {
+		return err
+	}
+	return a.Read(ctx, c.Key.Tenant, false, func() error {
+		if err := c.Response.Check(); err != nil { // others may have read meanwhile
+			return err
+		}
+		return fn()
+	})
+}
+
 type callerKey struct{}
 
 // callerOf returns the caller of a request that passed guard, or nil on a public route.

@@ -29,15 +29,10 @@ func (a *responseRecorder) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter]. It fails with an [*admission.QuotaError], and writes
-// nothing, if the tenant's responses hold too much for a large b.
+// Write implements [http.ResponseWriter]. It counts a large b that the response does not hold yet.
 func (a *responseRecorder) Write(b []byte) (int, error) {
 	if a.caller != nil && a.caller.Response != nil && len(b) > admission.SmallResponse {
-		undo, err := a.caller.Response.Cover(len(b))
-		if err != nil {
-			return 0, err
-		}
-		defer undo()
+		defer a.caller.Response.Cover(len(b))()
 	}
 	if a.status == 0 {
 		a.status = http.StatusOK
@@ -74,16 +69,22 @@ func bodyField(output reflect.Type) []int {
 }
 
 // encode encodes a handler's body of JSON, and counts its bytes as the response's. It clears the
-// body, so that nothing but these bytes is in memory while the client reads them.
-func (a *responseRecorder) encode(body reflect.Value) error {
+// body, so that nothing but these bytes is in memory while the client reads them. It fails with an
+// [*admission.QuotaError] if the body is the answer to a GET request and does not fit. Large reads were
+// checked before, and other requests must not be repeated; their bodies are bounded by the requests.
+func (a *responseRecorder) encode(r *Route, body reflect.Value) error {
 	var b bytes.Buffer
 	if err := WriteJSON(&b, body.Interface()); err != nil {
 		return err
 	}
-	if err := a.caller.Response.Set(b.Cap()); err != nil {
-		return err
-	}
 	a.body = b.Bytes()
+	if r.Method == http.MethodGet && !r.Large {
+		if err := a.caller.Response.Set(cap(a.body)); err != nil {
+			return err
+		}
+	} else {
+		a.caller.Response.Force(cap(a.body))
+	}
 	body.SetZero()
 	return nil
 }

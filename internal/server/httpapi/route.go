@@ -34,6 +34,9 @@ type Route struct {
 	// Control marks a request that controls a run or asks for its state. Such requests have
 	// their own rate limit and do not wait for other requests.
 	Control bool
+	// Large marks a GET request that reads much. It fails before it reads if the tenant's responses
+	// hold all that they may. The response to another one fails if it is large after all.
+	Large bool
 	// Streamed marks a body that is never completely in memory.
 	Streamed bool
 }
@@ -135,7 +138,7 @@ func RegisterAfter[I, O any](
 				return err
 			}
 			if a := recorderOf(ctx); a != nil && c != nil {
-				return a.encode(reflect.ValueOf(out).Elem().FieldByIndex(body))
+				return a.encode(&r, reflect.ValueOf(out).Elem().FieldByIndex(body))
 			}
 			return nil
 		}); err != nil {
@@ -181,8 +184,8 @@ func (rt *Router) markDeprecated(r Route) {
 // Raw registers a handler that reads the request and writes the response itself. The body is
 // limited in size, and in time to bodyTimeout, which the handler may change with
 // [http.ResponseController]. An error that the handler returns before it writes becomes a
-// problem. A handler that returns much data reads and encodes it in [admission.Controller.Read],
-// and counts it in [Caller.Response]. describe adds parameters, bodies and responses to the document.
+// problem. A handler that returns much data reads and encodes it in [Caller.Read], and counts it in
+// [Caller.Response]. describe adds parameters, bodies and responses to the document.
 func (rt *Router) Raw(
 	r Route,
 	describe func(*huma.Operation, huma.Registry),

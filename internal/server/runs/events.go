@@ -62,7 +62,7 @@ func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 	}
 	f := r.Follow(c, info, after)
 	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
-		return r.page(w, req, f, info.LastSeq)
+		return r.page(w, req, c, f, info.LastSeq)
 	}
 	if info.Status != journal.StatusRunning && after >= info.LastSeq && after > 0 {
 		w.WriteHeader(http.StatusNoContent) // browsers then do not reconnect
@@ -79,10 +79,11 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	if l := r.Active.Get(f.tenant.ID(), f.run); l != nil {
 		defer l.Follow()()
 	}
+	defer f.leavePoll()
 	s := sse.New(w, r.options.Timeouts.Write)
 	s.Retry()
 	for s.Err == nil {
-		lines, err := f.next(ctx, s.Beat)
+		lines, err := f.next(ctx, s)
 		if err != nil || len(lines) == 0 {
 			return
 		}
@@ -91,13 +92,12 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 }
 
 // page responds with a page of events as JSON. last is the number of the run's last event.
-func (r *Service) page(w http.ResponseWriter, req *http.Request, f *Follower, last int64) error {
+func (r *Service) page(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, f *Follower, last int64) error {
 	var b bytes.Buffer
-	if err := r.admission.Read(req.Context(), f.tenant.ID(), false, func() error {
-		if err := f.encodePage(req.Context(), &b, last); err != nil {
-			return err
-		}
-		return f.response.Set(b.Cap())
+	if err := c.Read(req.Context(), r.admission, func() error {
+		err := f.encodePage(req.Context(), &b, last)
+		f.response.Force(b.Cap())
+		return err
 	}); err != nil {
 		return err
 	}

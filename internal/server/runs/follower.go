@@ -29,12 +29,13 @@ type Follower struct {
 	copies   int                 // times that the response holds each of these events
 
 	last  bool   // next has returned the event that ended or paused the run here
-	state *poll  // set while next reads from the store
+	known int64  // the number of the run's last event, when the store was read last
+	state *poll  // set once the follower has read from the store
 	leave func() // ends the use of state
 }
 
 // Follow returns a [Follower] that reads a run's events after event number after, for the response
-// to a caller.
+// to a caller. A caller of its method next calls leavePoll in the end.
 func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) *Follower {
 	return &Follower{
 		runs:     r,
@@ -47,14 +48,11 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 	}
 }
 
-// next waits for events and returns them. It returns none when the run has ended or paused. It
-// calls beat when no event arrives for [sse.HeartbeatInterval]. The caller no longer uses the
-// events of the previous call.
-func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
-	pulse := time.NewTicker(sse.HeartbeatInterval)
-	defer pulse.Stop()
+// next waits for events and returns them. It returns none when the run has ended or paused. It keeps
+// a stream alive meanwhile, which may be nil. The caller no longer uses the events of the previous
+// call.
+func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 	_ = f.response.Set(0)
-	defer f.leavePoll()
 	for {
 		lines, changed, over, err := f.poll(ctx)
 		if err != nil || over {
@@ -65,17 +63,14 @@ func (f *Follower) next(ctx context.Context, beat func()) ([]Event, error) {
 				f.after = lines[len(lines)-1].Seq
 				return lines, nil
 			}
-			f.last = false // the events are not in memory while this waits, and are read again
-			if err := f.response.Wait(ctx, size, sse.HeartbeatInterval, beat); err != nil {
+			f.last = false                            // the events are not in memory while this waits, and are read again
+			room := max(size, f.copies*maxBatchBytes) // there may be more events by then
+			if err := f.response.Wait(ctx, room, s.Wait); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		select {
-		case <-changed:
-		case <-pulse.C:
-			beat()
-		case <-ctx.Done():
+		if !s.Wait(ctx, changed) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -97,19 +92,16 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 			return nil, changed, false, nil
 		}
 	}
-	if f.state == nil {
-		f.state, f.leave = f.runs.polls.join(f.run)
+	wait := minPollInterval
+	if f.known <= f.after {
+		if wait, over, err = f.query(ctx); err != nil || over {
+			return nil, nil, over, err
+		}
 	}
-	info, wait, err := f.state.state(func() (*journal.RunInfo, error) { return f.tenant.Run(ctx, f.run) })
-	if err != nil {
-		return nil, nil, false, err
-	}
-	if info.LastSeq > f.after {
+	if f.known > f.after {
 		if lines, err = f.read(ctx); err != nil || len(lines) > 0 {
 			return lines, nil, false, err
 		}
-	} else if info.Status != journal.StatusRunning {
-		return nil, nil, true, nil
 	}
 	select {
 	case <-f.runs.options.Draining:
@@ -119,6 +111,20 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 	soon := make(chan struct{})
 	time.AfterFunc(wait, func() { close(soon) })
 	return nil, soon, false, nil
+}
+
+// query sets known to the number of the run's last event in the store. It returns the time until a
+// new answer is available, or over if the run is not in progress and has no more events.
+func (f *Follower) query(ctx context.Context) (wait time.Duration, over bool, err error) {
+	if f.state == nil {
+		f.state, f.leave = f.runs.polls.join(f.run)
+	}
+	info, wait, err := f.state.state(func() (*journal.RunInfo, error) { return f.tenant.Run(ctx, f.run) })
+	if err != nil {
+		return 0, false, err
+	}
+	f.known = info.LastSeq
+	return wait, f.known <= f.after && info.Status != journal.StatusRunning, nil
 }
 
 // leavePoll ends the use of state.
@@ -155,9 +161,10 @@ func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	f.copies = 3 // its JSON, its value, and what the caller writes of it
 	return func(yield func(abi.Event, error) bool) {
+		defer f.leavePoll()
 		ended := false
 		for {
-			lines, err := f.next(ctx, func() {})
+			lines, err := f.next(ctx, nil)
 			if err != nil || len(lines) == 0 {
 				if !ended {
 					yield(abi.Event{}, &journal.Error{Run: f.run, Err: errors.Join(err, errCutOff)})

@@ -131,8 +131,16 @@ func (r *Service) Routes(rt *httpapi.Router) {
 	}, describeEvents, r.events)
 	httpapi.Register(
 		rt,
-		httpapi.Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: httpapi.RunsRead, Tag: tag,
-			Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."},
+		httpapi.Route{
+			ID:      "run-history",
+			Method:  "GET",
+			Path:    "/v1/runs/{run}/history",
+			Scope:   httpapi.RunsRead,
+			Tag:     tag,
+			Large:   true,
+			Summary: "Get the history of a run",
+			About:   "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools.",
+		},
 		r.history,
 	)
 	httpapi.RegisterAfter(rt, httpapi.Route{

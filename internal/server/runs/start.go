@@ -181,11 +181,13 @@ func (r *Service) respondRun(
 		if err != nil {
 			return err
 		}
-		if b, err = abijson.Marshal(shown); err != nil {
+		if b, err = encodeRun(shown); err != nil || c.Response.Set(cap(b)) == nil {
 			return err
 		}
-		b = append(b, '\n')
-		return c.Response.Set(cap(b))
+		shown.Output = "" // a failure would make the client start another run
+		b, err = encodeRun(shown)
+		c.Response.Force(cap(b))
+		return err
 	}
 	if l != nil {
 		err = show()
@@ -199,4 +201,10 @@ func (r *Service) respondRun(
 	w.WriteHeader(http.StatusAccepted)
 	_, err = w.Write(b)
 	return err
+}
+
+// encodeRun returns a line of JSON.
+func encodeRun(shown *api.Run) ([]byte, error) {
+	b, err := abijson.Marshal(shown)
+	return append(b, '\n'), err
 }

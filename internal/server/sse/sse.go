@@ -10,11 +10,12 @@ import (
 // HeartbeatInterval is the longest silence of a stream. After it, the stream sends a comment.
 const HeartbeatInterval = 15 * time.Second
 
-// A Stream is a response of server-sent events.
+// A Stream is a response of server-sent events. A nil Stream has not begun: its only method is Wait.
 type Stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration // for the client to read one part
+	silence *time.Timer   // expires HeartbeatInterval after the last part
 	Err     error         // the first failure to write
 }
 
@@ -25,7 +26,7 @@ func New(w http.ResponseWriter, part time.Duration) *Stream {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer events
 	w.WriteHeader(http.StatusOK)
-	return &Stream{w: w, control: http.NewResponseController(w), timeout: part}
+	return &Stream{w: w, control: http.NewResponseController(w), timeout: part, silence: time.NewTimer(HeartbeatInterval)}
 }
 
 // Retry tells the client to reconnect one second after the stream breaks.
@@ -40,6 +41,7 @@ func (s *Stream) Send(pieces ...[]byte) {
 	if s.Err != nil {
 		return
 	}
+	s.silence.Reset(HeartbeatInterval)
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	for _, b := range pieces {
 		if _, s.Err = s.w.Write(b); s.Err != nil {
@@ -49,16 +51,18 @@ func (s *Stream) Send(pieces ...[]byte) {
 	s.Err = s.control.Flush()
 }
 
-// Wait waits for a change and keeps the connection alive meanwhile. It returns false if the
-// client has disconnected.
-func (s *Stream) Wait(ctx context.Context, changed <-chan struct{}) bool {
-	pulse := time.NewTicker(HeartbeatInterval)
-	defer pulse.Stop()
+// Wait waits until done is closed, and keeps the connection alive meanwhile. It returns false if ctx
+// is done first, as it is when the client has disconnected.
+func (s *Stream) Wait(ctx context.Context, done <-chan struct{}) bool {
+	var silence <-chan time.Time
+	if s != nil {
+		silence = s.silence.C
+	}
 	for {
 		select {
-		case <-changed:
+		case <-done:
 			return true
-		case <-pulse.C:
+		case <-silence:
 			s.Beat()
 		case <-ctx.Done():
 			return false
