@@ -1,38 +1,67 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestCount(t *testing.T) {
+func TestIdentifiers(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write := func(path, text string) {
-		path = filepath.Join(dir, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	checked, files := packagesOf{}, token.NewFileSet()
+	for _, p := range [][2]string{
+		{"errors", `package errors; type List []int; func (List) Len() int`},
+		{module + "/internal/b", `package b; type B struct{}; func (*B) M() {}; func (B) m() {}; type I interface { Go() }`},
+		{module + "/c", `package c; type C struct{}; func (C) Public() {}`},
+		{"example.com/d", `package d; type D struct{}; func (D) Other() {}`},
+		{module + "/a", `package a
+			import ("errors"; "example.com/d"; "` + module + `/internal/b"; "` + module + `/c")
+			type T[K any] struct{ Field K }
+			type t struct{}
+			func (*T[K]) M() {}
+			func (t) M() {}
+			func F() {}
+			const A, x = 1, 2
+			var V int
+			type Alias = b.B
+			type Interface = b.I
+			type Embedding struct { *b.B; c.C; d.D; b.I }
+			type Hidden struct { t }
+			type Standard = errors.List`},
+	} {
+		file, err := parser.ParseFile(files, "x.go", p[1], 0)
+		require.NoError(t, err)
+		conf := types.Config{Importer: checked, IgnoreFuncBodies: true}
+		checked[p[0]], err = conf.Check(p[0], files, []*ast.File{file}, nil)
+		require.NoError(t, err)
 	}
-	write("a/a.go", `package a
-type T[K any] struct{ Field int }
-type t struct{}
-func (*T[K]) M() {}
-func (t) M() {}
-func F() {}
-const A, b = 1, 2
-var V int
-`)
-	write("a/guest.go", "//go:build wasip1\n\npackage a\ntype Guest int\n")
-	write("a/a_test.go", "package a\nfunc TestX() {}\n")
-	write("a/internal/b/b.go", "package b\nfunc F() {}\n")
-	write("cmd/main.go", "package main\nfunc F() {}\n")
+	require.Equal(t, []string{
+		"A", "Alias", "Alias.M", "Embedding", "Embedding.Go", "Embedding.M", "Embedding.Other", "F", "Hidden", "Hidden.M",
+		"Interface", "Standard", "T", "T.M", "V",
+	}, identifiers(checked[module+"/a"]))
+}
 
-	found, err := count(dir)
-	require.NoError(t, err)
-	require.Equal(t, map[string]int{filepath.ToSlash(filepath.Join(dir, "a")): 5}, found)
+// packagesOf imports packages by path.
+type packagesOf map[string]*types.Package
+
+func (p packagesOf) Import(path string) (*types.Package, error) { return p[path], nil }
+
+func TestPublic(t *testing.T) {
+	t.Parallel()
+	for pkg, want := range map[string]bool{
+		module + "/host":              true,
+		module + "/adapters/eino":     true,
+		module + "/internal/exported": false,
+		module + "/host/internal/x":   false,
+		module + "/guest-sdk/go/json": false,
+		"example.com/host":            false,
+	} {
+		require.Equal(t, want, public(pkg), pkg)
+	}
 }
 
 func TestCompare(t *testing.T) {
