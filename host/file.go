@@ -91,7 +91,7 @@ func (h *Host) NewAgentFromFile(ctx context.Context, f *AgentFile, o *FileOption
 	if o == nil {
 		o = &FileOptions{}
 	}
-	for _, text := range f.Bound() {
+	for _, text := range agentfile.BoundFields(f) {
 		if o.Logger != nil {
 			o.Logger.Warn("a limit of the agent is lowered", slog.String("agent", f.Name), slog.String("limit", text))
 		}
@@ -190,14 +190,14 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	}
 	own, agents := toolSet{Owner: "the agent's tools", Tools: o.Tools}, toolSet{Owner: "its agents", Tools: inner}
 	if o.Tools, err = joinTools(own, agents); err != nil {
-		return nil, b.file.ErrorAt("agents", err)
+		return nil, agentfile.ErrorAt(b.file, "agents", err)
 	}
 	a, err := b.host.NewAgent(ctx, o)
 	var config *module.ConfigError
 	if errors.As(err, &config) {
 		for _, s := range b.slots {
 			if s.from.Name == config.Entry {
-				return nil, b.file.ErrorAt(s.at+".config", err)
+				return nil, agentfile.ErrorAt(b.file, s.at+".config", err)
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	}
 	if err := cycle(append([]*agent.Agent{a.Agent}, others...)); err != nil {
 		a.Close()
-		return nil, b.file.ErrorAt("agents", err)
+		return nil, agentfile.ErrorAt(b.file, "agents", err)
 	}
 	return a, nil
 }
@@ -215,7 +215,11 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 func (b *builder) network() error {
 	if b.around != nil {
 		if len(b.file.Secrets) > 0 {
-			return b.file.ErrorAt("secrets", errors.New("secrets are named in the outermost file, for all agents in it"))
+			return agentfile.ErrorAt(
+				b.file,
+				"secrets",
+				errors.New("secrets are named in the outermost file, for all agents in it"),
+			)
 		}
 		b.http = b.around.http
 		return nil
@@ -228,14 +232,14 @@ func (b *builder) network() error {
 	for i, s := range b.file.Secrets {
 		value := b.opts.Getenv(s.Env)
 		if value == "" {
-			return b.file.ErrorAt(fmt.Sprintf("secrets[%d].env", i),
+			return agentfile.ErrorAt(b.file, fmt.Sprintf("secrets[%d].env", i),
 				fmt.Errorf("the environment variable %s, for the secret %s, is not set", s.Env, s.Name))
 		}
 		o.Secrets = append(o.Secrets, egress.Secret{Name: s.Name, Value: value, Hosts: s.Hosts})
 	}
 	var err error
 	if b.http, err = egress.New(&o); err != nil {
-		return b.file.ErrorAt("secrets", err)
+		return agentfile.ErrorAt(b.file, "secrets", err)
 	}
 	b.closers = append(b.closers, b.http.Close)
 	return nil
@@ -298,11 +302,11 @@ func (b *builder) load(ctx context.Context) error {
 	}
 	for _, s := range b.slots {
 		if s.err != nil {
-			return b.file.ErrorAt(s.at+".module", s.err)
+			return agentfile.ErrorAt(b.file, s.at+".module", s.err)
 		}
 		grants, err := s.from.ModuleGrants()
 		if err != nil {
-			return b.file.ErrorAt(s.at+".grants", err)
+			return agentfile.ErrorAt(b.file, s.at+".grants", err)
 		}
 		*s.to = append(*s.to, Middleware{Name: s.from.Name, Module: s.module, Config: s.from.Config,
 			Grants: grants, OnFault: hook.OnFault(s.from.OnFault)})
@@ -387,13 +391,13 @@ func (b *builder) wrap(m model.Model) (model.Model, error) {
 func (b *builder) endpoints() (model.Model, error) {
 	f := &b.file.Model
 	if f.Name == "" {
-		return nil, b.file.ErrorAt("model", errors.New("the agent has no model: name one, model: {name: …}"))
+		return nil, agentfile.ErrorAt(b.file, "model", errors.New("the agent has no model: name one, model: {name: …}"))
 	}
 	base := cmp.Or(string(f.BaseURL), b.opts.Getenv(agentfile.EnvBaseURL))
 	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, agentfile.EnvAPIKey))
 	switch {
 	case key == "" && f.APIKeyEnv != "":
-		return nil, b.file.ErrorAt("model.api_key_env",
+		return nil, agentfile.ErrorAt(b.file, "model.api_key_env",
 			fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name))
 	case key == "" && base == "":
 		return nil, fmt.Errorf("no key for %s: set %s, or name an endpoint that needs none as base URL",
@@ -401,7 +405,7 @@ func (b *builder) endpoints() (model.Model, error) {
 	}
 	first, err := b.endpoint(base, key)
 	if err != nil {
-		return nil, b.file.ErrorAt("model.base_url", err)
+		return nil, agentfile.ErrorAt(b.file, "model.base_url", err)
 	}
 	choices := []model.Choice{{Model: first}}
 	for i, fallback := range f.Fallbacks {
@@ -412,13 +416,13 @@ func (b *builder) endpoints() (model.Model, error) {
 		}
 		if env := fallback.APIKeyEnv; env != "" {
 			if secret = b.opts.Getenv(env); secret == "" {
-				return nil, b.file.ErrorAt(at+".api_key_env",
+				return nil, agentfile.ErrorAt(b.file, at+".api_key_env",
 					fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name))
 			}
 		}
 		m, err := b.endpoint(address, secret)
 		if err != nil {
-			return nil, b.file.ErrorAt(at, err)
+			return nil, agentfile.ErrorAt(b.file, at, err)
 		}
 		choices = append(choices, model.Choice{Model: m, Name: fallback.Name})
 	}
@@ -483,7 +487,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	}
 	own, err := builtin.Set(o)
 	if err != nil {
-		return nil, b.file.ErrorAt("tools", err)
+		return nil, agentfile.ErrorAt(b.file, "tools", err)
 	}
 	sets := []toolSet{{Owner: "the built-in tools", Tools: own}}
 	for i := range f.MCP {
@@ -492,18 +496,22 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
-			return nil, b.file.ErrorAt(fmt.Sprintf("tools.mcp[%d]", i), err)
+			return nil, agentfile.ErrorAt(b.file, fmt.Sprintf("tools.mcp[%d]", i), err)
 		}
 		sets = append(sets, *set)
 	}
 	tools, err := joinTools(sets...)
 	if err != nil {
-		return nil, b.file.ErrorAt("tools", err)
+		return nil, agentfile.ErrorAt(b.file, "tools", err)
 	}
 	for i, name := range f.Idempotent {
 		at := slices.IndexFunc(tools, func(t tool.Tool) bool { return t.Declaration().Name == name })
 		if at < 0 {
-			return nil, b.file.ErrorAt(fmt.Sprintf("tools.idempotent[%d]", i), fmt.Errorf("there is no tool %q", name))
+			return nil, agentfile.ErrorAt(
+				b.file,
+				fmt.Sprintf("tools.idempotent[%d]", i),
+				fmt.Errorf("there is no tool %q", name),
+			)
 		}
 		tools[at] = tool.Idempotent(tools[at])
 	}

@@ -108,7 +108,7 @@ type Agent struct {
 // New returns an agent. It fails if the options are invalid.
 func New(o *Options) (*Agent, error) {
 	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
-	a.Journal = o.Journal.WithDefaults()
+	a.Journal = journal.WithDefaults(o.Journal)
 	var err error
 	if a.Model == nil {
 		return nil, errors.New("an agent needs a model")

@@ -18,7 +18,7 @@ func TestJournalLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := (&journal.Options{Journal: struct{ journal.Journal }{}, MaxBytes: tc.options}).WithDefaults()
+			o := journal.WithDefaults(&journal.Options{Journal: struct{ journal.Journal }{}, MaxBytes: tc.options})
 			require.Equal(
 				t,
 				tc.want,

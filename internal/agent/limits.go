@@ -225,7 +225,7 @@ func (r *run) allot(calls []runlog.CallState) error {
 // reachesTool reports whether a call of the model names an offered tool and has valid
 // arguments.
 func (r *run) reachesTool(c *abi.Call) bool {
-	_, ok := r.state.Tool(c.Name)
+	_, ok := runlog.ToolOf(&r.state, c.Name)
 	_, err := toolset.ParseArguments(c.Arguments)
 	return ok && err == nil && slices.Contains(r.state.Offered, c.Name)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
@@ -100,7 +101,7 @@ func (r *run) HasMemory(n int64) error {
 // settle counts the state at the end of a phase, and waits until the pending bytes are within their
 // limit. The error ends the run.
 func (r *run) settle(ctx context.Context) error {
-	if err := r.memory.state.Set(r.state.Size()); err != nil {
+	if err := r.memory.state.Set(runlog.SizeOf(&r.state)); err != nil {
 		return ending.FromReservation(err)
 	}
 	return r.drain(ctx)

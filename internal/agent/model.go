@@ -28,7 +28,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	if s.Messages.Len() == 0 {
 		return "", &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
 	}
-	tools := s.ActiveTools()
+	tools := runlog.ActiveTools(s)
 	if s.LastLimit != nil {
 		tools = nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
@@ -32,7 +33,7 @@ func (r *run) OwnModel() chain.ModelCall {
 
 // OwnTool implements [chain.Nester].
 func (r *run) OwnTool(name string) (chain.ToolCall, error) {
-	t, ok := r.state.Tool(name)
+	t, ok := runlog.ToolOf(&r.state, name)
 	switch {
 	case !ok:
 		return chain.ToolCall{}, &abi.Error{

@@ -112,7 +112,7 @@ const legacyRevisions = 1 << 40
 
 // resumed returns a run with a copy of a state.
 func resumed(a *Agent, state *runlog.State) (*run, error) {
-	own, err := state.Clone()
+	own, err := runlog.CloneState(state)
 	if err == nil {
 		err = a.checkWith(own)
 	}

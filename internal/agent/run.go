@@ -415,7 +415,7 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 // tools.
 func (r *run) checkReturnDirectly() error {
 	for _, name := range r.agent.ReturnDirectly {
-		if _, ok := r.state.Tool(name); !ok && r.agent.tools[name] == nil {
+		if _, ok := runlog.ToolOf(&r.state, name); !ok && r.agent.tools[name] == nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: noReturnDirectly(name, r.state.Tools)}
 		}
 	}
@@ -451,7 +451,7 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 		m := *s.Respond // a journal may be writing the one that the state had
 		m.ID = r.NewID()
 		s.Messages, s.Respond = s.Messages.Append(m), nil
-		s.Offered = toolNames(s.ActiveTools())
+		s.Offered = toolNames(runlog.ActiveTools(s))
 		return runlog.PhaseDecide, nil
 	}
 	return runlog.PhaseRewrite, nil

@@ -77,7 +77,7 @@ func (r *run) round() []runlog.CallState {
 	var out []runlog.CallState
 	for _, c := range last.ToolCalls {
 		call := abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
-		if t, ok := s.Tool(call.Name); ok {
+		if t, ok := runlog.ToolOf(s, call.Name); ok {
 			call.Owner, call.Idempotent = t.Owner, t.Idempotent
 		}
 		out = append(out, runlog.CallState{Call: call})
@@ -181,7 +181,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	if c.OverLimit != nil {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.OverLimit, c.Call.Name), Source: "host"})
 	}
-	t, ok := r.state.Tool(c.Call.Name)
+	t, ok := runlog.ToolOf(&r.state, c.Call.Name)
 	if !ok || !slices.Contains(r.state.Offered, t.Name) {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
 	}

@@ -57,11 +57,11 @@ func (f *File) checkAgents() error {
 		a, at := &f.Agents[i], fmt.Sprintf("agents[%d]", i)
 		switch {
 		case !agentName.MatchString(a.Name):
-			return f.ErrorAt(at, fmt.Errorf("an agent needs a name of up to 64 letters, digits, - and _, not %q", a.Name))
+			return ErrorAt(f, at, fmt.Errorf("an agent needs a name of up to 64 letters, digits, - and _, not %q", a.Name))
 		case names[a.Name]:
-			return f.ErrorAt(at+".name", fmt.Errorf("two agents are named %q; rename one of them", a.Name))
+			return ErrorAt(f, at+".name", fmt.Errorf("two agents are named %q; rename one of them", a.Name))
 		case (a.File == "") == (a.Agent == nil):
-			return f.ErrorAt(at, errors.New("an agent needs either file or agent"))
+			return ErrorAt(f, at, errors.New("an agent needs either file or agent"))
 		}
 		names[a.Name] = true
 		if a.As == "" {
@@ -88,7 +88,7 @@ func (f *File) checkUse(a *Agent, at string) error {
 	if a.As != UseTransfer || !slices.ContainsFunc(a.Spec().Agents, func(b Agent) bool { return b.As == UseTransfer }) {
 		return nil
 	}
-	return f.ErrorAt(
+	return ErrorAt(f,
 		at,
 		fmt.Errorf("agent %q has as: transfer, and so have agents of its own; move those next to it", a.Name),
 	)
@@ -120,7 +120,7 @@ func (f *File) locateAgents(dir string, files []string) error {
 		case errors.As(err, &placed):
 			return err // in that file
 		case err != nil:
-			return f.ErrorAt(at+".file", err)
+			return ErrorAt(f, at+".file", err)
 		}
 		if err := f.checkUse(a, at); err != nil {
 			return err

@@ -48,13 +48,13 @@ func (b *bounded) err() error {
 
 // CheckBounds returns an error for a number that is larger than any agent may have, in f or in an
 // agent inside it. Parse does not check them, so that files from before there were bounds can be read.
-func (f *File) CheckBounds() error {
+func CheckBounds(f *File) error {
 	if beyond := f.beyond(); len(beyond) > 0 {
-		return f.ErrorAt(beyond[0].at, beyond[0].err())
+		return ErrorAt(f, beyond[0].at, beyond[0].err())
 	}
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil {
-			if err := inner.CheckBounds(); err != nil {
+			if err := CheckBounds(inner); err != nil {
 				return err
 			}
 		}
@@ -62,8 +62,8 @@ func (f *File) CheckBounds() error {
 	return nil
 }
 
-// Bound lowers numbers that CheckBounds rejects to their bounds, and returns a sentence for each.
-func (f *File) Bound() []string {
+// BoundFields lowers numbers that CheckBounds rejects to their bounds, and returns a sentence for each.
+func BoundFields(f *File) []string {
 	var out []string
 	for _, b := range f.beyond() {
 		b.lower()
@@ -71,7 +71,7 @@ func (f *File) Bound() []string {
 	}
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil {
-			for _, text := range inner.Bound() {
+			for _, text := range BoundFields(inner) {
 				out = append(out, fmt.Sprintf("agents[%d]: %s", i, text))
 			}
 		}

@@ -60,15 +60,15 @@ func TestBounds(t *testing.T) {
 			t.Parallel()
 			f, err := Parse("a.yaml", []byte(text))
 			require.NoError(t, err, "files from before there were bounds can be read")
-			err = f.CheckBounds()
+			err = CheckBounds(f)
 			if want == "" {
 				require.NoError(t, err)
-				require.Empty(t, f.Bound())
+				require.Empty(t, BoundFields(f))
 				return
 			}
 			require.ErrorContains(t, err, want)
-			require.Len(t, f.Bound(), 1)
-			require.NoError(t, f.CheckBounds(), "all numbers are within their bounds then")
+			require.Len(t, BoundFields(f), 1)
+			require.NoError(t, CheckBounds(f), "all numbers are within their bounds then")
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestBoundLowers(t *testing.T) {
 		"limits.max_steps is 100000000; the agent runs with the maximum of 100000",
 		"limits.timeout is 9000h0m0s; the agent runs with the maximum of 720h0m0s",
 		"agents[0]: limits.max_steps is 200000; the agent runs with the maximum of 100000",
-	}, f.Bound())
+	}, BoundFields(f))
 	require.Equal(
 		t,
 		[]int{100_000, 4, 100_000},
@@ -94,5 +94,5 @@ func TestBoundLowers(t *testing.T) {
 	)
 	require.Equal(t, Duration(720*time.Hour), f.Limits.Timeout)
 	f.Limits.Timeout = math.MaxInt64
-	require.Error(t, f.CheckBounds())
+	require.Error(t, CheckBounds(f))
 }

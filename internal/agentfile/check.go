@@ -36,7 +36,7 @@ func (f *File) check() error {
 	}
 	for name, n := range f.Limits.Tools {
 		if n < 1 {
-			return f.ErrorAt(
+			return ErrorAt(f,
 				"limits.tools."+name,
 				fmt.Errorf("%s: want a number above 0; to disable the tool, remove it from the tools", name),
 			)
@@ -47,20 +47,20 @@ func (f *File) check() error {
 
 func (f *File) checkModel() error {
 	if r := f.Model.Retries; r != nil && *r < 0 {
-		return f.ErrorAt("model.retries", errors.New("retries: want 0 or more"))
+		return ErrorAt(f, "model.retries", errors.New("retries: want 0 or more"))
 	}
 	for name, value := range f.Model.Params {
 		same := func(part string) bool { return strings.EqualFold(part, name) } // some endpoints ignore case
 		if slices.ContainsFunc([]string{"model", "messages", "tools", "stream"}, same) {
-			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is set by the host; remove it", name))
+			return ErrorAt(f, "model.params."+name, fmt.Errorf("params: %s is set by the host; remove it", name))
 		}
 		if !json.Valid(value) {
-			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is not a valid value", name))
+			return ErrorAt(f, "model.params."+name, fmt.Errorf("params: %s is not a valid value", name))
 		}
 	}
 	for i, fallback := range f.Model.Fallbacks {
 		if fallback.Name == "" {
-			return f.ErrorAt(fmt.Sprintf("model.fallbacks[%d]", i), errors.New("a fallback needs the name of its model: name"))
+			return ErrorAt(f, fmt.Sprintf("model.fallbacks[%d]", i), errors.New("a fallback needs the name of its model: name"))
 		}
 	}
 	return nil
@@ -71,10 +71,10 @@ func (f *File) checkTools() error {
 		for i, name := range *f.Tools.Builtin {
 			at := fmt.Sprintf("tools.builtin[%d]", i)
 			if slices.Contains((*f.Tools.Builtin)[:i], name) {
-				return f.ErrorAt(at, fmt.Errorf("duplicate built-in tool %q", name))
+				return ErrorAt(f, at, fmt.Errorf("duplicate built-in tool %q", name))
 			}
 			if f.Tools.Root == "" && builtin.NeedsRoot(string(name)) {
-				return f.ErrorAt(at, fmt.Errorf("%s needs tools.root: the directory it can read", name))
+				return ErrorAt(f, at, fmt.Errorf("%s needs tools.root: the directory it can read", name))
 			}
 		}
 	}
@@ -83,22 +83,22 @@ func (f *File) checkTools() error {
 		s, at := &f.Tools.MCP[i], fmt.Sprintf("tools.mcp[%d]", i)
 		switch {
 		case s.Command == nil && s.URL == "":
-			return f.ErrorAt(at, errors.New("an MCP server needs a command or a url"))
+			return ErrorAt(f, at, errors.New("an MCP server needs a command or a url"))
 		case s.Command != nil && s.URL != "":
-			return f.ErrorAt(at, errors.New("an MCP server has a command or a url, not both"))
+			return ErrorAt(f, at, errors.New("an MCP server has a command or a url, not both"))
 		case s.URL != "" && s.Env != nil:
-			return f.ErrorAt(at+".env", errors.New("env needs a command; a server at a url has its own environment"))
+			return ErrorAt(f, at+".env", errors.New("env needs a command; a server at a url has its own environment"))
 		case s.URL == "" && s.APIKeyEnv != "":
-			return f.ErrorAt(
+			return ErrorAt(f,
 				at+".api_key_env",
 				errors.New("api_key_env needs a url; a command inherits this program's environment"),
 			)
 		case len(s.Command) == 0 && s.URL == "" || s.Command != nil && s.Command[0] == "":
-			return f.ErrorAt(at+".command", errors.New("command: want a program and its arguments"))
+			return ErrorAt(f, at+".command", errors.New("command: want a program and its arguments"))
 		}
 		s.SetName()
 		if names[s.Name] {
-			return f.ErrorAt(at, fmt.Errorf("two MCP servers are named %q; rename one of them", s.Name))
+			return ErrorAt(f, at, fmt.Errorf("two MCP servers are named %q; rename one of them", s.Name))
 		}
 		names[s.Name] = true
 	}
@@ -125,15 +125,15 @@ func (f *File) checkSecrets() error {
 		_, err := egress.ParsePatterns(s.Hosts)
 		switch {
 		case !egress.ValidSecretName(s.Name):
-			return f.ErrorAt(at, errors.New("a secret needs a name of letters, digits, _ and -"))
+			return ErrorAt(f, at, errors.New("a secret needs a name of letters, digits, _ and -"))
 		case names[s.Name]:
-			return f.ErrorAt(at, fmt.Errorf("two secrets are named %s", s.Name))
+			return ErrorAt(f, at, fmt.Errorf("two secrets are named %s", s.Name))
 		case s.Env == "":
-			return f.ErrorAt(at, fmt.Errorf("secret %s needs env: the environment variable with its value", s.Name))
+			return ErrorAt(f, at, fmt.Errorf("secret %s needs env: the environment variable with its value", s.Name))
 		case len(s.Hosts) == 0:
-			return f.ErrorAt(at, fmt.Errorf("secret %s needs hosts: those to which it may be sent", s.Name))
+			return ErrorAt(f, at, fmt.Errorf("secret %s needs hosts: those to which it may be sent", s.Name))
 		case err != nil:
-			return f.ErrorAt(at+".hosts", err)
+			return ErrorAt(f, at+".hosts", err)
 		}
 		names[s.Name] = true
 	}
@@ -149,17 +149,17 @@ func (f *File) checkMiddlewares() error {
 		for i := range ring.list {
 			m, path := &ring.list[i], ring.path+"["+strconv.Itoa(i)+"]"
 			if m.Module == "" {
-				return f.ErrorAt(path, errors.New("a middleware needs a module: the path of a .wasm file"))
+				return ErrorAt(f, path, errors.New("a middleware needs a module: the path of a .wasm file"))
 			}
 			if m.Name == "" {
 				m.Name = EntryName(string(m.Module))
 			}
 			if first, ok := at[m.Name]; ok {
-				return f.ErrorAt(path, fmt.Errorf("%s has the same name %q; rename one of them", first, m.Name))
+				return ErrorAt(f, path, fmt.Errorf("%s has the same name %q; rename one of them", first, m.Name))
 			}
 			at[m.Name] = path
 			if _, err := m.ModuleGrants(); err != nil {
-				return f.ErrorAt(path+".grants", err)
+				return ErrorAt(f, path+".grants", err)
 			}
 			if err := f.checkPositive(path+".limits", m.Limits); err != nil {
 				return err
@@ -191,7 +191,7 @@ func (f *File) checkPositive(path string, limits any) error {
 	for name, index := range fieldsOf(v.Type()) {
 		at := path + "." + name
 		if _, stands := f.mark(at); stands && v.FieldByIndex(index).CanInt() && v.FieldByIndex(index).Int() < 1 {
-			return f.ErrorAt(at, fmt.Errorf("%s: want a number above 0", name))
+			return ErrorAt(f, at, fmt.Errorf("%s: want a number above 0", name))
 		}
 	}
 	return nil
@@ -206,7 +206,7 @@ func (f *File) locate(dir string, files []string) error {
 			err = errors.New("not a directory")
 		}
 		if err != nil {
-			return f.ErrorAt("tools.root", fmt.Errorf("root: %s: %w", f.Tools.Root, cause(err)))
+			return ErrorAt(f, "tools.root", fmt.Errorf("root: %s: %w", f.Tools.Root, cause(err)))
 		}
 	}
 	for path, list := range map[string][]Middleware{
@@ -215,7 +215,7 @@ func (f *File) locate(dir string, files []string) error {
 		for i := range list {
 			list[i].Module = join(dir, list[i].Module)
 			if _, err := os.Stat(string(list[i].Module)); err != nil {
-				return f.ErrorAt(fmt.Sprintf("%s[%d].module", path, i),
+				return ErrorAt(f, fmt.Sprintf("%s[%d].module", path, i),
 					fmt.Errorf("module: %s: %w; paths are relative to this file", list[i].Module, cause(err)))
 			}
 		}

@@ -57,9 +57,9 @@ func printable(line string) string {
 // ErrorAt adds to err the position of a key such as "middlewares[0].module", or of the
 // nearest enclosing key. It returns err unchanged if none of them is in the file, because
 // they were added later.
-func (f *File) ErrorAt(path string, err error) error {
+func ErrorAt(f *File, path string, err error) error {
 	if f.outer != nil {
-		return f.outer.ErrorAt(f.prefix+"."+path, err)
+		return ErrorAt(f.outer, f.prefix+"."+path, err)
 	}
 	for path != "" {
 		if m, ok := f.marks[path]; ok {

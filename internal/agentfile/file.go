@@ -195,7 +195,7 @@ func load(path string, files []string) (*File, error) {
 	if err := f.locate(filepath.Dir(path), append(slices.Clone(files), at)); err != nil {
 		return nil, err
 	}
-	if err := f.CheckBounds(); err != nil {
+	if err := CheckBounds(f); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -231,9 +231,9 @@ func Parse(name string, b []byte) (*File, error) {
 	return f, nil
 }
 
-// Path returns the path from which the file was read, or "" if it was not read from a
+// PathOf returns the path from which the file was read, or "" if it was not read from a
 // file.
-func (f *File) Path() string { return f.path }
+func PathOf(f *File) string { return f.path }
 
 // cause returns the cause of a file error, without the operation and the path.
 func cause(err error) error {

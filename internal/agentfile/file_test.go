@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 const whole = `# everything there is
@@ -120,7 +121,11 @@ func TestAllFields(t *testing.T) {
 	require.EqualValues(t, "skip", second.OnFault)
 	grants, err := second.ModuleGrants()
 	require.NoError(t, err)
-	require.Equal(t, []string{"http:api.example.com", "model", "read:last", "store", "tool:read_file"}, grants.Strings())
+	require.Equal(
+		t,
+		[]string{"http:api.example.com", "model", "read:last", "store", "tool:read_file"},
+		policy.GrantStrings(grants),
+	)
 	require.Equal(t, "policy", f.Rings.Outer[0].Name)
 	require.Empty(t, f.Rings.Inner)
 
@@ -277,15 +282,15 @@ func TestPositionsOfKeys(t *testing.T) {
 	f, err := agentfile.Parse("agent.yaml", []byte("middlewares:\n  - module: a.wasm\n    config: {x: 1}\n"))
 	require.NoError(t, err)
 	why := errors.New("x: want text")
-	require.ErrorContains(t, f.ErrorAt("middlewares[0].config", why), "agent.yaml:3:5: x: want text")
+	require.ErrorContains(t, agentfile.ErrorAt(f, "middlewares[0].config", why), "agent.yaml:3:5: x: want text")
 	require.ErrorContains(
 		t,
-		f.ErrorAt("middlewares[0].limits.timeout", why),
+		agentfile.ErrorAt(f, "middlewares[0].limits.timeout", why),
 		"agent.yaml:2:5:",
 		"the nearest key around it",
 	)
-	require.Equal(t, why, f.ErrorAt("tools.root", why), "what is not in the file has no place")
-	require.ErrorIs(t, f.ErrorAt("middlewares[0].config", why), why)
+	require.Equal(t, why, agentfile.ErrorAt(f, "tools.root", why), "what is not in the file has no place")
+	require.ErrorIs(t, agentfile.ErrorAt(f, "middlewares[0].config", why), why)
 }
 
 func TestSchemaIsFresh(t *testing.T) {

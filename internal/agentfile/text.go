@@ -15,4 +15,4 @@ func (s Bytes) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int
 
 // Text returns the agent as JSON for [Parse]. It writes paths unchanged, and omits the
 // directories of MCP servers.
-func (f *File) Text() ([]byte, error) { return abijson.Marshal(f) }
+func Text(f *File) ([]byte, error) { return abijson.Marshal(f) }

@@ -30,11 +30,11 @@ middlewares:
 limits: {timeout: 2h, max_steps: 3, models: []}
 `))
 	require.NoError(t, err)
-	text, err := f.Text()
+	text, err := Text(f)
 	require.NoError(t, err)
 	got, err := Parse("kept", text)
 	require.NoError(t, err, "%s", text)
-	again, err := got.Text()
+	again, err := Text(got)
 	require.NoError(t, err)
 	require.Equal(t, string(text), string(again))
 	require.Equal(t, f.Tools, got.Tools)

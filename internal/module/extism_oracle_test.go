@@ -124,7 +124,7 @@ func sdkLocalAdd() sdk.HostFunction {
 // rawModule loads a plug-in without hooks, so that tests can call its other exports.
 func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Module {
 	t.Helper()
-	limits, err := limits.WithDefaults()
+	limits, err := policy.WithDefaults(limits)
 	require.NoError(t, err)
 	image, err := l.sandbox.Load(t.Context(), "plugin.wasm", wasm, limits.Limits)
 	require.NoError(t, err)

@@ -130,7 +130,7 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	case javascript.IsScript(src.name) && !bytes.HasPrefix(b, []byte("\x00asm")):
 		return l.loadScriptSource(ctx, src, javascript.SourceOf(src.name, string(b)), limits)
 	}
-	limits, err := limits.WithDefaults()
+	limits, err := policy.WithDefaults(limits)
 	if err != nil {
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}

@@ -78,10 +78,10 @@ func (m *Module) Name() string { return m.source.name }
 // Digest returns the SHA-256 of the module's bytes in hexadecimal. A script's bytes are its bundle.
 func (m *Module) Digest() string { return m.digest }
 
-// Bundle returns a script together with everything it imports, in a form that [Loader.LoadBytes]
+// BundleOf returns a script together with everything it imports, in a form that [Loader.LoadBytes]
 // loads without the source files. It returns nil for other modules. Callers must not modify the
 // result.
-func (m *Module) Bundle() []byte {
+func BundleOf(m *Module) []byte {
 	if s, ok := m.transport.(*script.Transport); ok {
 		return s.Bundle
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
@@ -30,10 +31,10 @@ func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	}
 	b := &replay.Bundle{
 		Time: time.Now().UTC(), Module: m.Name(), Digest: m.Digest(), Entry: f.Entry, Run: s.run,
-		Config: replay.Blob(s.mw.config), Grants: s.mw.grants.Strings(), Limits: m.limits,
+		Config: replay.Blob(s.mw.config), Grants: policy.GrantStrings(s.mw.grants), Limits: m.limits,
 		Fault: replay.Fault{
 			Stage:  f.Stage,
-			Cause:  f.Text(),
+			Cause:  ending.FaultText(f),
 			Limit:  f.Limit,
 			Value:  f.Value,
 			Stderr: f.Stderr,

@@ -17,7 +17,7 @@ import (
 // Replay repeats the calls of a bundle and compares their outcomes with the recording. It returns
 // an error if the module does not load, the bundle is invalid or ctx ends.
 func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
-	m, err := l.LoadBytes(ctx, b.Module, b.Wasm, b.ReplayLimits())
+	m, err := l.LoadBytes(ctx, b.Module, b.Wasm, replay.LimitsOf(b))
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -33,7 +33,7 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 	defer mw.Close()
 	s := &session{mw: mw, entry: b.Entry, run: b.Run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 	defer s.Close()
-	out := &replay.Result{Incomplete: b.Incomplete()}
+	out := &replay.Result{Incomplete: replay.Incomplete(b)}
 	for i := range b.Earlier {
 		inv, err := s.replay(ctx, &b.Earlier[i])
 		if ctx.Err() != nil {
@@ -49,12 +49,12 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 		return nil, context.Cause(ctx)
 	}
 	out.Fuel, out.Calls = inv.Report.Fuel, inv.Replay.Calls
-	out.Differences = append(out.Differences, b.Compare(outcomeOf(inv, err))...)
+	out.Differences = append(out.Differences, replay.Compare(b, outcomeOf(inv, err))...)
 	var fault *ending.FaultError
 	switch {
 	case errors.As(err, &fault):
-		out.Cause = fault.Text()
-	case b.Fault.Judged, b.AnsweredLate(err):
+		out.Cause = ending.FaultText(fault)
+	case b.Fault.Judged, replay.AnsweredLate(b, err):
 		out.Cause = b.Fault.Cause // the answer that the chain rejected is the same, or is listed in the differences
 	}
 	out.Same = len(out.Differences) == 0

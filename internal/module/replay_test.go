@@ -113,7 +113,7 @@ func TestReplayFaults(t *testing.T) {
 			b := onlyBundle(t, dir)
 			require.Equal(t, "guard", b.Entry)
 			require.Equal(t, contract.HookBeforeAgent, b.Call.Hook)
-			require.Equal(t, fault.Text(), b.Fault.Cause)
+			require.Equal(t, ending.FaultText(fault), b.Fault.Cause)
 			require.JSONEq(t, do(tc.letter), string(b.Config))
 			again := requireSame(t, b)
 			if tc.limit != "hook_time" {

@@ -20,7 +20,7 @@ import (
 
 // loadScript loads a bundled script.
 func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limits policy.Limits) (*Module, error) {
-	limits, err := limits.WithDefaults()
+	limits, err := policy.WithDefaults(limits)
 	if err != nil {
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}

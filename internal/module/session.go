@@ -229,7 +229,7 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	w := &worker{release: release}
 	w.seed = func() []byte { return []byte(w.visit.RandomSeed()) }
 	print := func(line []byte) { w.visit.Print(line) }
-	fuel := s.mw.module.limits.Schedule()
+	fuel := policy.ScheduleOf(&s.mw.module.limits)
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here. Its host calls must not find the
 		// invocation of another module, which waits for this call further up in ctx.

@@ -49,7 +49,7 @@ const (
 )
 
 // WithDefaults returns a copy with defaults filled in, or nil without a journal.
-func (o *Options) WithDefaults() *Options {
+func WithDefaults(o *Options) *Options {
 	if o == nil || o.Journal == nil {
 		return nil
 	}

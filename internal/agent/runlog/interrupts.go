@@ -89,7 +89,7 @@ func (s *State) Answer(answers map[string]json.RawMessage) error {
 		if len(down) == 0 {
 			continue
 		}
-		child, err := c.Child.Clone()
+		child, err := CloneState(c.Child)
 		if err == nil {
 			err = child.Answer(down)
 		}
@@ -103,8 +103,8 @@ func (s *State) Answer(answers map[string]json.RawMessage) error {
 	return s.Record.Answer(own)
 }
 
-// Clone returns a deep copy.
-func (s *State) Clone() (*State, error) {
+// CloneState returns a deep copy.
+func CloneState(s *State) (*State, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, err

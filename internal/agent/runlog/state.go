@@ -117,8 +117,8 @@ type CallState struct {
 	Messages []abi.Message `json:"messages,omitempty"`
 }
 
-// Tool returns the tool called name.
-func (s *State) Tool(name string) (abi.Tool, bool) {
+// ToolOf returns the tool called name.
+func ToolOf(s *State, name string) (abi.Tool, bool) {
 	i := slices.IndexFunc(s.Tools, func(t abi.Tool) bool { return t.Name == name })
 	if i < 0 {
 		return abi.Tool{}, false
@@ -127,7 +127,7 @@ func (s *State) Tool(name string) (abi.Tool, bool) {
 }
 
 // ActiveTools returns the tools that the model is offered.
-func (s *State) ActiveTools() []abi.Tool {
+func ActiveTools(s *State) []abi.Tool {
 	out := make([]abi.Tool, 0, len(s.Tools))
 	for _, t := range s.Tools {
 		if slices.Contains(s.Active, t.Name) {
@@ -146,8 +146,8 @@ type Outcome struct {
 // overhead is the approximate size of a value without its text, in bytes.
 const overhead = 256
 
-// Size returns the approximate size of the state in memory, in bytes.
-func (s *State) Size() int64 {
+// SizeOf returns the approximate size of the state in memory, in bytes.
+func SizeOf(s *State) int64 {
 	n := s.Messages.Size() + int64(len(s.Instruction))
 	for i := range s.Tools {
 		t := &s.Tools[i]

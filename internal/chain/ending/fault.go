@@ -26,7 +26,7 @@ type FaultError struct {
 
 // Error returns the entry, the hook and the cause.
 func (f *FaultError) Error() string {
-	text := f.Text()
+	text := FaultText(f)
 	if f.Hook != "" {
 		text = string(f.Hook) + ": " + text
 	}
@@ -36,9 +36,9 @@ func (f *FaultError) Error() string {
 	return text
 }
 
-// Text returns the cause alone, bounded and safe to show, with the key in agent.yaml of
+// FaultText returns the cause alone, bounded and safe to show, with the key in agent.yaml of
 // the limit that was exceeded.
-func (f *FaultError) Text() string {
+func FaultText(f *FaultError) string {
 	text := safetext.Clip(f.Cause.Error(), maxCause)
 	if key := LimitKey(f.Limit); key != "" {
 		text += " (limits." + key + " in agent.yaml)"

@@ -214,7 +214,7 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 		Digest: f.Digest,
 		Hook:   f.Hook,
 		Stage:  string(f.Stage),
-		Cause:  f.Text(),
+		Cause:  ending.FaultText(f),
 		Limit:  f.Limit,
 		Value:  f.Value,
 		Action: action,

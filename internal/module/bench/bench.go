@@ -151,7 +151,7 @@ func problem(err error) string {
 	text := err.Error()
 	var fault *ending.FaultError
 	if errors.As(err, &fault) {
-		text = fault.Text()
+		text = ending.FaultText(fault)
 	}
 	return fmt.Sprintf("%.500s", strings.Join(strings.Fields(text), " "))
 }

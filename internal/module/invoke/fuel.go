@@ -9,21 +9,21 @@ import (
 func (inv *Invocation) chargeCall(g *sandbox.Guest, class policy.FuelClass) {
 	switch class {
 	case policy.FuelValue:
-		g.ChargeFuel(inv.Limits.Schedule().Value)
+		g.ChargeFuel(policy.ScheduleOf(inv.Limits).Value)
 	case policy.FuelRecord:
-		g.ChargeFuel(inv.Limits.Schedule().Record)
+		g.ChargeFuel(policy.ScheduleOf(inv.Limits).Record)
 	}
 }
 
 // ChargeBytes charges the guest for n bytes that it passes to the host. ChargeBytes must be called
 // before the host stores the bytes, so that a guest without fuel stores nothing.
 func (inv *Invocation) ChargeBytes(g *sandbox.Guest, n int) {
-	g.ChargeFuel(int64(n) * inv.Limits.Schedule().Byte)
+	g.ChargeFuel(int64(n) * policy.ScheduleOf(inv.Limits).Byte)
 }
 
 // chargeReply charges the guest for a reply of n bytes.
 func (inv *Invocation) chargeReply(g *sandbox.Guest, n int) {
-	if inv.Limits.Schedule().Reply {
+	if policy.ScheduleOf(inv.Limits).Reply {
 		g.Charge(n)
 	}
 }

@@ -30,5 +30,5 @@ const (
 	FuelRecord           // Schedule.Record
 )
 
-// Schedule returns the fuel schedule that l selects.
-func (l *Limits) Schedule() *Schedule { return &fuelSchedules[l.FuelSchedule] }
+// ScheduleOf returns the fuel schedule that l selects.
+func ScheduleOf(l *Limits) *Schedule { return &fuelSchedules[l.FuelSchedule] }

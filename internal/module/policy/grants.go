@@ -83,8 +83,8 @@ func appendNew(list []string, s string) []string {
 	return append(list, s)
 }
 
-// Strings returns the grants in the form that ParseGrants parses, sorted.
-func (g Grants) Strings() []string {
+// GrantStrings returns the grants in the form that ParseGrants parses, sorted.
+func GrantStrings(g Grants) []string {
 	var out []string
 	if g.Read != "" {
 		out = append(out, "read:"+string(g.Read))

@@ -17,7 +17,7 @@ func TestGrants(t *testing.T) {
 		Grants{Read: hook.ReadLast, Model: true, Tools: []string{"search"}, HTTP: []string{"api.example.com"}, Store: true},
 		g,
 	)
-	again, err := ParseGrants(g.Strings())
+	again, err := ParseGrants(GrantStrings(g))
 	require.NoError(t, err)
 	require.Equal(t, g, again)
 	for grant, want := range map[string]string{

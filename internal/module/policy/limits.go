@@ -63,7 +63,7 @@ const MaxBytes = 1 << 30
 
 // WithDefaults returns l with defaults in place of zero fields, except for the sandbox's limits. It
 // returns an error if a field is out of range.
-func (l Limits) WithDefaults() (Limits, error) {
+func WithDefaults(l Limits) (Limits, error) {
 	for _, f := range []struct {
 		name  string
 		field *int

@@ -65,7 +65,7 @@ func (r *Recording) compareWork(now *Outcome) []string {
 }
 
 // Compare returns how the replay of the faulting call differs.
-func (b *Bundle) Compare(now *Outcome) []string {
+func Compare(b *Bundle, now *Outcome) []string {
 	if b.Fault.Judged {
 		return b.Call.Compare(now)
 	}
@@ -74,7 +74,7 @@ func (b *Bundle) Compare(now *Outcome) []string {
 	switch {
 	case errors.Is(now.Err, ErrDiverged):
 		out = append(out, now.Err.Error())
-	case b.AnsweredLate(now.Err):
+	case AnsweredLate(b, now.Err):
 	case !errors.As(now.Err, &fault):
 		out = append(out, "it did not fault")
 	case b.Fault.Limit == "hook_time" && (fault.Limit == "fuel" || fault.Limit == "hook_time"):
@@ -87,14 +87,14 @@ func (b *Bundle) Compare(now *Outcome) []string {
 
 // AnsweredLate reports whether the module's call succeeded both times, but the host had no time
 // left to decode the recorded answer.
-func (b *Bundle) AnsweredLate(err error) bool {
+func AnsweredLate(b *Bundle, err error) bool {
 	return err == nil && b.Fault.Limit == "hook_time" && !b.Call.Stopped
 }
 
 func (f *Fault) compare(now *ending.FaultError) []string {
 	var out []string
-	if f.Cause != now.Text() {
-		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, now.Text()))
+	if f.Cause != ending.FaultText(now) {
+		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, ending.FaultText(now)))
 	}
 	if f.Stage != now.Stage || f.Limit != now.Limit || f.Value != now.Value {
 		out = append(out, fmt.Sprintf("it faulted at stage %q with limit %q of %d, and now at stage %q with limit %q of %d",

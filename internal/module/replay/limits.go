@@ -13,10 +13,10 @@ import (
 // recorded, and fuel ends the guest anyway.
 const minReplayTime = time.Minute
 
-// ReplayLimits returns the limits of the recording, with a hook time that slower machines do not
+// LimitsOf returns the limits of the recording, with a hook time that slower machines do not
 // reach: a call that ran out of time ends at the fuel that it had used by then. Bundles without a
 // fuel schedule were recorded under version 1.
-func (b *Bundle) ReplayLimits() policy.Limits {
+func LimitsOf(b *Bundle) policy.Limits {
 	l := b.Limits
 	l.FuelSchedule = cmp.Or(l.FuelSchedule, 1)
 	l.HookTime = max(minReplayTime, 10*min(l.HookTime, time.Hour))
@@ -25,7 +25,7 @@ func (b *Bundle) ReplayLimits() policy.Limits {
 
 // Incomplete says what is missing from the bundle because it was too large to keep. It returns an
 // empty string if nothing is missing.
-func (b *Bundle) Incomplete() string {
+func Incomplete(b *Bundle) string {
 	var missing []string
 	if b.Dropped > 0 {
 		missing = append(

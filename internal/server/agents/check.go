@@ -83,7 +83,11 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 		return nil, err
 	}
 	if err = invalid; err == nil && f.Name != "" && f.Name != name {
-		err = f.ErrorAt("name", fmt.Errorf("name: differs from %q in the URL; remove it, or make it the same", name))
+		err = agentfile.ErrorAt(
+			f,
+			"name",
+			fmt.Errorf("name: differs from %q in the URL; remove it, or make it the same", name),
+		)
 	}
 	if err == nil {
 		err = checkFile(f, c, &policy, a.Options.commandsOf(c.Key.Tenant))
@@ -129,19 +133,19 @@ func fileProblem(err error) error {
 func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {
-		return f.ErrorAt("tools.root", errors.New("root: agents on a server cannot read files; remove root"))
+		return agentfile.ErrorAt(f, "tools.root", errors.New("root: agents on a server cannot read files; remove root"))
 	}
 	for i, s := range f.Tools.MCP {
 		at := fmt.Sprintf("tools.mcp[%d]", i)
 		switch u, err := url.Parse(string(s.URL)); {
 		case s.Command != nil:
 			if err := checkCommand(&s, commands); err != nil {
-				return f.ErrorAt(at+".command", err)
+				return agentfile.ErrorAt(f, at+".command", err)
 			}
 		case err != nil:
-			return f.ErrorAt(at+".url", err)
+			return agentfile.ErrorAt(f, at+".url", err)
 		case !operator && !policy.CoversHost(p.Hosts, policy.HostPort(u)):
-			return f.ErrorAt(
+			return agentfile.ErrorAt(f,
 				at+".url",
 				fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s",
 					u.Host, allowedText(p.Hosts), policy.PortHint(policy.HostPort(u))),
@@ -149,7 +153,11 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 		}
 	}
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
-		return f.ErrorAt("rings", errors.New("rings: only the operator can set rings; move the modules to middlewares"))
+		return agentfile.ErrorAt(
+			f,
+			"rings",
+			errors.New("rings: only the operator can set rings; move the modules to middlewares"),
+		)
 	}
 	if !operator {
 		if err := checkModel(f, p); err != nil {
@@ -157,7 +165,7 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 		}
 	}
 	if limit := p.StepLimit(); !operator && f.Limits.MaxSteps > limit {
-		return f.ErrorAt(
+		return agentfile.ErrorAt(f,
 			"limits.max_steps",
 			fmt.Errorf(
 				"max_steps: %d exceeds %d, this tenant's maximum; lower it, or ask the operator for a policy with a larger max_steps",
@@ -166,13 +174,13 @@ func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands 
 			),
 		)
 	}
-	if err := f.CheckBounds(); err != nil {
+	if err := agentfile.CheckBounds(f); err != nil {
 		return err
 	}
 	for i := range f.Agents {
 		inner := f.Agents[i].Spec()
 		if inner == nil {
-			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i),
+			return agentfile.ErrorAt(f, fmt.Sprintf("agents[%d].file", i),
 				errors.New("file: agents on a server cannot read files; write the agent inline, under agent"))
 		}
 		if err := checkFile(inner, c, p, commands); err != nil {

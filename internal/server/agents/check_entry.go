@@ -30,7 +30,7 @@ func (a *Service) checkEntry(
 	found, err := a.modules.Find(ctx, c.Tenant, string(m.Module))
 	if errors.Is(err, store.ErrNoModule) {
 		return "", fileProblem(
-			f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)),
+			agentfile.ErrorAt(f, at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)),
 		)
 	}
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *Service) checkEntry(
 			host, isHost := strings.CutPrefix(string(g), "http:")
 			if may := policy.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
 				return "", fileProblem(
-					f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i),
+					agentfile.ErrorAt(f, fmt.Sprintf("%s.grants[%d]", at, i),
 						fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed))),
 				)
 			}
@@ -67,21 +67,21 @@ func (a *Service) checkEntry(
 	case errors.As(err, &refused):
 		named := *refused // the error is shared; the name is this tenant's
 		named.Name = string(m.Module)
-		return "", fileProblem(f.ErrorAt(at+".module", &named))
+		return "", fileProblem(agentfile.ErrorAt(f, at+".module", &named))
 	case err != nil:
 		return "", err
 	}
 	defer release()
 	grants, err := m.ModuleGrants()
 	if err != nil {
-		return "", fileProblem(f.ErrorAt(at+".grants", err))
+		return "", fileProblem(agentfile.ErrorAt(f, at+".grants", err))
 	}
 	configured, err := loaded.Configure(ctx, m.Name, m.Config, grants)
 	var config *module.ConfigError
 	switch {
 	case errors.As(err, &config):
 		config.Module = string(m.Module)
-		return "", fileProblem(f.ErrorAt(at+".config", err))
+		return "", fileProblem(agentfile.ErrorAt(f, at+".config", err))
 	case err != nil:
 		return "", err
 	}

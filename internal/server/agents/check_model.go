@@ -30,7 +30,7 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 	if mayPass := p.ParamCheck(); mayPass != nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Model.Params)) {
 			if err := mayPass(name); err != nil {
-				return f.ErrorAt("model.params."+name, fmt.Errorf("params: %w", err))
+				return agentfile.ErrorAt(f, "model.params."+name, fmt.Errorf("params: %w", err))
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 		if name == "" || policy.Matches(p.Models, name) {
 			return nil
 		}
-		return f.ErrorAt(at,
+		return agentfile.ErrorAt(f, at,
 			fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, allowedText(p.Models)))
 	}
 	if err := check("model.name", f.Model.Name); err != nil {

@@ -31,7 +31,7 @@ func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error 
 		{"nesting", int64(l.Nesting), sandbox.DefaultNesting},
 	} {
 		if limit.asks > limit.limit {
-			return f.ErrorAt(
+			return agentfile.ErrorAt(f,
 				at+".limits."+limit.name,
 				fmt.Errorf("limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it",
 					limit.name),

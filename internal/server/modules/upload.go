@@ -213,7 +213,7 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 // store stores a loaded module.
 func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*api.Module, error) {
 	kind := "wasm"
-	if b := m.Bundle(); b != nil {
+	if b := module.BundleOf(m); b != nil {
 		kind, content = "script", b
 	}
 	about := describe(m)

@@ -122,7 +122,7 @@ func (r *benchResult) profile(
 	p *sandbox.Profile,
 	file string,
 ) (err error) {
-	if m.Bundle() != nil {
+	if module.BundleOf(m) != nil {
 		return cli.Usagef("%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's",
 			m.Name())
 	}

@@ -96,14 +96,14 @@ func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, 
 		case errors.As(err, &problem):
 			return nil, err // the error names the module
 		case err != nil:
-			return nil, f.ErrorAt(p.at, err)
+			return nil, agentfile.ErrorAt(f, p.at, err)
 		}
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, p := range slices.Backward(local) { // backward, so that earlier positions remain valid
 		var err error
 		if lines, err = p.rewrite(lines); err != nil {
-			return nil, f.ErrorAt(p.at, err)
+			return nil, agentfile.ErrorAt(f, p.at, err)
 		}
 	}
 	return []byte(strings.Join(lines, "\n")), nil

@@ -59,7 +59,7 @@ func (c *runCommand) agentFile(ctx context.Context) (*agentfile.File, error) {
 	if err := c.configure(f); err != nil {
 		return nil, err
 	}
-	return f, f.CheckBounds()
+	return f, agentfile.CheckBounds(f)
 }
 
 func (c *runCommand) addTools(t *agentfile.Tools) error {

@@ -38,7 +38,7 @@ func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 	}
 	s.Replay = string(at)
 	var err error
-	if s.Agent, err = f.Text(); err != nil {
+	if s.Agent, err = agentfile.Text(f); err != nil {
 		return nil, err
 	}
 	return abijson.Marshal(s)
