@@ -11,10 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
@@ -113,8 +112,8 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// native returns a peer with the five middlewares as functions in this process.
-func native(ctx context.Context, h *host.Host, name string, conversation []abi.Message) (*peer, error) {
+// inProcess returns a peer with the five middlewares as functions in this process.
+func inProcess(ctx context.Context, h *host.Host, name string, conversation []abi.Message) (*peer, error) {
 	spy := newSpy()
 	return ourLoop(ctx, name, h, append(functions(), spy.middleware()), conversation, spy.counts)
 }
@@ -124,9 +123,9 @@ func functions() []host.Middleware {
 	return []host.Middleware{
 		{
 			Name: "patch",
-			Native: &inproc.Middleware{
+			Native: &native.Middleware{
 				BeforeModelRewriteState: func(
-					_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+					_ context.Context, c *native.Call, _ *abi.BeforeModelRewriteStateInput,
 				) (*abi.BeforeModelRewriteStateAnswer, error) {
 					return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
 				},
@@ -134,8 +133,8 @@ func functions() []host.Middleware {
 		},
 		{
 			Name: "cache",
-			Native: &inproc.Middleware{
-				WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			Native: &native.Middleware{
+				WrapToolCall: func(ctx context.Context, c *native.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 					key := five.Key(in.Call.Name, in.Call.Arguments)
 					kept, hit, err := c.LocalGet(key)
 					if err != nil || hit {
@@ -159,8 +158,8 @@ func functions() []host.Middleware {
 		},
 		{
 			Name: "policy",
-			Native: &inproc.Middleware{
-				GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			Native: &native.Middleware{
+				GateTool: func(_ context.Context, _ *native.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 					if ok, why := five.Allowed(in.Call.Name, in.Call.Arguments); !ok {
 						return &abi.GateToolAnswer{Decision: "deny", Message: why}, nil
 					}
@@ -168,14 +167,14 @@ func functions() []host.Middleware {
 				},
 			},
 		},
-		{Name: "redact", Native: &inproc.Middleware{
-			OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		{Name: "redact", Native: &native.Middleware{
+			OnChunk: func(_ context.Context, _ *native.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				for i := range in.Chunks {
 					in.Chunks[i].Text, _ = five.Redact(in.Chunks[i].Text)
 				}
 				return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
 			},
-			AfterTool: func(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			AfterTool: func(_ context.Context, _ *native.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 				if in.Result == nil {
 					return nil, nil
 				}
@@ -190,9 +189,9 @@ func functions() []host.Middleware {
 		}},
 		{
 			Name: "observe",
-			Native: &inproc.Middleware{
+			Native: &native.Middleware{
 				Description: abi.Description{Events: five.Counted},
-				Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+				Observe: func(_ context.Context, c *native.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 					kept, _, err := c.LocalGet("run/counts")
 					if err != nil {
 						return nil, err
@@ -238,9 +237,9 @@ func forwarded(
 	list := []host.Middleware{
 		{
 			Name: "patch",
-			Native: &inproc.Middleware{
+			Native: &native.Middleware{
 				BeforeModelRewriteState: func(
-					ctx context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput,
+					ctx context.Context, c *native.Call, in *abi.BeforeModelRewriteStateInput,
 				) (*abi.BeforeModelRewriteStateAnswer, error) {
 					in.Messages.Items = c.List(0).All()
 					var out abi.BeforeModelRewriteStateAnswer
@@ -250,8 +249,8 @@ func forwarded(
 		},
 		{
 			Name: "cache",
-			Native: &inproc.Middleware{
-				WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			Native: &native.Middleware{
+				WrapToolCall: func(ctx context.Context, c *native.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 					question, kept := five.Kept{Run: c.Where().ID, Call: in.Call}, five.Kept{}
 					if err := ask(ctx, "cache", "cache_get", question, &kept); err != nil {
 						return nil, err
@@ -273,28 +272,28 @@ func forwarded(
 		},
 		{
 			Name: "policy",
-			Native: &inproc.Middleware{
-				GateTool: func(ctx context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			Native: &native.Middleware{
+				GateTool: func(ctx context.Context, _ *native.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 					var out abi.GateToolAnswer
 					return &out, ask(ctx, "policy", "policy", in, &out)
 				},
 			},
 		},
-		{Name: "redact", Native: &inproc.Middleware{
-			OnChunk: func(ctx context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		{Name: "redact", Native: &native.Middleware{
+			OnChunk: func(ctx context.Context, _ *native.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 				var out abi.OnChunkAnswer
 				return &out, ask(ctx, "redact", "redact_chunks", in, &out)
 			},
-			AfterTool: func(ctx context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			AfterTool: func(ctx context.Context, _ *native.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
 				var out abi.AfterToolAnswer
 				return &out, ask(ctx, "redact", "redact_result", in, &out)
 			},
 		}},
 		{
 			Name: "observe",
-			Native: &inproc.Middleware{
+			Native: &native.Middleware{
 				Description: abi.Description{Events: five.Counted},
-				Observe: func(ctx context.Context, _ *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+				Observe: func(ctx context.Context, _ *native.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 					var out abi.ObserveAnswer
 					return &out, ask(ctx, "observe", "observe", in, &out)
 				},
@@ -320,9 +319,9 @@ type spy struct {
 func newSpy() *spy { return &spy{seen: map[string]map[string]int{}} }
 
 func (s *spy) middleware() host.Middleware {
-	return host.Middleware{Name: "spy", Native: &inproc.Middleware{
+	return host.Middleware{Name: "spy", Native: &native.Middleware{
 		Description: abi.Description{Events: []abi.EventType{abi.EventRunFinished}},
-		Observe: func(_ context.Context, c *hook.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		Observe: func(_ context.Context, c *native.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			kept, _, err := c.LocalGet("run/counts")
 			if err != nil || len(kept.Value) == 0 {
 				return nil, err

@@ -70,7 +70,10 @@ func start(
 	}
 	makers = append(
 		makers,
-		maker{"native Go in the same chain", func(name string) (*peer, error) { return native(ctx, h, name, conversation) }},
+		maker{
+			"native Go in the same chain",
+			func(name string) (*peer, error) { return inProcess(ctx, h, name, conversation) },
+		},
 		maker{"Eino, native Go handlers", func(name string) (*peer, error) { return inEino(ctx, name, conversation) }},
 		maker{"Extism Go SDK, with time-outs", func(name string) (*peer, error) {
 			return inExtism(ctx, h, name, files[1], 10*time.Second, "usual", conversation)
