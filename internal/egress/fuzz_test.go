@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
 )
 
 // FuzzHeader checks that an accepted header is a single line that affects neither the framing nor

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
 )
 
 func TestPatternMatches(t *testing.T) {
