@@ -8,7 +8,7 @@ type Timeline struct {
 	Run     string    `json:"run"`
 	Began   time.Time `json:"began"`
 	Spans   []Span    `json:"spans"`             // in order of their start
-	Dropped int       `json:"dropped,omitempty"` // spans beyond the maximum of 5,000
+	Dropped int       `json:"dropped,omitempty"` // spans beyond the maximum of 5,000, or 4 MiB of JSON
 }
 
 // A Span is one operation of a run.

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -189,8 +191,56 @@ func TestFullResponsesRepeatNoWork(t *testing.T) {
 	}
 	f.ok("GET", "/v1/runs/"+waiting.ID, f.acme, nil, nil)
 	f.ok("GET", "/v1/runs", f.acme, nil, nil)
-	for _, path := range []string{"/v1/runs/" + done.ID + "/history", "/v1/runs/" + done.ID + "/events"} {
-		p := f.send("GET", path, f.acme, nil).problem(t, 429)
+	for _, what := range []string{"history", "trace", "events"} {
+		p := f.send("GET", "/v1/runs/"+done.ID+"/"+what, f.acme, nil).problem(t, 429)
 		require.Equal(t, "response_bytes", p.Quota)
 	}
+}
+
+// TestTimelinesAreReadInTurn checks that the timelines of a run are in memory one at a time while a
+// client reads them, and that those which are not readable are skipped.
+func TestTimelinesAreReadInTurn(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "greeter", Input: "hi"}, &run)
+	f.finished(f.acme, run.ID)
+	path := "/v1/runs/" + run.ID + "/trace"
+	const spans, parts = 2000, 12
+	line := &api.Timeline{Run: run.ID}
+	for i := range spans {
+		line.Spans = append(line.Spans, api.Span{ID: i + 1, Kind: "tool", CallID: strings.Repeat("x", 100)})
+	}
+	text, err := json.Marshal(line)
+	require.NoError(t, err)
+	pack := func(b []byte) []byte {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		_, err := z.Write(b)
+		require.NoError(t, err)
+		require.NoError(t, z.Close())
+		return packed.Bytes()
+	}
+	tooLarge := pack([]byte(`{"run":"` + strings.Repeat("x", 8<<20) + `"}`))
+	acme := f.store.Tenant("acme")
+	for i := range parts {
+		require.NoError(t, acme.AddTrace(t.Context(), run.ID, pack(text), int64(len(text))))
+		if i%2 == 0 {
+			require.NoError(t, acme.AddTrace(t.Context(), run.ID, tooLarge, 1))
+			require.NoError(t, acme.AddTrace(t.Context(), run.ID, []byte("not compressed"), 1))
+		}
+	}
+	var got struct{ Timelines []api.Timeline }
+	f.ok("GET", path, f.acme, nil, &got)
+	require.Equal(t, parts, len(got.Timelines))
+	require.Equal(t, spans, len(got.Timelines[parts-1].Spans))
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f.serveOn(t, smallListener{l})
+	require.Equal(t, 200, stall(t, l.Addr().String(), path, f.acme, "application/json"))
+	others := f.server.admission.Responses.Open("acme")
+	defer others.Close()
+	require.NoError(t, others.Set(admission.MaxResponseBytes-len(text)), "the response holds one timeline")
+	require.Error(t, others.Set(2*admission.MaxResponseBytes))
 }

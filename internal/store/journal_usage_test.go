@@ -41,7 +41,7 @@ func TestMigrationCountsJournals(t *testing.T) {
 					s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, small), First: 1, Last: 1,
 						Events: bytes.Repeat([]byte("\n"), large), Progress: &journal.Progress{Status: journal.StatusPaused}}),
 				)
-				require.NoError(t, s.Tenant("acme").AddTrace(ctx, id, make([]byte, trace)))
+				require.NoError(t, s.Tenant("acme").AddTrace(ctx, id, make([]byte, trace), 0))
 			}
 			require.NoError(t, s.Create(ctx, &journal.Creation{ID: "own", Agent: "a", Owner: "me", Log: make([]byte, small)}))
 			require.NoError(t, s.Close())

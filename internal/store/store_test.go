@@ -129,6 +129,7 @@ func TestMigrationsFillTables(t *testing.T) {
 		ALTER TABLE run_log DROP COLUMN pieces; ALTER TABLE run_events DROP COLUMN pieces;
 		ALTER TABLE runs DROP COLUMN journal_bytes; ALTER TABLE runs DROP COLUMN journal_due;
 		ALTER TABLE tenant_usage DROP COLUMN journal_bytes; ALTER TABLE modules DROP COLUMN pieces;
+		ALTER TABLE run_traces DROP COLUMN size;
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
 		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;
 		UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`,

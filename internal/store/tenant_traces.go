@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	maxTraceParts = 100 // timelines stored of one run
-	traceRowBytes = 128 // counted for each timeline in addition to its bytes
+	maxTraceParts = 100      // timelines stored of one run
+	maxTraceBytes = 16 << 20 // of these, without compression
+	traceRowBytes = 128      // counted for each timeline in addition to its bytes
 )
 
 // AddTrace stores another timeline of one of the tenant's runs. The caller chooses the
-// format. Timelines after the first 100 are ignored. It fails with [journal.ErrNoRun] if the
-// tenant has no such run.
-func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
+// format. bytes is the size of the timeline without compression. AddTrace ignores the timeline if the
+// run has 100 already, or if they would take more than 16 MiB together. It fails with
+// [journal.ErrNoRun] if the tenant has no such run.
+func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte, bytes int64) error {
 	return n.s.db.Update(ctx, database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		own := scoped{t, n.id}
-		var parts int64
-		if err := own.row([]any{&parts},
-			`SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2`, run); err != nil || parts >= maxTraceParts {
+		var parts, before int64
+		if err := own.row([]any{&parts, &before},
+			`SELECT count(*), CAST(COALESCE(sum(size), 0) AS BIGINT) FROM run_traces WHERE tenant = $1 AND run = $2`,
+			run); err != nil || parts >= maxTraceParts || before+bytes > maxTraceBytes {
 			return err
 		}
 		size := traceRowBytes + int64(len(body))
@@ -47,24 +50,39 @@ func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
 				return err
 			}
 		}
-		_, err = own.Exec(`INSERT INTO run_traces (tenant, run, part, body) VALUES ($1, $2, $3, $4)`, run, parts+1, body)
+		_, err = own.Exec(
+			`INSERT INTO run_traces (tenant, run, part, body, size) VALUES ($1, $2, $3, $4, $5)`, run, parts+1, body, bytes)
 		return err
 	})
 }
 
-// Traces returns the timelines of one of the tenant's runs. It fails with [journal.ErrNoRun] if
-// the tenant has no such run.
-func (n *Tenant) Traces(ctx context.Context, run string) (out [][]byte, err error) {
-	if _, err := n.own(ctx, run); err != nil {
-		return nil, err
-	}
+// Traces returns one of the tenant's runs, and the sizes of its timelines without compression in
+// their order. A timeline of an older version has size 0. Traces fails with [journal.ErrNoRun] if the
+// tenant has no such run.
+func (n *Tenant) Traces(ctx context.Context, run string) (info *journal.RunInfo, sizes []int64, err error) {
+	err = n.s.db.View(ctx, func(t database.Tx) error {
+		if info, err = n.ownIn(t, run); err != nil {
+			return err
+		}
+		sizes = nil
+		return scoped{t, n.id}.Query(func(scan func(...any) error) error {
+			var size int64
+			err := scan(&size)
+			sizes = append(sizes, size)
+			return err
+		}, `SELECT size FROM run_traces WHERE tenant = $1 AND run = $2 ORDER BY part`, run)
+	})
+	return info, sizes, err
+}
+
+// Trace returns one of the timelines that Traces lists, or nil if the run was deleted.
+func (n *Tenant) Trace(ctx context.Context, run string, index int) (body []byte, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		return t.Query(func(scan func(...any) error) error {
-			var body []byte
 			err := scan(&body)
-			out = append(out, bytes.Clone(body))
+			body = bytes.Clone(body)
 			return err
-		}, `SELECT body FROM run_traces WHERE tenant = $1 AND run = $2 ORDER BY part`, run)
+		}, `SELECT body FROM run_traces WHERE tenant = $1 AND run = $2 AND part = $3`, run, int64(index)+1)
 	})
-	return out, err
+	return body, err
 }

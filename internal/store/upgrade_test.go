@@ -67,9 +67,12 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	events, err := s.Events(ctx, "run_1", 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, "event 1", events[0].Text)
-	traces, err := acme.Traces(ctx, "run_1")
+	_, sizes, err := acme.Traces(ctx, "run_1")
 	require.NoError(t, err)
-	require.Equal(t, [][]byte{[]byte("a timeline")}, traces)
+	require.Equal(t, []int64{0}, sizes)
+	trace, err := acme.Trace(ctx, "run_1", 0)
+	require.NoError(t, err)
+	require.Equal(t, "a timeline", string(trace))
 	require.NoError(
 		t,
 		s.Commit(ctx,

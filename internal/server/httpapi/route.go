@@ -112,26 +112,12 @@ func (rt *Router) operation(r Route) huma.Operation {
 // Register registers a handler of JSON. Its output is encoded under the slot of requests that only
 // read, and written afterwards.
 func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
-	RegisterAfter(rt, r, func(context.Context, *Caller, *I) error { return nil }, handle)
-}
-
-// RegisterAfter registers a handler of JSON that is called once wait has returned. wait takes no
-// slot.
-func RegisterAfter[I, O any](
-	rt *Router,
-	r Route,
-	wait func(ctx context.Context, c *Caller, in *I) error,
-	handle func(ctx context.Context, c *Caller, in *I) (*O, error),
-) {
 	op := rt.operation(r)
 	defer rt.checkParameters(r)
 	defer rt.markDeprecated(r)
 	body := bodyField(reflect.TypeFor[O]())
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		c := callerOf(ctx)
-		if err := wait(ctx, c, in); err != nil {
-			return nil, ProblemOf(err)
-		}
 		var out *O
 		if err := rt.read(ctx, c, &r, func() (err error) {
 			if out, err = handle(ctx, c, in); err != nil || out == nil || body == nil {

@@ -145,15 +145,20 @@ func lastID(req *http.Request) (int64, error) {
 	return n, nil
 }
 
-func describeEvents(op *huma.Operation, registry huma.Registry) {
-	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
-	op.Parameters = append(op.Parameters, &huma.Param{
+// runParameter describes the path parameter of a route that reads its requests itself.
+func runParameter() *huma.Param {
+	return &huma.Param{
 		Name:        "run",
 		In:          "path",
 		Required:    true,
 		Schema:      &huma.Schema{Type: "string", Pattern: "^run_[A-Za-z0-9_-]{1,80}$"},
 		Description: "The run's id.",
-	}, &huma.Param{
+	}
+}
+
+func describeEvents(op *huma.Operation, registry huma.Registry) {
+	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
+	op.Parameters = append(op.Parameters, runParameter(), &huma.Param{
 		Name:        "after",
 		In:          "query",
 		Schema:      &huma.Schema{Type: "integer"},

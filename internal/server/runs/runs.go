@@ -143,7 +143,7 @@ func (r *Service) Routes(rt *httpapi.Router) {
 		},
 		r.history,
 	)
-	httpapi.RegisterAfter(rt, httpapi.Route{
+	rt.Raw(httpapi.Route{
 		ID:      "run-trace",
 		Method:  "GET",
 		Path:    "/v1/runs/{run}/trace",
@@ -151,7 +151,7 @@ func (r *Service) Routes(rt *httpapi.Router) {
 		Tag:     tag,
 		Summary: "Get the timeline of a run",
 		About:   "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused.",
-	}, r.waitForTimeline, r.trace)
+	}, describeTrace, r.trace)
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "cancel-run",
 		Method:  "POST",

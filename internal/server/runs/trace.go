@@ -6,14 +6,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -41,17 +47,35 @@ func Timelines(t *store.Tenant, log *slog.Logger) tracing.Tracer {
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func storeTimeline(ctx context.Context, t *store.Tenant, line *api.Timeline) error {
+	text, err := encodeTimeline(line)
+	if err != nil {
+		return err
+	}
 	var b bytes.Buffer
 	z := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(z)
 	z.Reset(&b)
-	if err := json.NewEncoder(z).Encode(line); err != nil {
+	if _, err := z.Write(text); err != nil {
 		return err
 	}
 	if err := z.Close(); err != nil {
 		return err
 	}
-	return t.AddTrace(ctx, line.Run, b.Bytes())
+	return t.AddTrace(ctx, line.Run, b.Bytes(), int64(len(text)))
+}
+
+// encodeTimeline returns a timeline of at most maxTrace bytes. It drops spans until it fits, the last
+// ones first, so that the parents of the others remain.
+func encodeTimeline(line *api.Timeline) ([]byte, error) {
+	for {
+		b, err := json.Marshal(line)
+		if err != nil || len(b) <= maxTrace || len(line.Spans) == 0 {
+			return b, err
+		}
+		fit := len(line.Spans) * maxTrace / len(b) * 9 / 10
+		line.Dropped += len(line.Spans) - fit
+		line.Spans = line.Spans[:fit]
+	}
 }
 
 func readTimeline(b []byte) (*api.Timeline, error) {
@@ -67,20 +91,25 @@ func readTimeline(b []byte) (*api.Timeline, error) {
 	return &line, json.Unmarshal(text, &line)
 }
 
-type traceOutput struct {
-	Body struct {
-		Timelines []*api.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over."`
-	}
+// traceBody is the response, which is never completely in memory.
+type traceBody struct {
+	Timelines []*api.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over. Together they have at most 16 MiB; later ones are missing."`
+}
+
+func describeTrace(op *huma.Operation, registry huma.Registry) {
+	op.Parameters = append(op.Parameters, runParameter())
+	op.Responses["200"] = &huma.Response{Description: "The timelines", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: registry.Schema(reflect.TypeFor[traceBody](), true, "TraceBody")}}}
 }
 
 // waitForTimeline waits until a run that has ended here has stored its timeline, which it does last.
-func (r *Service) waitForTimeline(ctx context.Context, c *httpapi.Caller, in *runPath) error {
-	l := r.Active.Get(c.Tenant.ID(), in.Run)
+func (r *Service) waitForTimeline(ctx context.Context, c *httpapi.Caller, id string) error {
+	l := r.Active.Get(c.Tenant.ID(), id)
 	if l == nil {
 		return nil
 	}
 	if !l.hasEnded() {
-		info, err := c.Tenant.Run(ctx, in.Run)
+		info, err := c.Tenant.Run(ctx, id)
 		if err != nil || info.Status == journal.StatusRunning {
 			return err
 		}
@@ -89,26 +118,83 @@ func (r *Service) waitForTimeline(ctx context.Context, c *httpapi.Caller, in *ru
 	return nil
 }
 
-// trace responds with the timelines of a run, without the operator's middlewares.
-func (r *Service) trace(ctx context.Context, c *httpapi.Caller, in *runPath) (*traceOutput, error) {
-	info, err := c.Tenant.Run(ctx, in.Run)
-	if err != nil {
-		return nil, err
+// trace responds with the timelines of a run, without the operator's middlewares. It reads and
+// writes one timeline at a time.
+func (r *Service) trace(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
+	ctx, id := req.Context(), req.PathValue("run")
+	if err := r.waitForTimeline(ctx, c, id); err != nil { // without a slot
+		return err
 	}
-	parts, err := c.Tenant.Traces(ctx, in.Run)
-	if err != nil {
-		return nil, err
+	t := &traceReader{runs: r, tenant: c.Tenant, run: id}
+	var part []byte
+	if err := c.Read(ctx, r.admission, func() (err error) {
+		info, sizes, err := c.Tenant.Traces(ctx, id)
+		if err != nil {
+			return err
+		}
+		t.count, t.redactor = len(sizes), NewRedactor(info.Modules)
+		c.Response.Force(largestTimeline(sizes))
+		part, err = t.next(ctx)
+		return err
+	}); err != nil {
+		return err
 	}
-	hide := NewRedactor(info.Modules)
-	out := &traceOutput{}
-	out.Body.Timelines = []*api.Timeline{}
-	for _, b := range parts {
+	w.Header().Set("Content-Type", "application/json")
+	separator := `{"timelines":[`
+	for ; part != nil; separator = "," {
+		if _, err := io.WriteString(w, separator); err != nil {
+			return err
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		part = nil
+		if err := r.admission.Read(ctx, c.Key.Tenant, false, func() (err error) {
+			part, err = t.next(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, strings.TrimPrefix(separator, ",")+"]}\n")
+	return err
+}
+
+// largestTimeline returns the number of bytes that the largest of some timelines takes. The sizes of
+// old ones are unknown.
+func largestTimeline(sizes []int64) int {
+	if slices.Contains(sizes, 0) {
+		return maxTrace
+	}
+	return int(slices.Max(append(sizes, 0)))
+}
+
+// A traceReader reads the timelines of a run.
+type traceReader struct {
+	runs     *Service
+	tenant   *store.Tenant
+	run      string
+	redactor *Redactor
+	count    int // of timelines
+	read     int // of these
+}
+
+// next returns the JSON of the next timeline, or nil after the last one. It skips timelines that are
+// not readable, such as those of older versions that are too large.
+func (t *traceReader) next(ctx context.Context) ([]byte, error) {
+	for t.read < t.count {
+		b, err := t.tenant.Trace(ctx, t.run, t.read)
+		if err != nil {
+			return nil, err
+		}
+		t.read++
 		line, err := readTimeline(b)
 		if err != nil {
-			return nil, fmt.Errorf("read timeline of run %s: %w", in.Run, err)
+			t.runs.log.Warn("read a timeline", "tenant", t.tenant.ID(), "run", t.run, "part", t.read, "error", err)
+			continue
 		}
-		hide.spans(line)
-		out.Body.Timelines = append(out.Body.Timelines, line)
+		t.redactor.spans(line)
+		return abijson.Marshal(line)
 	}
-	return out, nil
+	return nil, nil
 }

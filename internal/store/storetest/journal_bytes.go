@@ -110,7 +110,7 @@ func testJournalBytes(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Greater(t, info.JournalBytes, r.bytes, "its last event")
 	requireJournal(t, acme, info.JournalBytes, info.JournalBytes)
-	require.NoError(t, acme.AddTrace(ctx, "r", make([]byte, 1000)))
+	require.NoError(t, acme.AddTrace(ctx, "r", make([]byte, 1000), 0))
 	traced, err := s.Run(ctx, "r")
 	require.NoError(t, err)
 	require.Equal(t, info.JournalBytes+1128, traced.JournalBytes)
@@ -239,7 +239,7 @@ func testConcurrentJournalBytes(t *testing.T, open Opener) {
 						t.Error(err)
 					}
 				}
-				if err := other.Tenant("acme").AddTrace(context.Background(), r.id, make([]byte, 872)); err != nil {
+				if err := other.Tenant("acme").AddTrace(context.Background(), r.id, make([]byte, 872), 0); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()

@@ -18,24 +18,31 @@ func testTraces(t *testing.T, open Opener) {
 		require.NoError(t,
 			s.Create(t.Context(), &journal.Creation{ID: run, Tenant: "a", Agent: "a", Lease: lease, Log: []byte(`{}`)}))
 	}
-	require.ErrorIs(t, b.AddTrace(t.Context(), "first", []byte("not its own")), journal.ErrNoRun)
-	require.ErrorIs(t, a.AddTrace(t.Context(), "third", []byte("of no run")), journal.ErrNoRun)
-	var want [][]byte
+	require.ErrorIs(t, b.AddTrace(t.Context(), "first", []byte("not its own"), 1), journal.ErrNoRun)
+	require.ErrorIs(t, a.AddTrace(t.Context(), "third", []byte("of no run"), 1), journal.ErrNoRun)
 	for i := range 103 {
-		body := fmt.Appendf(nil, "timeline %d", i)
-		require.NoError(t, a.AddTrace(t.Context(), "first", body))
-		if i < 100 {
-			want = append(want, body)
-		}
+		require.NoError(t, a.AddTrace(t.Context(), "first", fmt.Appendf(nil, "timeline %d", i), int64(i)))
 	}
-	require.NoError(t, a.AddTrace(t.Context(), "second", []byte("its own")))
+	for _, size := range []int64{10 << 20, 7 << 20, 6 << 20, 1} {
+		require.NoError(t, a.AddTrace(t.Context(), "second", []byte("its own"), size))
+	}
 
-	got, err := a.Traces(t.Context(), "first")
+	info, sizes, err := a.Traces(t.Context(), "first")
 	require.NoError(t, err)
-	require.Equal(t, want, got, "the first 100 in their order")
-	got, err = a.Traces(t.Context(), "second")
+	require.Equal(t, "first", info.ID)
+	require.Len(t, sizes, 100)
+	for i, size := range sizes {
+		require.EqualValues(t, i, size, "in their order")
+		body, err := a.Trace(t.Context(), "first", i)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint("timeline ", i), string(body))
+		body, err = b.Trace(t.Context(), "first", i)
+		require.NoError(t, err)
+		require.Nil(t, body)
+	}
+	_, sizes, err = a.Traces(t.Context(), "second")
 	require.NoError(t, err)
-	require.Equal(t, [][]byte{[]byte("its own")}, got)
-	_, err = b.Traces(t.Context(), "first")
+	require.Equal(t, []int64{10 << 20, 6 << 20}, sizes, "16 MiB")
+	_, _, err = b.Traces(t.Context(), "first")
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
