@@ -56,6 +56,7 @@ func (c *capabilities) agent(a *wire.Agent) {
 	c.add("no_stream", a.NoStream)
 	c.add("timeout", a.TimeoutMS > 0)
 	c.add("limits", a.Limits != nil)
+	c.add("journal", a.Limits != nil && a.Limits.JournalBytes > 0)
 	c.add("retries", a.Retries > 0)
 	c.add("fallbacks", a.Fallbacks != nil)
 	c.add("given", a.Given != nil)

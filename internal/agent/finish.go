@@ -29,6 +29,9 @@ const (
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
 	if r.recorder != nil {
+		if ctx.Err() != nil {
+			r.recorder.Stop() // before after_agent emits, since it drops events
+		}
 		r.recorder.Ending()
 	}
 	e := r.ended(caller, ctx, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -68,6 +69,7 @@ func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ..
 			Limits:   limits,
 			Timeout:  time.Duration(a.TimeoutMS) * time.Millisecond,
 			NoStream: a.NoStream,
+			Journal:  journalOf(a.Limits),
 		},
 	)
 	if err == nil && others != nil {
@@ -77,6 +79,23 @@ func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ..
 		return built, err
 	}
 	return b.given(ctx, built, a.Given)
+}
+
+// journalOf returns a journal that stores nothing, or nil without a limit of its bytes.
+func journalOf(l *wire.Limits) *journal.Options {
+	if l == nil || l.JournalBytes == 0 {
+		return nil
+	}
+	return &journal.Options{Journal: emptyJournal{}}
+}
+
+// An emptyJournal accepts runs and stores nothing.
+type emptyJournal struct{ journal.Journal }
+
+func (emptyJournal) Create(context.Context, *journal.Creation) error { return nil }
+func (emptyJournal) Commit(context.Context, *journal.Commit) error   { return nil }
+func (emptyJournal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
+	return false, nil
 }
 
 // given returns the agent with the additional middlewares of its run.
@@ -97,11 +116,12 @@ func limitsOf(l *wire.Limits) (limits agent.Limits, maxSteps int) {
 		return agent.Limits{}, 0
 	}
 	return agent.Limits{
-		ModelCalls:  l.ModelCalls,
-		ToolCalls:   l.ToolCalls,
-		Tools:       l.Tools,
-		OnLimit:     agent.OnLimit(l.OnLimit),
-		OnToolLimit: agent.OnLimit(l.OnToolLimit),
+		ModelCalls:   l.ModelCalls,
+		ToolCalls:    l.ToolCalls,
+		Tools:        l.Tools,
+		JournalBytes: l.JournalBytes,
+		OnLimit:      agent.OnLimit(l.OnLimit),
+		OnToolLimit:  agent.OnLimit(l.OnToolLimit),
 	}, l.MaxSteps
 }
 

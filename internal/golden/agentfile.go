@@ -48,6 +48,8 @@ type limitsFile struct {
 	Tools       map[string]int `yaml:"tools"`
 	OnLimit     string         `yaml:"on_limit"`
 	OnToolLimit string         `yaml:"on_tool_limit"`
+
+	JournalBytes int64 `yaml:"journal_bytes"`
 }
 
 type entryFile struct {

@@ -86,6 +86,9 @@ type Limits struct {
 	Tools       map[string]int `json:"tools,omitempty"`         // calls of a tool, by name
 	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: error (default), end or answer
 	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: error (default), end, answer or refuse
+	// JournalBytes is the number of bytes that the run may write to its journal, which the host
+	// provides.
+	JournalBytes int64 `json:"journal_bytes,omitempty"`
 }
 
 // A Middleware is an entry of an agent's chain.
