@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,16 +18,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// inputs are requests that start a run, by path. %s is the user's message.
+// inputs are requests that start a run, by path. %s is the user's message, and THREAD a conversation.
 var inputs = map[string]string{
 	"/v1/runs":                `{"agent":"greeter","input":"%s"}`,
 	"/v1/chat/completions":    `{"model":"greeter","messages":[{"role":"user","content":"%s"}]}`,
-	"/v1/agents/greeter/agui": `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"%s"}]}`,
+	"/v1/agents/greeter/agui": `{"threadId":"THREAD","runId":"r","messages":[{"id":"1","role":"user","content":"%s"}]}`,
 }
 
-// inputOf returns a request body of size bytes.
+// threads counts the threads of inputs.
+var threads atomic.Int64
+
+// inputOf returns a request body of size bytes. Each body is of another thread, because a thread has
+// one run for each turn: of two requests for the same turn that arrive together, one gets 409.
 func inputOf(path string, size int) []byte {
-	form := inputs[path]
+	form := strings.Replace(inputs[path], "THREAD", fmt.Sprint(threads.Add(1)), 1)
 	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))
 }
 
