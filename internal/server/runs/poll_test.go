@@ -1,7 +1,9 @@
 package runs
 
 import (
+	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // TestFollowersShareAPoll checks that the queries for a run do not depend on the number of its
@@ -47,6 +51,36 @@ func TestFollowersShareAPoll(t *testing.T) {
 		require.LessOrEqual(t, queries, int(next/maxPollInterval)+4)
 		require.Empty(t, all.runs)
 	})
+}
+
+// TestFollowerKeepsItsPoll checks that a follower uses one poll from its first query to its end, so that
+// the queries of a single follower become rare too.
+func TestFollowerKeepsItsPoll(t *testing.T) {
+	t.Parallel()
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.CreateTenant(t.Context(), "acme", "", store.TenantQuota{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{
+		ID: "run_1", Tenant: "acme", Owner: "another server", Lease: time.Hour, Log: []byte("x"),
+	}))
+	service := &Service{options: &Options{}, Active: newActiveRuns(), polls: newPolls()}
+	response := admission.New(1, time.Now, nil).Responses.Open("acme")
+	defer response.Close()
+	f := &Follower{runs: service, tenant: s.Tenant("acme"), run: "run_1", response: response}
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 2 {
+		_, changed, over, err := f.poll(ctx)
+		require.NoError(t, err)
+		require.False(t, over)
+		<-changed
+	}
+	require.Equal(t, 2*minPollInterval, service.polls.runs["run_1"].interval)
+	cancel()
+	for range f.All(ctx) {
+	}
+	require.Empty(t, service.polls.runs)
 }
 
 // TestPollSharesOnlyRunsInProgress checks that followers of a run that was paused do not see it
