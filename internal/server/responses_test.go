@@ -191,10 +191,31 @@ func TestFullResponsesRepeatNoWork(t *testing.T) {
 	}
 	f.ok("GET", "/v1/runs/"+waiting.ID, f.acme, nil, nil)
 	f.ok("GET", "/v1/runs", f.acme, nil, nil)
-	for _, what := range []string{"history", "trace", "events"} {
-		p := f.send("GET", "/v1/runs/"+done.ID+"/"+what, f.acme, nil).problem(t, 429)
-		require.Equal(t, "response_bytes", p.Quota)
-	}
+	require.NoError(t, f.server.admission.Read(t.Context(), "acme", false, func() error { // reads fail before their turn
+		for _, what := range []string{"history", "trace", "events"} {
+			p := f.send("GET", "/v1/runs/"+done.ID+"/"+what, f.acme, nil).problem(t, 429)
+			require.Equal(t, "response_bytes", p.Quota)
+		}
+		return nil
+	}))
+}
+
+// TestHistoryIsHeldBeforeItIsRead checks that the history of a run is not read unless the tenant's
+// responses have room for what reading takes, which is more than the response.
+func TestHistoryIsHeldBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(1 << 20) }})
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "talker", Input: "hi"}, &run)
+	f.finished(f.acme, run.ID)
+	path := "/v1/runs/" + run.ID + "/history"
+	r := f.ok("GET", path, f.acme, nil, nil)
+	others := f.server.admission.Responses.Open("acme")
+	defer others.Close()
+	require.NoError(t, others.Set(admission.MaxResponseBytes-len(r.body)*3/2))
+	require.Equal(t, "response_bytes", f.send("GET", path, f.acme, nil).problem(t, 429).Quota)
+	others.Close()
+	f.ok("GET", path, f.acme, nil, nil)
 }
 
 // TestTimelinesAreReadInTurn checks that the timelines of a run are in memory one at a time while a
