@@ -4,7 +4,7 @@
 //
 //	h, err := host.New(ctx, nil)
 //	redact, err := h.Load(ctx, "redact.wasm", host.Limits{})
-//	mw, err := eino.New(ctx, h, &eino.Options{Middlewares: []host.Middleware{{Module: redact}}})
+//	mw, release, err := eino.New(ctx, h, &eino.Options{Middlewares: []host.Middleware{{Module: redact}}})
 //	agent, err := adk.NewChatModelAgent(ctx, &adk.ChatModelAgentConfig{
 //		…
 //		Handlers: []adk.ChatModelAgentMiddleware{mw},

@@ -118,9 +118,9 @@ func (s *setup) runner(t *testing.T, store adk.CheckPointStore) *adk.Runner {
 	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	mw, err := adapter.New(t.Context(), h, s.mw)
+	mw, release, err := adapter.New(t.Context(), h, s.mw)
 	require.NoError(t, err)
-	t.Cleanup(mw.Close)
+	t.Cleanup(release)
 	agent, err := adk.NewChatModelAgent(t.Context(), &adk.ChatModelAgentConfig{
 		Name: "test", Description: "test", Instruction: "Be brief.", Model: s.model,
 		ToolsConfig: adk.ToolsConfig{ToolsNodeConfig: compose.ToolsNodeConfig{Tools: s.tools}, ReturnDirectly: s.direct},
@@ -600,7 +600,7 @@ func TestModules(t *testing.T) {
 	redact, policy := load(t, h, "redact"), load(t, h, "tool-policy")
 	var events []abi.Event
 	var mu sync.Mutex
-	mw, err := adapter.New(t.Context(), h, &adapter.Options{
+	mw, release, err := adapter.New(t.Context(), h, &adapter.Options{
 		Middlewares: []host.Middleware{
 			{Module: redact},
 			{Module: policy, Config: json.RawMessage(`{"rules":[{"tools":["echo"],"action":"deny","message":"echo is off"}]}`)},
@@ -612,7 +612,7 @@ func TestModules(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	t.Cleanup(mw.Close)
+	t.Cleanup(release)
 	m := &scripted{replies: []*schema.Message{
 		schema.AssistantMessage("",
 			[]schema.ToolCall{call("c1", "echo", `{"text":"hi"}`)}), schema.AssistantMessage("write to ann@example.com", nil)}}

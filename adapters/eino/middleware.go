@@ -46,17 +46,20 @@ type Options struct {
 	OnEvent func(context.Context, abi.Event)
 }
 
-// A Middleware is a chain of middlewares as an Eino middleware. It is safe for concurrent use by
-// many agents and runs.
-type Middleware struct {
+// A middleware is a chain of middlewares as an Eino middleware.
+type middleware struct {
 	*adk.BaseChatModelAgentMiddleware
 	name    string
 	chain   *host.Chain
 	onEvent func(context.Context, abi.Event)
 }
 
-// New configures the middlewares. An error names the middleware that failed.
-func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
+// New returns a chain of middlewares as one of Eino's. It is safe for concurrent use by many agents
+// and runs. The caller calls release, which frees the chain, after the last run. An error names the
+// middleware that failed.
+func New(
+	ctx context.Context, h *host.Host, o *Options,
+) (mw adk.ChatModelAgentMiddleware, release func(), err error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -72,17 +75,14 @@ func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
 		Tracer:             o.Tracer,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	name := cmp.Or(o.Name, "agent-runner")
-	return &Middleware{name: name, chain: c, onEvent: o.OnEvent}, nil
+	return &middleware{name: name, chain: c, onEvent: o.OnEvent}, c.Close, nil
 }
 
-// Close frees the middlewares. It must be called after their last run.
-func (m *Middleware) Close() { m.chain.Close() }
-
 // BeforeAgent runs before_agent. Eino calls it again when a run resumes.
-func (m *Middleware) BeforeAgent(
+func (m *middleware) BeforeAgent(
 	ctx context.Context,
 	rc *adk.ChatModelAgentContext,
 ) (context.Context, *adk.ChatModelAgentContext, error) {
@@ -133,7 +133,7 @@ func (m *Middleware) BeforeAgent(
 
 // BeforeModelRewriteState runs before_model_rewrite_state, preceded by after_tools if tools were
 // just called.
-func (m *Middleware) BeforeModelRewriteState(
+func (m *middleware) BeforeModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
 	_ *adk.ModelContext,
@@ -176,7 +176,7 @@ func (m *Middleware) BeforeModelRewriteState(
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state.
-func (m *Middleware) AfterModelRewriteState(
+func (m *middleware) AfterModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
 	_ *adk.ModelContext,
@@ -211,7 +211,7 @@ func (m *Middleware) AfterModelRewriteState(
 
 // AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes to the
 // final message.
-func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
+func (m *middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return ctx, err
@@ -286,14 +286,14 @@ func lastRound(list *message.List) []abi.Call {
 	return calls
 }
 
-type sessionKey struct{ m *Middleware }
+type sessionKey struct{ m *middleware }
 
-func (m *Middleware) with(ctx context.Context, s *session) context.Context {
+func (m *middleware) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }
 
 // session returns the session of ctx's run, restored from the checkpoint if the run was resumed.
-func (m *Middleware) session(ctx context.Context) (*session, error) {
+func (m *middleware) session(ctx context.Context) (*session, error) {
 	s, _ := ctx.Value(sessionKey{m}).(*session)
 	if s == nil {
 		return nil, errors.New("agent-runner: called outside of a run; put the middleware into ChatModelAgentConfig.Handlers")

@@ -21,7 +21,7 @@ import (
 )
 
 // WrapModel runs before_model, wrap_model, on_chunk and after_model around a model call.
-func (m *Middleware) WrapModel(
+func (m *middleware) WrapModel(
 	_ context.Context,
 	inner model.BaseChatModel,
 	mc *adk.ModelContext,
@@ -30,7 +30,7 @@ func (m *Middleware) WrapModel(
 }
 
 type wrappedModel struct {
-	m     *Middleware
+	m     *middleware
 	inner model.BaseChatModel
 }
 

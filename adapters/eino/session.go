@@ -25,7 +25,7 @@ import (
 // run. A session therefore holds only plain values between hooks: each hook opens and closes the
 // chain.
 type session struct {
-	m     *Middleware
+	m     *middleware
 	tools []abi.Tool // after before_agent
 	talk  *conversation
 
@@ -47,7 +47,7 @@ type session struct {
 	settled  *schema.Message // the last message, if it differs from the streamed one
 }
 
-func newSession(m *Middleware) *session {
+func newSession(m *middleware) *session {
 	return &session{
 		m:       m,
 		run:     "run_" + rand.Text(),

@@ -23,7 +23,7 @@ import (
 type execute func(ctx context.Context, arguments string) (*abi.Result, error)
 
 // call makes a tool call through the chain.
-func (m *Middleware) call(ctx context.Context, tc *adk.ToolContext, arguments string, do execute) (*abi.Result, error) {
+func (m *middleware) call(ctx context.Context, tc *adk.ToolContext, arguments string, do execute) (*abi.Result, error) {
 	s, err := m.session(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (m *Middleware) call(ctx context.Context, tc *adk.ToolContext, arguments st
 	return outcome.Result, nil
 }
 
-func (m *Middleware) run(
+func (m *middleware) run(
 	ctx context.Context,
 	s *session,
 	t abi.Tool,
@@ -75,7 +75,7 @@ func (m *Middleware) run(
 }
 
 // WrapInvokableToolCall runs the tool hooks around a tool.
-func (m *Middleware) WrapInvokableToolCall(
+func (m *middleware) WrapInvokableToolCall(
 	_ context.Context,
 	endpoint adk.InvokableToolCallEndpoint,
 	tc *adk.ToolContext,
@@ -96,7 +96,7 @@ func (m *Middleware) WrapInvokableToolCall(
 }
 
 // WrapStreamableToolCall runs the tool hooks around a streaming tool. They see the complete result.
-func (m *Middleware) WrapStreamableToolCall(
+func (m *middleware) WrapStreamableToolCall(
 	_ context.Context,
 	endpoint adk.StreamableToolCallEndpoint,
 	tc *adk.ToolContext,
@@ -121,7 +121,7 @@ func (m *Middleware) WrapStreamableToolCall(
 }
 
 // WrapEnhancedInvokableToolCall runs the tool hooks around a tool whose result has parts.
-func (m *Middleware) WrapEnhancedInvokableToolCall(
+func (m *middleware) WrapEnhancedInvokableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedInvokableToolCallEndpoint,
 	tc *adk.ToolContext,
@@ -145,7 +145,7 @@ func (m *Middleware) WrapEnhancedInvokableToolCall(
 
 // WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. They see the
 // complete result.
-func (m *Middleware) WrapEnhancedStreamableToolCall(
+func (m *middleware) WrapEnhancedStreamableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedStreamableToolCallEndpoint,
 	tc *adk.ToolContext,

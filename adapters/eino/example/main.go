@@ -45,11 +45,11 @@ func run(ctx context.Context, paths []string) error {
 		}
 		options.Middlewares = append(options.Middlewares, host.Middleware{Module: m})
 	}
-	middleware, err := adapter.New(ctx, h, options)
+	middleware, release, err := adapter.New(ctx, h, options)
 	if err != nil {
 		return err
 	}
-	defer middleware.Close()
+	defer release()
 
 	// The rest is an ordinary Eino agent.
 	lookup, err := utils.InferTool("lookup", "finds a customer", func(_ context.Context, in struct {
