@@ -55,7 +55,7 @@ type ChainOptions struct {
 // additional one in Input.Chain, such as a tenant's, inside the rings of the agent.
 // Programs with their own loop open a chain for a run or a part of it.
 type Chain struct {
-	*chain.Chain
+	Chain      *chain.Chain // for Input.Chain
 	host       *Host
 	configured []*module.Middleware
 }
@@ -123,7 +123,7 @@ func (c *Chain) configure(ctx context.Context, entries []hook.Entry, from []Midd
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			configured[i], errs[i] = m.Module.Configure(ctx, entries[i].Name, m.Config, m.Grants)
+			configured[i], errs[i] = module.Configure(ctx, m.Module, entries[i].Name, m.Config, m.Grants)
 		})
 	}
 	wg.Wait()

@@ -31,7 +31,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
-	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -57,7 +56,7 @@ type Options struct {
 	// *sandbox.TooLargeError if it can never fit. The default is half the memory of the
 	// machine or container.
 	MemoryBytes int64
-	// FaultDir, if not empty, receives fault bundles for [Host.Replay]; see
+	// FaultDir, if not empty, receives fault bundles for agent-runner module replay; see
 	// [module.LoaderOptions].
 	FaultDir string
 	// Profile, if not nil, collects the fuel used by each function of modules. See
@@ -96,7 +95,8 @@ func (h *Host) Close(ctx context.Context) error {
 // ErrClosed is returned when a closed host starts a run or loads a module.
 var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
-// Loader returns the host's module loader, for operations without a Host method.
+// Loader returns the host's loader of modules, for the command, which also bundles scripts and replays
+// fault bundles.
 func (h *Host) Loader() *module.Loader { return h.loader }
 
 // Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an
@@ -105,12 +105,6 @@ func (h *Host) Loader() *module.Loader { return h.loader }
 func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
 	m, err := h.loader.Load(ctx, path, limits)
 	return m, orClosed(err)
-}
-
-// Replay repeats the recorded calls of a fault bundle and reports differences. Use
-// [ReadFaultBundle] to read a bundle.
-func (h *Host) Replay(ctx context.Context, b *FaultBundle) (*replay.Result, error) {
-	return h.loader.Replay(ctx, b)
 }
 
 // LoadBytes loads a module from its bytes. name is its name in messages.

@@ -10,7 +10,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
-	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
@@ -83,9 +82,3 @@ type AgentFile = agentfile.File
 // LoadFile reads an agent file. Paths in it are relative to its folder. An error names the
 // line and says what the file may contain there.
 func LoadFile(path string) (*AgentFile, error) { return agentfile.Load(path) }
-
-// A FaultBundle records the calls of a hook up to its fault; [Host.Replay] repeats them.
-type FaultBundle = replay.Bundle
-
-// ReadFaultBundle reads a bundle that a host wrote to Options.FaultDir.
-func ReadFaultBundle(path string) (*FaultBundle, error) { return replay.Read(path) }

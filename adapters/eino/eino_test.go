@@ -424,11 +424,14 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, "quota", stop.Code)
 	})
 	t.Run("respond answers without the model", func(t *testing.T) {
-		s := &setup{model: &scripted{}, mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("faq", &native.Middleware{
-			BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-				m := abi.Assistant("we open at nine")
-				return &abi.BeforeAgentAnswer{Respond: &m}, nil
-			}})}}}
+		s := &setup{
+			model: &scripted{},
+			mw: &adapter.Options{Middlewares: []host.Middleware{inProcess("faq", &native.Middleware{
+				BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+					m := abi.Assistant("we open at nine")
+					return &abi.BeforeAgentAnswer{Respond: &m}, nil
+				}})}},
+		}
 		r := s.run(t, "when?")
 		require.NoError(t, r.err)
 		require.Equal(t, []string{"assistant: we open at nine"}, r.lines)

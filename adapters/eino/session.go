@@ -196,7 +196,7 @@ func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chai
 		return err
 	}
 	defer admission.Release()
-	run, err := s.m.chain.Open(ctx, s.run, &eventHost{s, ctx}, s.locals)
+	run, err := s.m.chain.Chain.Open(ctx, s.run, &eventHost{s, ctx}, s.locals)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // turns is the number of measured runs of each conversation in [messages].
@@ -114,7 +115,7 @@ func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain
 	if err != nil {
 		return nil, err
 	}
-	mw, err := m.Configure(ctx, "look", config, host.Grants{})
+	mw, err := module.Configure(ctx, m, "look", config, host.Grants{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package agui implements AG-UI (version 1), the protocol in which web front ends follow an agent's
-// run. An [Encoder] encodes a run's events, and [ParseInput] decodes the client's input.
+// run. [NewEncoder] encodes a run's events, and [ParseInput] decodes the client's input.
 //
 //	in, err := agui.ParseInput(body)
 //	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})

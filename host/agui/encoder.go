@@ -25,8 +25,8 @@ type Options struct {
 	Internals bool
 }
 
-// An Encoder encodes the events of one run in AG-UI for one client.
-type Encoder struct {
+// An encoder encodes the events of one run in AG-UI for one client.
+type encoder struct {
 	o        Options
 	started  bool
 	lanes    map[string]*lane // lanes of the run, under "", and of its inner runs
@@ -37,18 +37,16 @@ type Encoder struct {
 	now      int64
 }
 
-var _ chain.Encoder = (*Encoder)(nil)
-
-// NewEncoder returns an encoder for a new or a resumed run.
-func NewEncoder(o Options) *Encoder {
-	return &Encoder{o: o, lanes: map[string]*lane{}}
+// NewEncoder returns an encoder of the events of one run, new or resumed, in AG-UI for one client.
+func NewEncoder(o Options) chain.Encoder {
+	return &encoder{o: o, lanes: map[string]*lane{}}
 }
 
 // Protocol returns "ag-ui".
-func (e *Encoder) Protocol() string { return "ag-ui" }
+func (e *encoder) Protocol() string { return "ag-ui" }
 
 // Encode encodes an event as zero or more AG-UI events.
-func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
+func (e *encoder) Encode(ev abi.Event) []chain.Encoded {
 	e.out, e.now = nil, ev.TimeMS
 	e.start(ev)
 	e.lane("").encode(ev)
@@ -56,7 +54,7 @@ func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
 }
 
 // start sends RUN_STARTED once, before all other events.
-func (e *Encoder) start(ev abi.Event) {
+func (e *encoder) start(ev abi.Event) {
 	if e.started {
 		return
 	}
@@ -89,7 +87,7 @@ func fixed() []string {
 	}
 }
 
-func (e *Encoder) send(x *event) {
+func (e *encoder) send(x *event) {
 	x.Timestamp = e.now
 	b, err := abijson.Marshal(x)
 	if err != nil {
@@ -108,7 +106,7 @@ func (e *Encoder) send(x *event) {
 const maxMessageBytes = 4 << 20
 
 // addMessage stores a message for snapshots. Beyond maxMessageBytes, it drops all messages.
-func (e *Encoder) addMessage(m message) {
+func (e *encoder) addMessage(m message) {
 	if e.size > maxMessageBytes {
 		return
 	}
@@ -125,7 +123,7 @@ func (e *Encoder) addMessage(m message) {
 
 // snapshot sends all messages to the client, or only the changed one if the encoder does not have
 // all.
-func (e *Encoder) snapshot(m message) {
+func (e *encoder) snapshot(m message) {
 	if e.o.Messages == nil || e.size > maxMessageBytes {
 		e.send(&event{
 			Type:     typeCustom,
@@ -138,7 +136,7 @@ func (e *Encoder) snapshot(m message) {
 	e.send(&event{Type: typeMessages, Messages: slices.Concat(e.o.Messages, e.messages)})
 }
 
-func (e *Encoder) lane(run string) *lane {
+func (e *encoder) lane(run string) *lane {
 	l := e.lanes[run]
 	if l == nil {
 		l = &lane{e: e, sub: run, calls: map[int]string{}, sentCalls: map[string]bool{}}
@@ -156,7 +154,7 @@ func either(a, b string) string {
 
 // A lane is the client's view of one run: the run itself, or an inner one.
 type lane struct {
-	e     *Encoder
+	e     *encoder
 	sub   string // id of the inner run, or ""
 	begun bool   // an inner run's start has been sent
 	step  string // name of the open step
@@ -481,7 +479,7 @@ func (l *lane) pause(ev abi.Event) {
 }
 
 // closeChildren ends inner runs whose end the encoder has not received.
-func (e *Encoder) closeChildren() {
+func (e *encoder) closeChildren() {
 	for _, run := range slices.Backward(slices.Sorted(maps.Keys(e.lanes))) {
 		if l := e.lanes[run]; run != "" && l.begun {
 			l.begun = false
@@ -583,7 +581,7 @@ func (l *lane) failure(ev abi.Event) string {
 
 // correct replaces the last message by the run's final one, if the last message has no calls.
 // Otherwise it sends the final message.
-func (e *Encoder) correct(ev abi.Event, m *abi.Message) {
+func (e *encoder) correct(ev abi.Event, m *abi.Message) {
 	text := m.Content.String()
 	for i := len(e.messages) - 1; i >= 0; i-- {
 		var last message

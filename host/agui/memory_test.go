@@ -15,7 +15,7 @@ import (
 // inner runs when they end.
 func TestEncoderIsBounded(t *testing.T) {
 	t.Parallel()
-	e := NewEncoder(Options{Messages: []json.RawMessage{}})
+	e := NewEncoder(Options{Messages: []json.RawMessage{}}).(*encoder)
 	long := strings.Repeat("x", 1<<20)
 	kept := func() (n int) {
 		for _, b := range e.messages {

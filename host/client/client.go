@@ -52,7 +52,7 @@ type Client struct {
 // New creates a client for the server at an address such as https://agents.example.com. The
 // key has the form ar_…; it may be empty for public operations.
 func New(server, key string, o *Options) (*Client, error) {
-	address, err := Address(server)
+	address, err := addressOf(server)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func New(server, key string, o *Options) (*Client, error) {
 	return c, nil
 }
 
-// Address normalizes the address of a server: with a scheme and without a trailing slash.
-func Address(server string) (string, error) {
+// addressOf normalizes the address of a server: with a scheme and without a trailing slash.
+func addressOf(server string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(server, "/"))
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
@@ -92,7 +92,7 @@ func Address(server string) (string, error) {
 	return u.String(), nil
 }
 
-// Server returns the server's address.
+// Server returns the server's address, with a scheme and without a trailing slash.
 func (c *Client) Server() string { return c.server }
 
 // Key returns the key of the client.

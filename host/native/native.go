@@ -157,43 +157,6 @@ func WithToolCallWrapper(
 	}
 }
 
-// An AgentMiddleware is a middleware in the older style of Eino: a struct of
-// what to add and of plain functions, each of them optional.
-type AgentMiddleware struct {
-	AdditionalInstruction string
-	AdditionalTools       []Tool
-	BeforeChatModel       func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)
-	AfterChatModel        func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)
-	WrapToolCall          func(
-		ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),
-	) (*abi.Result, error)
-}
-
-// Native turns the struct into a middleware. To have the effect that Eino
-// gives it, register it before those of the newer style.
-func (a AgentMiddleware) Native() *Middleware {
-	n := WithTools(a.AdditionalTools...)
-	tools := n.BeforeAgent
-	n.BeforeAgent = func(ctx context.Context, c *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		out, err := tools(ctx, c, in)
-		if a.AdditionalInstruction != "" {
-			instruction := paragraph(in.Instruction, a.AdditionalInstruction)
-			out.Instruction = &instruction
-		}
-		return out, err
-	}
-	if a.BeforeChatModel != nil {
-		n.BeforeModelRewriteState = WithBeforeModelRewriteState(a.BeforeChatModel).BeforeModelRewriteState
-	}
-	if a.AfterChatModel != nil {
-		n.AfterModelRewriteState = WithAfterModelRewriteState(a.AfterChatModel).AfterModelRewriteState
-	}
-	if a.WrapToolCall != nil {
-		n.WrapToolCall = WithToolCallWrapper(a.WrapToolCall).WrapToolCall
-	}
-	return n
-}
-
 func paragraph(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -53,11 +53,8 @@ type CanceledError struct{ Cause error }
 // Error describes the cause.
 func (c *CanceledError) Error() string { return fmt.Sprintf("the run was canceled: %v", c.Cause) }
 
-// Is reports whether target is context.Canceled.
-func (c *CanceledError) Is(target error) bool { return target == context.Canceled }
-
-// Unwrap returns the cause of the context's end.
-func (c *CanceledError) Unwrap() error { return c.Cause }
+// Unwrap returns the cause of the context's end, and context.Canceled.
+func (c *CanceledError) Unwrap() []error { return []error{c.Cause, context.Canceled} }
 
 // A BlockedError is the cause of a [*CanceledError] if the operator blocks a module of the run. It
 // is the only such cause that run_finished reports.
@@ -106,11 +103,8 @@ func (t *TimeoutError) Error() string {
 	return fmt.Sprintf("the run did not end before its deadline: %v", t.Cause)
 }
 
-// Is reports whether target is context.DeadlineExceeded.
-func (t *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
-
-// Unwrap returns the cause of the context's end.
-func (t *TimeoutError) Unwrap() error { return t.Cause }
+// Unwrap returns the cause of the context's end, and context.DeadlineExceeded.
+func (t *TimeoutError) Unwrap() []error { return []error{t.Cause, context.DeadlineExceeded} }
 
 // A ModelError ends a run whose model call failed after all retries and fallbacks, if no middleware
 // replaced the error by an answer.

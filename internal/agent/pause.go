@@ -52,7 +52,7 @@ func (r *run) pause(ctx context.Context) {
 	state := r.state
 	state.Used = r.stats()
 	if r.state.Parent == "" {
-		state.Modules = r.root.Pins()
+		state.Modules = Pins(r.root)
 	}
 	r.paused = &PausedError{State: &state, Interrupts: pending}
 	r.last(out, journal.StatusPaused)

@@ -6,9 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Pins returns the modules of the agent and of the agents that its runs may involve. The entries of
+// Pins returns the modules of an agent and of the agents that its runs may involve. The entries of
 // the other agents have the agent's name and a slash as prefix.
-func (a *Agent) Pins() []journal.Pin {
+func Pins(a *Agent) []journal.Pin {
 	var out []journal.Pin
 	for _, b := range a.all() {
 		prefix := ""
@@ -24,7 +24,7 @@ func (a *Agent) Pins() []journal.Pin {
 
 // checkPins returns a [*journal.PinError] if the agent's modules differ from those of a run.
 func (a *Agent) checkPins(run string, want []journal.Pin) error {
-	have := a.Pins()
+	have := Pins(a)
 	for i := range max(len(have), len(want)) {
 		switch {
 		case i >= len(have):

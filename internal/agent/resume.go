@@ -248,7 +248,7 @@ func (r *run) create(ctx context.Context) error {
 		Title:   runlog.Title(s.Messages),
 		Owner:   k.Owner,
 		Lease:   k.LeaseTTL,
-		Modules: r.root.Pins(),
+		Modules: Pins(r.root),
 		Spec:    k.Spec,
 		Log:     log,
 		Lazy:    true,

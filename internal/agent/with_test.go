@@ -69,8 +69,9 @@ func TestConstructors(t *testing.T) {
 		})}, []scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:pre", "U:hi"}},
 		"WithToolCallWrapper": {[]*native.Middleware{native.WithToolCallWrapper(shout)},
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[t#1]", "T:T-OK#1"}},
-		"the older style": {[]*native.Middleware{native.AgentMiddleware{AdditionalInstruction: "m", AdditionalTools: []native.Tool{add},
-			BeforeChatModel: appendTo("b"), WrapToolCall: shout}.Native(), native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
+		"several": {[]*native.Middleware{native.WithInstruction("m"), native.WithTools(add),
+			native.WithBeforeModelRewriteState(appendTo("b")), native.WithToolCallWrapper(shout),
+			native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")},
 			[]string{"S:base\n\nm|h1", "U:hi", "U:b", "A:[added#1]", "T:ADDED{}#1", "U:b"}},
 	} {

@@ -41,7 +41,7 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 		if err != nil {
 			return nil, err
 		}
-		configured[e.Name], err = m.puppet.Configure(ctx, e.Name, config, m.grants)
+		configured[e.Name], err = module.Configure(ctx, m.puppet, e.Name, config, m.grants)
 		return configured[e.Name], err
 	}}, rootName)
 	if err != nil {

@@ -39,10 +39,10 @@ func TestComingFrom(t *testing.T) {
 			require.NotNil(t, found, "the text has no Go program")
 			m, err := loader.Load(t.Context(), buildProgram(t, found[1]), policy.Limits{})
 			require.NoError(t, err)
-			_, err = m.Configure(
-				t.Context(),
-				m.Description().Name,
-				configOf(t, string(text), m.Description().Name),
+			_, err = module.Configure(
+				t.Context(), m,
+				m.Info().Description.Name,
+				configOf(t, string(text), m.Info().Description.Name),
 				policy.Grants{},
 			)
 			require.NoError(t, err)

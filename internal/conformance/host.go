@@ -109,5 +109,5 @@ func Configure(ctx context.Context, loaded *module.Module, m *wire.Middleware) (
 	if err != nil {
 		return nil, err
 	}
-	return loaded.Configure(ctx, m.Name, m.Config, granted)
+	return module.Configure(ctx, loaded, m.Name, m.Config, granted)
 }

@@ -197,7 +197,7 @@ func hooks(ctx context.Context, m *module.Module, name string, measured bool) (s
 		}
 	}
 	var out []string
-	for _, h := range m.Hooks() {
+	for _, h := range m.Info().Hooks {
 		if h != contract.HookConfigure && h != contract.HookDescribe {
 			out = append(out, "`"+string(h)+"`"+fuel[h])
 		}

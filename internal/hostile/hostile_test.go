@@ -158,7 +158,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 			all.Go(func() {
 				m, err := h.loader.LoadBytes(t.Context(), "hostile.wasm", b, policy.Limits{})
 				if err == nil {
-					digests[i] = m.Digest()
+					digests[i] = m.Info().Digest
 					defer m.Close()
 				}
 			})

@@ -149,12 +149,12 @@ func (h *host) run(ctx context.Context, c *Case) *outcome {
 		return out
 	}
 	defer m.Close()
-	out.digest = m.Digest()
+	out.digest = m.Info().Digest
 	var config json.RawMessage
 	if c.Config != "" {
 		config = json.RawMessage(c.Config)
 	}
-	mw, err := m.Configure(ctx, "hostile", config, policy.Grants{})
+	mw, err := module.Configure(ctx, m, "hostile", config, policy.Grants{})
 	if err != nil {
 		out.refusal = err
 		return out

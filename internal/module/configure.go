@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -70,14 +71,15 @@ func (e *ConfigError) Error() string {
 // Unwrap returns the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Configure checks a JSON configuration against the module's schema and calls the module's
-// configure. An empty configuration or null is {}. Keys that config does not set default to those
-// of the Extism manifest, if the module has one.
+// Configure checks a JSON configuration against the schema of m and calls the module's configure.
+// An empty configuration or null is {}. Keys that config does not set default to those of the Extism
+// manifest, if the module has one.
 //
 // The error is a *ConfigError if the configuration is invalid or the module's configure fails. The
 // caller must close the middleware after its last run.
-func (m *Module) Configure(
+func Configure(
 	ctx context.Context,
+	m *Module,
 	entry string,
 	config json.RawMessage,
 	grants policy.Grants,
@@ -175,8 +177,8 @@ func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 
 // Describe returns the module's description, digest and hooks for the chain.
 func (mw *Middleware) Describe() hook.Description {
-	d := hook.Description{Description: mw.module.desc, Digest: mw.module.Digest()}
-	d.Hooks = mw.module.Hooks()
+	d := hook.Description{Description: mw.module.desc, Digest: mw.module.digest}
+	d.Hooks = slices.Clone(mw.module.hooks)
 	return d
 }
 

@@ -32,7 +32,7 @@ func TestConfigure(t *testing.T) {
 		`{"limit":3,"limit":4}`:      `key "limit" is duplicated`,
 		`{"limit":3,"deny":["` + strings.Repeat("x", 500) + `"]}`: `more than the limit input_bytes of 500`,
 	} {
-		_, err := m.Configure(t.Context(), "guard", json.RawMessage(config), policy.Grants{})
+		_, err := Configure(t.Context(), m, "guard", json.RawMessage(config), policy.Grants{})
 		var refused *ConfigError
 		require.ErrorAs(t, err, &refused, config)
 		require.ErrorContains(t, err, "configure guard (says.wasm): ")
@@ -48,13 +48,13 @@ func TestConfigureFails(t *testing.T) {
 	} {
 		m, err := loadBytes(t, answering(t, "{}", answer, 1), policy.Limits{})
 		require.NoError(t, err)
-		_, err = m.Configure(t.Context(), "guard", nil, policy.Grants{})
+		_, err = Configure(t.Context(), m, "guard", nil, policy.Grants{})
 		var refused *ConfigError
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, want)
 	}
 	m, err := loadBytes(t, answering(t, "{}", "{}", 7), policy.Limits{})
 	require.NoError(t, err)
-	_, err = m.Configure(t.Context(), "guard", nil, policy.Grants{})
+	_, err = Configure(t.Context(), m, "guard", nil, policy.Grants{})
 	require.ErrorContains(t, err, "returned 7; want 0 for done or 1 for failed")
 }

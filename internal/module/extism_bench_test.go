@@ -44,7 +44,7 @@ func BenchmarkExtism(b *testing.B) {
 			m, err := l.LoadBytes(b.Context(), "go.wasm", wasm, policy.Limits{})
 			require.NoError(b, err)
 			defer m.Close()
-			mw, err := m.Configure(b.Context(), "plugin", nil, policy.Grants{})
+			mw, err := Configure(b.Context(), m, "plugin", nil, policy.Grants{})
 			require.NoError(b, err)
 			defer mw.Close()
 			s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}

@@ -155,7 +155,7 @@ func callHere(
 	m := rawModule(t, l, wasm, policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
-	mw, err := m.Configure(t.Context(), "plugin", text, policy.Grants{})
+	mw, err := Configure(t.Context(), m, "plugin", text, policy.Grants{})
 	require.NoError(t, err)
 	defer mw.Close()
 	s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}

@@ -376,7 +376,7 @@ func runProgram(
 	m, err := l.LoadBytes(t.Context(), "puppet.wasm", readPlugin(t, "puppet.wasm"), limits)
 	require.NoError(t, err)
 	defer m.Close()
-	mw, err := m.Configure(t.Context(), "guard",
+	mw, err := Configure(t.Context(), m, "guard",
 		fmt.Appendf(nil, `{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))), grants)
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)

@@ -342,7 +342,7 @@ func TestExtismSpelling(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	require.Equal(t, []string{`exports "AfterTool_", which is not a hook and is never called; did you mean after_tool?`},
-		m.Warnings())
+		m.Info().Warnings)
 }
 
 // TestExtismMemory checks that a run reserves memory for blocks.
@@ -368,7 +368,7 @@ func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
 	m, err := l.LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	require.Equal(t, []abi.Hook{hook}, m.Hooks())
+	require.Equal(t, []abi.Hook{hook}, m.Info().Hooks)
 	return m
 }
 
@@ -397,8 +397,8 @@ func TestExtismStreams(t *testing.T) {
 func TestExtismStore(t *testing.T) {
 	t.Parallel()
 	config := `{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1,"ttl":60},"call3":"q","arg3":{"key":"k","ttl":-1},"call4":"r","arg4":{"key":"k"},"call5":"s","arg5":{"key":"k"}}`
-	mw, err := loadPlugin(t, "caller.wasm",
-		policy.Limits{}).Configure(t.Context(), "guard", []byte(config), policy.Grants{Store: true})
+	mw, err := Configure(t.Context(), loadPlugin(t, "caller.wasm", policy.Limits{}), "guard", []byte(config),
+		policy.Grants{Store: true})
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
@@ -492,7 +492,7 @@ func FuzzExtismProgram(f *testing.F) {
 	})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		text := hex.EncodeToString(b[:min(len(b), 50_000)])
-		mw, err := m.Configure(t.Context(), "guard", fmt.Appendf(nil, `{"program":%q}`, text), policy.Grants{})
+		mw, err := Configure(t.Context(), m, "guard", fmt.Appendf(nil, `{"program":%q}`, text), policy.Grants{})
 		require.NoError(t, err)
 		defer mw.Close()
 		_, err = open(t, mw).beforeAgent(t)

@@ -24,7 +24,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	}
 	f := &ending.FaultError{
 		Module: m.Name(),
-		Digest: m.Digest(),
+		Digest: m.digest,
 		Hook:   inv.Hook,
 		Stage:  inv.Stage(err),
 		Cause:  err,
@@ -43,7 +43,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	case errors.As(err, &guest):
 		cause := *guest
 		if cause.Module == "" { // the fault arose after the call
-			cause.Module, cause.Digest = m.Name(), m.Digest()
+			cause.Module, cause.Digest = m.Name(), m.digest
 		}
 		cause.Export = "" // the fault names the hook already
 		if !inv.Running() {

@@ -103,7 +103,7 @@ func loadBytes(t *testing.T, b []byte, limits policy.Limits) (*Module, error) {
 
 func configure(t *testing.T, m *Module, config string) *Middleware {
 	t.Helper()
-	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), policy.Grants{})
+	mw, err := Configure(t.Context(), m, "guard", json.RawMessage(config), policy.Grants{})
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	return mw

@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 			require.ErrorContains(t, fault.Cause, tc.want)
 			require.Equal(t, "guard", fault.Entry)
 			require.Equal(t, contract.HookBeforeAgent, fault.Hook)
-			require.Equal(t, tc.module.Digest(), fault.Digest)
+			require.Equal(t, tc.module.Info().Digest, fault.Digest)
 			var guest *sandbox.FaultError
 			if errors.As(err, &guest) {
 				require.Equal(t, tc.kind, guest.Kind)
@@ -205,7 +205,7 @@ func TestRead(t *testing.T) {
 	} {
 		grants, err := policy.ParseGrants([]string{read})
 		require.NoError(t, err)
-		mw, err := m.Configure(t.Context(), "guard", []byte(do("M")), grants)
+		mw, err := Configure(t.Context(), m, "guard", []byte(do("M")), grants)
 		require.NoError(t, err)
 		defer mw.Close()
 		r := open(t, mw)

@@ -42,7 +42,7 @@ func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants
 	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), grants)
+	mw, err := Configure(t.Context(), m, "guard", json.RawMessage(config), grants)
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})

@@ -96,23 +96,23 @@ func TestDescribe(t *testing.T) {
 		policy.Limits{},
 	)
 	require.NoError(t, err)
-	require.Equal(t, []abi.Hook{contract.HookBeforeAgent, contract.HookGateTool}, m.Hooks())
-	require.Equal(t, "guard", m.Description().Name)
-	require.Equal(t, []string{"describe: unknown key color"}, m.Warnings())
+	require.Equal(t, []abi.Hook{contract.HookBeforeAgent, contract.HookGateTool}, m.Info().Hooks)
+	require.Equal(t, "guard", m.Info().Description.Name)
+	require.Equal(t, []string{"describe: unknown key color"}, m.Info().Warnings)
 
 	d := configure(t, m, "").Describe()
-	require.Equal(t, m.Hooks(), d.Hooks)
-	require.Equal(t, m.Digest(), d.Digest)
+	require.Equal(t, m.Info().Hooks, d.Hooks)
+	require.Equal(t, m.Info().Digest, d.Digest)
 	require.True(t, d.HoldStream)
 
 	m, err = loadBytes(t, answering(t, "{}", "", 0), policy.Limits{})
 	require.NoError(t, err)
-	require.Equal(t, calledHooks(), m.Hooks(), "without hooks, all exports that are hooks")
+	require.Equal(t, calledHooks(), m.Info().Hooks, "without hooks, all exports that are hooks")
 
 	m, err = loadBytes(t, answering(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
-	require.Empty(t, m.Hooks())
-	require.NotNil(t, m.Hooks())
+	require.Empty(t, m.Info().Hooks)
+	require.NotNil(t, m.Info().Hooks)
 }
 
 func TestDescribeRefused(t *testing.T) {
@@ -154,7 +154,7 @@ func TestBuilding(t *testing.T) {
 	m, err := l.Load(t.Context(), filepath.Join(modules, "building.wasm"), policy.Limits{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"code":"unavailable","message":"model is not available while the module's image is built"}`,
-		string(m.Description().ConfigSchema))
+		string(m.Info().Description.ConfigSchema))
 	require.Contains(t, received.String(), "text=started")
 
 	one, two := configure(t, m, `{"a":1}`), configure(t, m, `{"b":22}`)

@@ -45,7 +45,7 @@ func TestManifest(t *testing.T) {
 			m, err := l.Load(t.Context(), writeManifest(t, text), policy.Limits{})
 			require.NoError(t, err)
 			defer m.Close()
-			require.Empty(t, m.Warnings())
+			require.Empty(t, m.Info().Warnings)
 			require.Equal(t, int64(1<<20), m.Limits().MemoryBytes)
 			require.Equal(t, 250*time.Millisecond, m.Limits().HookTime)
 
@@ -62,7 +62,7 @@ func TestManifest(t *testing.T) {
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault, "refused memory beyond 1 MiB")
 
-			_, err = m.Configure(t.Context(), "guard", []byte(`[]`), policy.Grants{})
+			_, err = Configure(t.Context(), m, "guard", []byte(`[]`), policy.Grants{})
 			require.ErrorContains(t, err, "want an object")
 		})
 	}
@@ -84,7 +84,7 @@ func TestManifestWarnings(t *testing.T) {
 		"memory.max_var_bytes of the manifest is ignored: variables are run-local values, and their limits apply",
 		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s applies",
 			9223372036854*time.Millisecond),
-	}, m.Warnings())
+	}, m.Info().Warnings)
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), m.Limits().MemoryBytes)
 	require.Equal(t, sandbox.DefaultHookTime, m.Limits().HookTime)
 }

@@ -3,7 +3,7 @@
 //  1. [Loader.Load] reads the file, and the sandbox verifies it against the
 //     ABI: imports and hooks with their exact types.
 //  2. The host calls describe. The answer becomes part of the [Module].
-//  3. [Module.Configure] checks a configuration against the module's schema
+//  3. [Configure] checks a configuration against the module's schema
 //     and calls configure. The module's memory after that is the image of a
 //     [Middleware], which a chain takes as an entry.
 //  4. [Middleware.Open] begins a run: its instances start from the image.
@@ -75,9 +75,6 @@ type transport interface {
 // Name returns the name that the module was loaded under.
 func (m *Module) Name() string { return m.source.name }
 
-// Digest returns the SHA-256 of the module's bytes in hexadecimal. A script's bytes are its bundle.
-func (m *Module) Digest() string { return m.digest }
-
 // BundleOf returns a script together with everything it imports, in a form that [Loader.LoadBytes]
 // loads without the source files. It returns nil for other modules. Callers must not modify the
 // result.
@@ -88,17 +85,8 @@ func BundleOf(m *Module) []byte {
 	return nil
 }
 
-// Description returns the module's answer to describe, or the zero value if it has no describe.
-func (m *Module) Description() abi.Description { return m.desc }
-
-// Hooks returns the hooks that runs call, in the order in which a run calls them.
-func (m *Module) Hooks() []abi.Hook { return slices.Clone(m.hooks) }
-
 // Limits returns the module's limits, including defaults.
 func (m *Module) Limits() policy.Limits { return m.limits }
-
-// Warnings returns problems that do not prevent loading, one sentence each.
-func (m *Module) Warnings() []string { return slices.Clone(m.source.warnings) }
 
 // Close frees the module. Middlewares that were configured from it keep working. Further calls do
 // nothing.
@@ -112,15 +100,15 @@ func (m *Module) has(h abi.Hook) bool { return m.image.HasExport(string(h)) }
 // Info describes a module before it runs.
 type Info struct {
 	Path        string          `json:"path"`
-	Digest      string          `json:"digest"` // SHA-256 in hexadecimal
+	Digest      string          `json:"digest"` // SHA-256 of the bytes in hexadecimal; those of a script are its bundle
 	Size        int64           `json:"size"`   // in bytes
 	Transport   string          `json:"transport"`
-	Description abi.Description `json:"description"`
-	Hooks       []abi.Hook      `json:"hooks"` // hooks that runs call
+	Description abi.Description `json:"description"` // the answer to describe; zero if the module has no describe
+	Hooks       []abi.Hook      `json:"hooks"`       // hooks that runs call, in the order in which a run calls them
 	Imports     []Power         `json:"imports"`
 	Memory      MemoryInfo      `json:"memory"`
-	Instances   string          `json:"instances"` // how instances are reset between uses
-	Warnings    []string        `json:"warnings,omitempty"`
+	Instances   string          `json:"instances"`          // how instances are reset between uses
+	Warnings    []string        `json:"warnings,omitempty"` // problems that do not prevent loading, one sentence each
 }
 
 // MemoryInfo describes a module's linear memory, in bytes.
@@ -133,9 +121,9 @@ type MemoryInfo struct {
 // Info returns the module's properties, imports and hooks.
 func (m *Module) Info() Info {
 	info := Info{
-		Path: m.Name(), Digest: m.Digest(), Size: m.size, Transport: m.transport.Name(),
-		Description: m.desc, Hooks: m.Hooks(), Imports: powers(m.image.Imports()),
-		Instances: m.image.Reset().Method, Warnings: m.Warnings(),
+		Path: m.Name(), Digest: m.digest, Size: m.size, Transport: m.transport.Name(),
+		Description: m.desc, Hooks: slices.Clone(m.hooks), Imports: powers(m.image.Imports()),
+		Instances: m.image.Reset().Method, Warnings: slices.Clone(m.source.warnings),
 	}
 	info.Memory.First, info.Memory.Most = m.image.Memory()
 	info.Memory.Image = m.image.Reset().ImageBytes

@@ -30,7 +30,7 @@ func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 		inv.Recorder.Complete(inv.Recording(false))
 	}
 	b := &replay.Bundle{
-		Time: time.Now().UTC(), Module: m.Name(), Digest: m.Digest(), Entry: f.Entry, Run: s.run,
+		Time: time.Now().UTC(), Module: m.Name(), Digest: m.digest, Entry: f.Entry, Run: s.run,
 		Config: replay.Blob(s.mw.config), Grants: policy.GrantStrings(s.mw.grants), Limits: m.limits,
 		Fault: replay.Fault{
 			Stage:  f.Stage,

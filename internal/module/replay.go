@@ -26,7 +26,7 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	mw, err := m.Configure(ctx, b.Entry, []byte(b.Config), grants)
+	mw, err := Configure(ctx, m, b.Entry, []byte(b.Config), grants)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}

@@ -249,7 +249,7 @@ func TestBundleFiles(t *testing.T) {
 		name := fmt.Sprintf("20200101T000000.%09dZ-guard-before_agent-abc.fault.zip", i)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	mw, err := m.Configure(t.Context(), "../../evil", []byte(do("t")), policy.Grants{})
+	mw, err := Configure(t.Context(), m, "../../evil", []byte(do("t")), policy.Grants{})
 	require.NoError(t, err)
 	defer mw.Close()
 	r := openRun(t, hook.Entry{Name: "../../evil", Middleware: mw})

@@ -27,7 +27,7 @@ func BenchmarkScript(b *testing.B) {
 	for name, bytes := range map[string][]byte{"go.wasm": guestbuild.Build(b, example), "typescript.ts": script} {
 		m, err := l.LoadBytes(b.Context(), name, bytes, policy.Limits{})
 		require.NoError(b, err)
-		mw, err := m.Configure(b.Context(), "patch", nil, policy.Grants{})
+		mw, err := Configure(b.Context(), m, "patch", nil, policy.Grants{})
 		require.NoError(b, err)
 		c, err := chain.New(hook.Entry{Name: "patch", Middleware: mw})
 		require.NoError(b, err)

@@ -86,7 +86,7 @@ export default defineMiddleware<Config>({
 	require.Contains(t, out.Result.Content.String(), "t is not allowed here")
 	require.Equal(t, []string{`info asked about t {"n":1}`}, r.host.logs())
 
-	_, err = m.Configure(t.Context(), "guard", []byte(`{"deny":"t"}`), policy.Grants{})
+	_, err = Configure(t.Context(), m, "guard", []byte(`{"deny":"t"}`), policy.Grants{})
 	require.ErrorContains(t, err, "config: deny: is of type string")
 }
 
@@ -148,7 +148,7 @@ func TestScriptFaults(t *testing.T) {
 			require.ErrorContains(t, fault.Cause, tc.want)
 			require.Equal(t, "guard", fault.Entry)
 			require.Equal(t, contract.HookBeforeAgent, fault.Hook)
-			require.Equal(t, m.Digest(), fault.Digest)
+			require.Equal(t, m.Info().Digest, fault.Digest)
 
 			// The instance was discarded; another run starts with a clean one.
 			_, err = openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
@@ -194,8 +194,8 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 	again, err := l.LoadBytes(t.Context(), "guard", BundleOf(m), policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(again.Close)
-	require.Equal(t, m.Digest(), again.Digest())
-	require.Equal(t, m.Hooks(), again.Hooks())
+	require.Equal(t, m.Info().Digest, again.Info().Digest)
+	require.Equal(t, m.Info().Hooks, again.Info().Hooks)
 	for _, text := range []string{
 		`import "./other.ts";`, `import "/etc/hostname";`, `import "left-pad";`, `require("../x.json");`,
 	} {

@@ -160,7 +160,7 @@ func TestStats(t *testing.T) {
 	took := time.Since(began)
 	stats := r.Stats()[0]
 	require.Equal(t, "guard", stats.Entry)
-	require.Equal(t, mw.Module().Digest(), stats.Digest)
+	require.Equal(t, mw.Module().digest, stats.Digest)
 	require.Equal(t, map[abi.Hook]int64{contract.HookWrapToolCall: 2}, stats.Hooks)
 	reply := len(`{"result":{"content":"done"}}`)
 	require.Equal(t, int64(2*(len(next("1"))+reply)), stats.BytesIn, "what was read")
@@ -262,7 +262,7 @@ func TestClosedLoader(t *testing.T) {
 	require.NoError(t, l.Close(context.Background()))
 	_, err = r.beforeAgent(t)
 	require.ErrorIs(t, err, sandbox.ErrClosed)
-	_, err = m.Configure(t.Context(), "late", nil, policy.Grants{})
+	_, err = Configure(t.Context(), m, "late", nil, policy.Grants{})
 	require.ErrorIs(t, err, sandbox.ErrClosed)
 	_, err = l.Load(t.Context(), modules+"/puppet.wasm", policy.Limits{})
 	require.ErrorIs(t, err, sandbox.ErrClosed)
@@ -276,7 +276,7 @@ func BenchmarkHook(b *testing.B) {
 	defer func() { require.NoError(b, l.Close(context.Background())) }()
 	m, err := l.Load(b.Context(), modules+"/mirror.wasm", policy.Limits{})
 	require.NoError(b, err)
-	mw, err := m.Configure(b.Context(), "guard", nil, policy.Grants{})
+	mw, err := Configure(b.Context(), m, "guard", nil, policy.Grants{})
 	require.NoError(b, err)
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

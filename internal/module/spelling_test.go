@@ -38,7 +38,7 @@ func TestNoHookToCall(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{"describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it"},
-		m.Warnings(),
+		m.Info().Warnings,
 	)
 }
 

@@ -52,7 +52,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
 	replies := func(letter string, o hook.Options) ([]string, []string) {
-		mw, err := m.Configure(t.Context(), "guard", []byte(do(letter)), policy.Grants{Store: true})
+		mw, err := Configure(t.Context(), m, "guard", []byte(do(letter)), policy.Grants{Store: true})
 		require.NoError(t, err)
 		defer mw.Close()
 		c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})

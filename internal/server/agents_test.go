@@ -58,7 +58,7 @@ func TestAgents(t *testing.T) {
 		host.Limits{},
 	)
 	require.NoError(t, err)
-	require.Equal(t, httpapi.TrimDigest(m.Digest), taken.Digest())
+	require.Equal(t, httpapi.TrimDigest(m.Digest), taken.Info().Digest)
 	release()
 	_, _, err = f.server.agents.LoadModule(
 		f.store.Tenant("beta"),

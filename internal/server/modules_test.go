@@ -87,7 +87,7 @@ func TestUploadScript(t *testing.T) {
 		host.Limits{},
 	)
 	require.NoError(t, err, "stored modules load again")
-	require.Equal(t, httpapi.TrimDigest(m.Digest), loaded.Digest())
+	require.Equal(t, httpapi.TrimDigest(m.Digest), loaded.Info().Digest)
 	release()
 	require.Contains(
 		t,

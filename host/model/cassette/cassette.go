@@ -99,9 +99,6 @@ func recordedTools(in []abi.Tool) []tool {
 	return out
 }
 
-// Len returns the number of recorded interactions.
-func (c *Cassette) Len() int { return len(c.interactions) }
-
 // Load reads a cassette file. An error names the file, the line and the cause.
 func Load(path string) (*Cassette, error) {
 	b, err := os.ReadFile(path)

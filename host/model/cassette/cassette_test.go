@@ -146,7 +146,7 @@ func TestRecordAndReplay(t *testing.T) {
 
 	c, err := cassette.Load(path)
 	require.NoError(t, err)
-	require.Equal(t, 3, c.Len())
+	require.Equal(t, 3, c.Replay().Left())
 	for range 2 { // each replay starts at the first interaction
 		play := c.Replay()
 		for i, req := range conversation(t) {
@@ -224,7 +224,7 @@ func TestRecorderAndItsFile(t *testing.T) {
 	require.NoError(t, err)
 	c, err := cassette.Load(path)
 	require.NoError(t, err)
-	require.Equal(t, 1, c.Len())
+	require.Equal(t, 1, c.Replay().Left())
 
 	require.NoError(t, os.RemoveAll(filepath.Dir(path)))
 	_, err = r.Generate(t.Context(), &model.Request{}, nil)
@@ -254,7 +254,7 @@ func TestRecordAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	c, err := cassette.Load(path)
 	require.NoError(t, err)
-	require.Equal(t, 8, c.Len())
+	require.Equal(t, 8, c.Replay().Left())
 }
 
 func TestDiverged(t *testing.T) {

@@ -32,7 +32,7 @@ func (c *Cassette) Resume() *Replay { return &Replay{cassette: c, seek: true} }
 func (r *Replay) Left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.cassette.Len() - r.next
+	return len(r.cassette.interactions) - r.next
 }
 
 // A DivergedError reports a request that differs from the recorded one.
@@ -99,13 +99,13 @@ func (r *Replay) take(req *model.Request) (*interaction, error) {
 			}
 		}
 	}
-	if r.next == c.Len() {
+	if r.next == len(c.interactions) {
 		return nil, diverged(&DivergedError{
 			Cassette: c.name, Interaction: r.next + 1,
 			Message: fmt.Sprintf(
 				"%s: the recording has only %d interactions, and the agent called the model once more; record the conversation again, or find out why it is longer",
 				c.name,
-				c.Len(),
+				len(c.interactions),
 			),
 		})
 	}
@@ -121,7 +121,7 @@ func (r *Replay) take(req *model.Request) (*interaction, error) {
 				"%s: the conversation has left the recording: interaction %d of %d differs at %s%s\n--- recorded\n+++ this run\n%s",
 				c.name,
 				r.next+1,
-				c.Len(),
+				len(c.interactions),
 				d.path,
 				d.note,
 				d.diff,

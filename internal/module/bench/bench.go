@@ -68,7 +68,7 @@ func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	mw, err := m.Configure(ctx, "bench", o.Config, o.Grants)
+	mw, err := module.Configure(ctx, m, "bench", o.Config, o.Grants)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 		}
 	}
 	var rows []Row
-	for _, h := range m.Hooks() {
+	for _, h := range m.Info().Hooks {
 		rows = append(rows, b.row(h))
 	}
 	return rows, nil

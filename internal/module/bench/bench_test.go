@@ -70,7 +70,7 @@ func TestBench(t *testing.T) {
 		require.Positive(t, rows[i].HostCalls)
 		require.Zero(t, rows[i].Pages)
 	}
-	require.Equal(t, m.Hooks(), hooks)
+	require.Equal(t, m.Info().Hooks, hooks)
 	again, err := Run(t.Context(), m, options)
 	require.NoError(t, err)
 	for i := range rows {

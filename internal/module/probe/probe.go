@@ -43,15 +43,15 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	switch {
 	case in == nil:
 		return nil, fmt.Errorf("%q is not a hook; the hooks are %v", o.Hook, contract.Hooks())
-	case !slices.Contains(m.Hooks(), o.Hook):
-		return nil, fmt.Errorf("the module has no hook %s that runs call; it has %v", o.Hook, m.Hooks())
+	case !slices.Contains(m.Info().Hooks, o.Hook):
+		return nil, fmt.Errorf("the module has no hook %s that runs call; it has %v", o.Hook, m.Info().Hooks)
 	}
 	if len(o.Input) > 0 {
 		if _, err := abijson.Decode(o.Input, in); err != nil {
 			return nil, fmt.Errorf("the input of %s: %w", o.Hook, err)
 		}
 	}
-	mw, err := m.Configure(ctx, "probe", o.Config, o.Grants)
+	mw, err := module.Configure(ctx, m, "probe", o.Config, o.Grants)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func (a *Service) checkEntry(
 	if err != nil {
 		return "", fileProblem(agentfile.ErrorAt(f, at+".grants", err))
 	}
-	configured, err := loaded.Configure(ctx, m.Name, m.Config, grants)
+	configured, err := module.Configure(ctx, loaded, m.Name, m.Config, grants)
 	var config *module.ConfigError
 	switch {
 	case errors.As(err, &config):

@@ -203,8 +203,8 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 		return nil, err
 	}
 	defer m.Close()
-	if why, blocked := u.modules.blocks.Reason(m.Digest()); blocked {
-		return nil, httpapi.NewProblem(api.CodeBlocked, "the operator blocks module sha256:%s: %s", m.Digest(), why)
+	if why, blocked := u.modules.blocks.Reason(m.Info().Digest); blocked {
+		return nil, httpapi.NewProblem(api.CodeBlocked, "the operator blocks module sha256:%s: %s", m.Info().Digest, why)
 	}
 	u.progress("described", nil)
 	return u.store(ctx, m, content, warnings)
@@ -222,7 +222,7 @@ func (u *upload) store(ctx context.Context, m *module.Module, content []byte, wa
 	if err != nil {
 		return nil, err
 	}
-	if err := u.caller.Tenant.CheckModuleQuota(ctx, m.Digest(), int64(len(content))); err != nil {
+	if err := u.caller.Tenant.CheckModuleQuota(ctx, m.Info().Digest, int64(len(content))); err != nil {
 		return nil, err // otherwise its content would be stored without an owner
 	}
 	digest, err := u.modules.store.PutModule(ctx, content)

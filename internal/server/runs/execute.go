@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/refcache"
@@ -40,7 +41,7 @@ func (r *Service) run(
 	events func(context.Context) (iter.Seq2[delivery.Event, error], error),
 ) (*ActiveRun, error) {
 	ctx, cancel := context.WithCancelCause(sandbox.WithTenant(context.Background(), r.admission.Sharer(t.ID())))
-	pins := o.Pins()
+	pins := agent.Pins(o.Agent)
 	hide := NewRedactor(pins)
 	l := r.Active.Add(id, t.ID(), pins, cancel)
 	if l == nil {

@@ -138,7 +138,7 @@ func (r *Service) Begin(
 	}
 	a, err := withClientTools(o.Agent, tools)
 	if err == nil {
-		err = r.checkBlocked(o.Pins())
+		err = r.checkBlocked(agent.Pins(o.Agent))
 	}
 	if err != nil {
 		o.Release()
@@ -151,7 +151,7 @@ func (r *Service) Begin(
 	}
 	defer done()
 	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		return a.RunFor(ctx, in, NewRedactor(o.Pins()).encoder(enc)), nil
+		return a.RunFor(ctx, in, NewRedactor(agent.Pins(o.Agent)).encoder(enc)), nil
 	})
 	if err != nil {
 		return nil, err

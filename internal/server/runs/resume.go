@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -39,7 +40,7 @@ func (r *Service) Resume(
 	}
 	a, err := withClientTools(o.Agent, tools)
 	if err == nil {
-		err = r.checkBlocked(o.Pins())
+		err = r.checkBlocked(agent.Pins(o.Agent))
 	}
 	if err != nil {
 		o.Release()
@@ -51,7 +52,7 @@ func (r *Service) Resume(
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
 	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(o.Pins()).encoder(enc))
+		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(enc))
 		failed <- err
 		return events, err
 	})

@@ -78,7 +78,7 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 				return cli.BeforeRun(ctx, err)
 			}
 			defer m.Close()
-			r := benchResult{Path: m.Name(), Digest: m.Digest(), Runs: count}
+			r := benchResult{Path: m.Name(), Digest: m.Info().Digest, Runs: count}
 			if p == nil {
 				r.Hooks, err = bench.Run(ctx, m, o)
 			} else {

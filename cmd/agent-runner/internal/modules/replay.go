@@ -63,7 +63,7 @@ bundle or the run cannot be replayed.`,
 				return err
 			}
 			defer hosting.CloseHost(h)
-			r, err := h.Replay(ctx, b)
+			r, err := h.Loader().Replay(ctx, b)
 			if err != nil {
 				return cli.BeforeRun(ctx, err)
 			}

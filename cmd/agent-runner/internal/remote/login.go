@@ -40,7 +40,7 @@ no login.`,
   pass show agents | agent-runner login https://agents.example.com`,
 		Args: acceptedBy,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := client.Address(args[0])
+			at, err := addressOf(args[0])
 			if err != nil {
 				return cli.Usagef("%w", err)
 			}
@@ -190,7 +190,7 @@ remains valid; to invalidate it, use agent-runner keys revoke.`,
 			}
 			at := l.Current
 			if len(args) > 0 {
-				if at, err = client.Address(args[0]); err != nil {
+				if at, err = addressOf(args[0]); err != nil {
 					return cli.Usagef("%w", err)
 				}
 			}

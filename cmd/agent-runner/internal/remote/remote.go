@@ -131,7 +131,7 @@ func Connect(e *cli.Env, server string) (*client.Client, error) {
 		return nil, cli.Usagef("no server: log in with agent-runner login URL, or use --server URL with the key in $%s",
 			EnvKey)
 	}
-	if at, err = client.Address(at); err != nil {
+	if at, err = addressOf(at); err != nil {
 		return nil, cli.Usagef("%w", err)
 	}
 	key := cmp.Or(strings.TrimSpace(e.Getenv(EnvKey)), stored.Servers[at].Key)
@@ -147,6 +147,15 @@ func newClient(e *cli.Env, at, key string) (*client.Client, error) {
 		return nil, cli.Usagef("%w", err)
 	}
 	return c, nil
+}
+
+// addressOf returns the address of a server in its normal form, under which its login is stored.
+func addressOf(server string) (string, error) {
+	c, err := client.New(server, "", nil)
+	if err != nil {
+		return "", err
+	}
+	return c.Server(), nil
 }
 
 // Explain converts an error of the client into the error that the user sees. It adds the

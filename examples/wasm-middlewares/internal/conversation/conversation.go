@@ -125,12 +125,12 @@ func (ms modules) readme(t *testing.T) {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	require.NoError(t, json.Unmarshal(m.Description().ConfigSchema, &schema))
+	require.NoError(t, json.Unmarshal(m.Info().Description.ConfigSchema, &schema))
 	require.NotEmpty(t, schema.Properties)
 	for key := range schema.Properties {
 		require.Contains(t, string(text), "\n| `"+key+"` |")
 	}
-	for _, hook := range m.Hooks() {
+	for _, hook := range m.Info().Hooks {
 		if hook != "configure" {
 			require.Contains(t, string(text), "`"+string(hook)+"`")
 		}
