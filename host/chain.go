@@ -11,7 +11,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/native"
-	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
@@ -53,17 +52,15 @@ type ChainOptions struct {
 
 // A Chain is a list of configured middlewares. Each agent has one. A run can have an
 // additional one in Input.Chain, such as a tenant's, inside the rings of the agent.
-// Programs with their own loop open a chain for a run or a part of it.
 type Chain struct {
 	Chain      *chain.Chain // for Input.Chain
-	host       *Host
 	configured []*module.Middleware
 }
 
 // NewChain configures middlewares. It configures modules concurrently. An error names the
 // failing middleware.
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
-	c := &Chain{host: h}
+	c := &Chain{}
 	var entries []hook.Entry
 	var from []Middleware // the Middleware of each entry, by index
 	for _, ring := range []struct {
@@ -139,35 +136,6 @@ func (c *Chain) configure(ctx context.Context, entries []hook.Entry, from []Midd
 		}
 	}
 	return chain.New(entries...)
-}
-
-// Reserve reserves the memory that a run of the chain may need. The number of concurrent
-// tool calls is at most parallel, and lower if memory is scarce. Reserve waits while other
-// runs hold the memory. The run must use the returned context. Release frees the memory.
-func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
-	return c.host.reserve(ctx, placedIn(c.Chain), parallel)
-}
-
-func (h *Host) reserve(
-	ctx context.Context,
-	run []module.Placed,
-	parallel int,
-) (context.Context, *agent.Admission, error) {
-	ctx, r, err := h.loader.Reserve(ctx, run, parallel)
-	if err != nil {
-		return ctx, nil, err
-	}
-	return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.Room.Take}, nil
-}
-
-// placedIn returns the modules of a chain.
-func placedIn(c *chain.Chain) (out []module.Placed) {
-	for _, e := range c.Entries() {
-		if mw, ok := e.Middleware.(*module.Middleware); ok {
-			out = append(out, module.Placed{Middleware: mw, Ring: e.Ring})
-		}
-	}
-	return out
 }
 
 // Close releases the resources of the entries once no run uses them.

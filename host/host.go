@@ -95,8 +95,8 @@ func (h *Host) Close(ctx context.Context) error {
 // ErrClosed is returned when a closed host starts a run or loads a module.
 var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
-// Loader returns the host's loader of modules, for the command, which also bundles scripts and replays
-// fault bundles.
+// Loader returns the host's loader of modules. The command uses it to bundle scripts and to replay fault
+// bundles, and adapters to reserve memory for runs.
 func (h *Host) Loader() *module.Loader { return h.loader }
 
 // Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an
@@ -237,15 +237,18 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 // admit admits a run of a chain once memory for its modules is available. It fails if the
 // host is closed.
 func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *agent.Admission, error) {
-	placed := placedIn(c)
+	placed := module.PlacedIn(c.Entries())
 	switch {
 	case h.closed.Load():
 		return ctx, nil, ErrClosed
 	case len(placed) == 0:
 		return ctx, &agent.Admission{Parallel: parallel, Release: func() {}}, nil
 	}
-	within, admission, err := h.reserve(ctx, placed, parallel)
-	return within, admission, orClosed(err)
+	within, r, err := h.loader.Reserve(ctx, placed, parallel)
+	if err != nil {
+		return ctx, nil, orClosed(err)
+	}
+	return within, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.Room.Take}, nil
 }
 
 // Close releases the resources of the agent's entries once no run uses them, and stops the

@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // Options configures a middleware. New copies it.
@@ -50,7 +51,8 @@ type Options struct {
 type middleware struct {
 	*adk.BaseChatModelAgentMiddleware
 	name    string
-	chain   *host.Chain
+	chain   *chain.Chain
+	loader  *module.Loader
 	onEvent func(context.Context, abi.Event)
 }
 
@@ -78,7 +80,7 @@ func New(
 		return nil, nil, err
 	}
 	name := cmp.Or(o.Name, "agent-runner")
-	return &middleware{name: name, chain: c, onEvent: o.OnEvent}, c.Close, nil
+	return &middleware{name: name, chain: c.Chain, loader: h.Loader(), onEvent: o.OnEvent}, c.Close, nil
 }
 
 // BeforeAgent runs before_agent. Eino calls it again when a run resumes.

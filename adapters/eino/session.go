@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // A session is a chain in one run of an Eino agent. Eino does not notify middlewares of a failed
@@ -191,12 +192,12 @@ func (s *session) record(name string) *record.Record {
 
 // in opens the chain for one call by Eino.
 func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chain.Run) error) error {
-	ctx, admission, err := s.m.chain.Reserve(ctx, 1)
+	ctx, reservation, err := s.m.loader.Reserve(ctx, module.PlacedIn(s.m.chain.Entries()), 1)
 	if err != nil {
 		return err
 	}
-	defer admission.Release()
-	run, err := s.m.chain.Chain.Open(ctx, s.run, &eventHost{s, ctx}, s.locals)
+	defer reservation.Release()
+	run, err := s.m.chain.Open(ctx, s.run, &eventHost{s, ctx}, s.locals)
 	if err != nil {
 		return err
 	}

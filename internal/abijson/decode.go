@@ -13,9 +13,10 @@ import (
 
 // Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single
 // value, nested at most [jsoncodec.MaxDepth] levels deep, without a number literal longer than
-// [jsoncodec.MaxNumber] bytes, without duplicate keys, without keys that differ from a known key
-// only in case, and with each value of its field's type. null counts as absent. If Decode
-// fails, it leaves v unchanged. The error is a [*jsoncodec.DecodeError] if its position is known.
+// [jsoncodec.MaxNumber] bytes, without more than [jsoncodec.MaxElements] elements in an array of
+// v, without duplicate keys, without keys that differ from a known key only in case, and with
+// each value of its field's type. null counts as absent. If Decode fails, it leaves v unchanged.
+// The error is a [*jsoncodec.DecodeError] if its position is known.
 //
 // Keys that v does not have are not an error; Decode returns their paths.
 func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(b, v, nil) }

@@ -66,6 +66,12 @@ func (f *File) checkModel() error {
 	return nil
 }
 
+// NeedsRoot reports whether a built-in tool needs Tools.Root, because it reads files.
+func NeedsRoot(name Builtin) bool {
+	_, err := builtin.Set(&builtin.Options{Tools: []string{string(name)}})
+	return err != nil
+}
+
 func (f *File) checkTools() error {
 	if f.Tools.Builtin != nil {
 		for i, name := range *f.Tools.Builtin {
@@ -73,7 +79,7 @@ func (f *File) checkTools() error {
 			if slices.Contains((*f.Tools.Builtin)[:i], name) {
 				return ErrorAt(f, at, fmt.Errorf("duplicate built-in tool %q", name))
 			}
-			if f.Tools.Root == "" && builtin.NeedsRoot(string(name)) {
+			if f.Tools.Root == "" && NeedsRoot(name) {
 				return ErrorAt(f, at, fmt.Errorf("%s needs tools.root: the directory it can read", name))
 			}
 		}

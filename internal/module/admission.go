@@ -18,6 +18,16 @@ type Placed struct {
 	Ring hook.Ring
 }
 
+// PlacedIn returns the modules among the entries of a chain.
+func PlacedIn(entries []hook.Entry) (out []Placed) {
+	for _, e := range entries {
+		if mw, ok := e.Middleware.(*Middleware); ok {
+			out = append(out, Placed{Middleware: mw, Ring: e.Ring})
+		}
+	}
+	return out
+}
+
 // A Reservation is the memory that a run's modules may use.
 type Reservation struct {
 	// Parallel is the maximum number of concurrent tool calls.

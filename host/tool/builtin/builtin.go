@@ -29,11 +29,6 @@ func Names() []string {
 	return []string{nameTime, nameCalculator, nameListFiles, nameReadFile, nameSearchFiles}
 }
 
-// NeedsRoot reports whether a tool reads files, and so needs Options.Root.
-func NeedsRoot(name string) bool {
-	return name == nameListFiles || name == nameReadFile || name == nameSearchFiles
-}
-
 // Options configure the tools.
 type Options struct {
 	// Root is the directory that the file tools can read. Neither .. nor symbolic links lead

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/google/shlex"
 )
 
 // Defaults of Options.
@@ -67,35 +65,6 @@ type Options struct {
 	// Logger receives the server's stderr, and lines of its stdout that are not messages, at level
 	// debug. It receives the names of omitted tools at level warn. It may be nil.
 	Logger *slog.Logger
-}
-
-// parseCommand splits a command into shell words, with quotes and backslashes, but without
-// variables, pipes or wildcards. It does not run a shell.
-func parseCommand(command string) ([]string, error) {
-	words, err := shlex.Split(command)
-	if err != nil {
-		return nil, fmt.Errorf("MCP command %q: a quote or backslash is not closed", command)
-	}
-	if len(words) == 0 || words[0] == "" {
-		return nil, errors.New("an MCP command is empty; give a program and its arguments, or an http:// or https:// address")
-	}
-	return words, nil
-}
-
-// ParseOptions parses the value of --mcp: an http:// or https:// URL, or else a command.
-func ParseOptions(text string) (*Options, error) {
-	trimmed := strings.TrimSpace(text)
-	if isURL(trimmed) {
-		if _, err := parseURL(trimmed); err != nil {
-			return nil, err
-		}
-		return &Options{URL: trimmed}, nil
-	}
-	words, err := parseCommand(text)
-	if err != nil {
-		return nil, err
-	}
-	return &Options{Command: words}, nil
 }
 
 func isURL(s string) bool {

@@ -13,54 +13,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-func TestParseCommand(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string][]string{
-		`npx -y server`:              {"npx", "-y", "server"},
-		"  a\tb\nc  ":                {"a", "b", "c"},
-		`a 'b c' "d e" f\ g`:         {"a", "b c", "d e", "f g"},
-		`a "it's" 'say "x"' ""`:      {"a", "it's", `say "x"`, ""},
-		`"/opt/My Server/bin" --x=1`: {"/opt/My Server/bin", "--x=1"},
-		`a $HOME *.go | b > c && d;`: {"a", "$HOME", "*.go", "|", "b", ">", "c", "&&", "d;"},
-	} {
-		got, err := parseCommand(in)
-		require.NoError(t, err, in)
-		require.Equal(t, want, got, in)
-	}
-	for in, want := range map[string]string{
-		``:       "empty",
-		"  \t":   "empty",
-		`""`:     "empty",
-		`# only`: "empty",
-		`a "b`:   "not closed",
-		`a 'b`:   "not closed",
-		`a \`:    "not closed",
-	} {
-		_, err := parseCommand(in)
-		require.ErrorContains(t, err, want, in)
-	}
-}
-
-func TestParseOptions(t *testing.T) {
-	t.Parallel()
-	o, err := ParseOptions(" https://example.com/mcp?key=1 ")
-	require.NoError(t, err)
-	require.Equal(t, &Options{URL: "https://example.com/mcp?key=1"}, o)
-	o, err = ParseOptions("HTTP://localhost:3000")
-	require.NoError(t, err)
-	require.Equal(t, "HTTP://localhost:3000", o.URL)
-	o, err = ParseOptions("server --url http://x/")
-	require.NoError(t, err)
-	require.Equal(t, &Options{Command: []string{"server", "--url", "http://x/"}}, o)
-	for _, in := range []string{"http://", "https:// x", "http://a b", "http://[::1", "http://x:port/"} {
-		_, err := ParseOptions(in)
-		require.Error(t, err, in)
-	}
-	_, err = ParseOptions("http://user:SECRET@:80 /?key=SECRET")
-	require.Error(t, err)
-	require.NotContains(t, err.Error(), "SECRET")
-}
-
 func TestReadLine(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{16, 64, 4096} { // sizes of the reader's buffer

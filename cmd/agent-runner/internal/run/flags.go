@@ -9,8 +9,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
-	"github.com/agent-runner/agent-runner/host/tool/builtin"
-	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -75,20 +73,19 @@ func (c *runCommand) addTools(t *agentfile.Tools) error {
 			if err := chosen[i].UnmarshalText([]byte(name)); err != nil {
 				return cli.Usagef("--tool: %v", err)
 			}
-			if t.Root == "" && builtin.NeedsRoot(name) {
+			if t.Root == "" && agentfile.NeedsRoot(chosen[i]) {
 				return cli.Usagef("--tool %s needs --root DIR: the directory it may read", name)
 			}
 		}
 		t.Builtin = &chosen
 	}
 	for _, text := range c.mcp {
-		o, err := mcp.ParseOptions(text)
+		server, err := parseMCP(text)
 		if err != nil {
 			return cli.Usagef("--mcp: %v", err)
 		}
-		server := agentfile.MCPServer{Command: o.Command, URL: agentfile.URL(o.URL)}
 		server.SetName()
-		t.MCP = append(t.MCP, server)
+		t.MCP = append(t.MCP, *server)
 	}
 	return nil
 }
