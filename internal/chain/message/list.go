@@ -63,7 +63,7 @@ func (it *item) encoded() []byte {
 	}
 	b, err := abijson.Marshal(&it.message)
 	if err != nil {
-		// Unreachable: every message was decoded, or created by the host, and can be encoded.
+		// Go code in this process put invalid raw JSON into the message. Decoded messages can be encoded.
 		b = []byte(`{"role":"user","content":null}`)
 	}
 	it.json.Store(&b)
