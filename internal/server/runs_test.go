@@ -141,7 +141,7 @@ func (f *fixture) finished(key, id string) *api.Run {
 	require.Eventually(f.t, func() bool {
 		f.ok("GET", "/v1/runs/"+id, key, nil, &run)
 		return run.Status == "finished"
-	}, 20*time.Second, 5*time.Millisecond)
+	}, 2*time.Minute, 5*time.Millisecond)
 	return &run
 }
 
