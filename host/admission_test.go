@@ -22,8 +22,8 @@ import (
 // linear memory, twice its stack, and its tables and globals.
 const oneInstance = 1<<20 + 2<<20 + 1<<20
 
-// guarded returns an agent of a host with the given memory. A module wraps its tool calls. The
-// model makes the given number of calls in one step, then answers.
+// guarded returns an agent of a host with the given memory. A module wraps its tool calls, each
+// of which calls work. The model makes the given number of calls in one step, then answers.
 func guarded(t *testing.T, memory int64, calls int, work func(context.Context) error) *host.Agent {
 	t.Helper()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})
@@ -149,7 +149,8 @@ func TestRunThatWaitsIsCanceled(t *testing.T) {
 	require.NoError(t, <-first)
 }
 
-// TestRunWithLessInParallel checks that memory limits the number of concurrent tool calls of a run.
+// TestRunWithLessInParallel checks that a run makes only as many concurrent tool calls as fit
+// into half of the host's memory: two of six calls if the memory suffices for four.
 func TestRunWithLessInParallel(t *testing.T) {
 	t.Parallel()
 	var inside gauge
@@ -169,7 +170,9 @@ func TestRunWithLessInParallel(t *testing.T) {
 	require.Equal(t, int64(2), inside.limit.Load(), "half of the memory is left to others")
 }
 
-// TestRunWithinRun checks that an inner run does not wait for memory that the outer one may hold.
+// TestRunWithinRun checks that an inner run fails with a [sandbox.NoRoomError], instead of
+// waiting, if the outer run holds the memory that it needs, and that it succeeds if there is
+// memory for both.
 func TestRunWithinRun(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int64{1, 2} {

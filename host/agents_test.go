@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// A counter records the calls of a model.
+// A counter records the model names in the requests to a model.
 type counter struct {
 	model.Model
 	calls *[]string

@@ -5,9 +5,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// CompileChildMain is the main function of a compile child: it compiles modules and bundles scripts.
-// ok is false, and nothing happens, if this process is no compile child. A program that sets
-// [Options.CompileChild] must start with
+// CompileChildMain is the main function of a compile child, a process that compiles modules and
+// bundles scripts. If this process is not a compile child, CompileChildMain does nothing and
+// returns false. A program that sets [Options.CompileChild] must start with
 //
 //	if code, ok := host.CompileChildMain(); ok {
 //		os.Exit(code)

@@ -46,8 +46,9 @@ var (
 	chaosSeed  = flag.Uint64("seed", 0, "of what is random; 0: another one each time")
 )
 
-// envCrashing makes the test binary run as an agent-runner that kills itself at a journal
-// write: "before:N", "after:N", or "never".
+// envCrashing names the environment variable that makes the test binary run as an agent-runner
+// that kills itself at journal write N. Its value is "before:N", "after:N", or one that names no
+// write, such as "never".
 const envCrashing = "AGENT_RUNNER_TEST_MORTAL"
 
 func crashingMain() {
@@ -104,10 +105,10 @@ func (m *crashingJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	return m.write(func() error { return m.Journal.Commit(ctx, c) })
 }
 
-// A chaosWorld records the effects of the processes.
+// A chaosWorld is the model and the tools of the agents. It counts the calls of each tool.
 type chaosWorld struct {
 	dir, cache, store, file string
-	outer                   string // the file of an agent that has the other one as a tool
+	outer                   string // the agent file whose agent calls that of file as a tool
 	at                      store.Store
 
 	mu    sync.Mutex
@@ -117,7 +118,8 @@ type chaosWorld struct {
 	processes atomic.Int64
 }
 
-// changed matches the errors of a process whose run has advanced further than it seemed.
+// changed matches the errors of a process whose run has advanced since the test chose the
+// command.
 var changed = regexp.MustCompile(`has come to its end|does not wait for an answer|waits for answers|no interrupt`)
 
 // chaosTools are the tools of the agent. Only look is idempotent.
@@ -249,9 +251,9 @@ type victim struct {
 	run      string
 	rand     *rand.Rand
 	last     int64            // number of the last event that its client has
-	lines    map[int64]string // the events
-	reported map[int64]bool   // events that a process reported itself
-	after    map[string]int   // calls of each tool call, when its result was told
+	lines    map[int64]string // encoded events by number
+	reported map[int64]bool   // numbers of the events that a process reported
+	after    map[string]int   // number of calls by tool call ID, when its result was recorded
 }
 
 // process runs agent-runner, possibly kills it, and records the events it reported.
@@ -281,14 +283,15 @@ func (v *victim) process(args ...string) {
 	case code == -1:
 		v.w.kills.Add(-1)
 	case code == cli.ExitUsage && changed.MatchString(stderr.String()):
-		// The database executes what a process sent before it was killed.
+		// The database may have executed what a killed process sent to it.
 	case code != cli.ExitAnswered && code != cli.ExitPaused:
 		require.NoError(t, err, "%v\n%s", args, stderr.String())
 	}
 	v.catchUp()
 }
 
-// outcome decides when a process is killed.
+// outcome returns when to kill the next process, as a value of envCrashing: before or after a
+// journal write, "random" for a random time, or "never" if no kills are left.
 func (v *victim) outcome() string {
 	if v.w.kills.Load() <= 0 {
 		return "never"
@@ -303,7 +306,8 @@ func (v *victim) outcome() string {
 	}
 }
 
-// take records an event that a process reported, or that was stored but not reported.
+// take records an event. how is "told" if a process reported the event, and "kept" if the event
+// was only stored.
 func (v *victim) take(line, how string) {
 	var e abi.Event
 	if json.Unmarshal([]byte(line), &e) != nil && how == "told" {
@@ -311,7 +315,7 @@ func (v *victim) take(line, how string) {
 	}
 	if e.Seq > v.last+1 && how == "told" {
 		v.run = e.Run
-		v.catchUp() // a database carries out what a process sent before it died
+		v.catchUp() // a database executes what a process sent before it was killed
 	}
 	if how == "told" {
 		require.False(v.t, v.reported[e.Seq], "%s: told twice: %s", v.key, line)
@@ -341,7 +345,8 @@ func (v *victim) work(e *abi.Event) *abi.Event {
 	return e
 }
 
-// find finds the run of a process that was killed before it reported the run.
+// find returns the run, or nil if it was not created. It searches for the prompt if no process
+// has reported the run's ID.
 func (v *victim) find() *journal.RunInfo {
 	if v.run != "" {
 		info, err := v.w.at.Run(v.t.Context(), v.run)
@@ -372,7 +377,7 @@ func (v *victim) catchUp() {
 	}
 }
 
-// live resumes the run until it ends.
+// live starts the run, resumes it until it ends, at most 200 times, and checks the result.
 func (v *victim) live() {
 	begin := []string{"run", "-f", map[bool]string{true: v.w.outer, false: v.w.file}[v.outer], v.prompt()}
 	v.process(begin...)
@@ -488,7 +493,7 @@ func chaos(t *testing.T, where string) {
 	t.Logf("%d runs came to their end, through %d processes, of which %d were killed",
 		len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
 	for _, r := range runs {
-		if r.LastSeq > 0 { // without an event nobody knew of it: another one took its place
+		if r.LastSeq > 0 { // no process reported a run without events: its victim started another one
 			require.Equal(t, journal.StatusFinished, r.Status)
 		}
 	}

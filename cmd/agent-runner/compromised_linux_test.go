@@ -30,13 +30,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 
-// envAttack holds the targets of an attacker who runs code in a server.
+// envAttack names the environment variable that holds, as JSON, the targets of an attacker who
+// runs code in a server.
 const envAttack = "AGENT_RUNNER_TEST_ATTACK"
 
 func init() { programs["compromised"] = compromised }
 
-// compromised is the command, whose server runs the attacker's code once it serves. The
-// code is Go: it makes the system calls that code of any origin could make.
+// compromised runs the command. If the command is a server, it runs the attacker's code once it
+// serves. That code is written in Go, but makes the system calls that injected machine code could
+// make.
 func compromised() {
 	if code, ok := host.CompileChildMain(); ok {
 		os.Exit(code)
@@ -58,15 +60,15 @@ func compromised() {
 
 // targets are the files, ports and processes that an attacker tries to reach.
 type targets struct {
-	Victim                int    // a process
+	Victim                int    // ID of a process
 	Home                  string // the operator's home directory, with a file "key"
 	Data, Cache           string // directories of the server, with "p.db"
-	Allowed, Left         string // TCP addresses: the port is in --connect-ports, or not
+	Allowed, Left         string // TCP addresses: only the port of Allowed is in --connect-ports
 	UDP, Socket, Abstract string // addresses
 	NotKey                []byte // bits of the key for secrets, inverted
 }
 
-// An attempt is something that an attacker tries. Its error means that it failed.
+// An attempt is one attack. It fails if try returns an error.
 type attempt struct {
 	name string // the attack's name in docs/security.md
 	try  func(t *targets, o *server.Options) error
@@ -261,7 +263,8 @@ var attempts = []attempt{
 	},
 }
 
-// anyOf returns nil if one of several ways has worked, else all errors.
+// anyOf returns nil if one of the errors is nil, because one way to attack then succeeded.
+// Otherwise it returns all errors.
 func anyOf(errs ...error) error {
 	if slices.Contains(errs, nil) {
 		return nil
@@ -269,7 +272,8 @@ func anyOf(errs ...error) error {
 	return errors.Join(errs...)
 }
 
-// reached returns the error of a system call that would fail anyway, if the call was denied.
+// reached returns err if the system call was denied, with EPERM or EACCES, else nil. It judges
+// calls whose invalid arguments make them fail even if they are allowed.
 func reached(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err
@@ -304,13 +308,14 @@ func dial(network, address string) error {
 		return err
 	}
 	defer c.Close()
-	if network == "udp" { // is not connected yet
+	if network == "udp" { // dialing UDP sends nothing
 		_, err = c.Write([]byte("x"))
 	}
 	return err
 }
 
-// tcpSocket returns a socket of a protocol and an address for it.
+// tcpSocket returns an unconnected IPv4 socket of the given TCP protocol, and address in the form
+// that system calls take.
 func tcpSocket(protocol int, address string) (fd int, to *unix.SockaddrInet4, err error) {
 	a, err := net.ResolveTCPAddr("tcp4", address)
 	if err != nil {
@@ -320,7 +325,7 @@ func tcpSocket(protocol int, address string) (fd int, to *unix.SockaddrInet4, er
 	return fd, &unix.SockaddrInet4{Port: a.Port, Addr: [4]byte(a.IP.To4())}, err
 }
 
-// fastOpenTo connects by sending.
+// fastOpenTo connects with TCP Fast Open: it sends data on an unconnected socket.
 func fastOpenTo(address string) error {
 	fd, to, err := tcpSocket(0, address)
 	if err != nil {
@@ -331,7 +336,7 @@ func fastOpenTo(address string) error {
 		unix.Sendmsg(fd, []byte("x"), nil, to, unix.MSG_FASTOPEN))
 }
 
-// multipathTo connects with multipath TCP, which Landlock does not see.
+// multipathTo connects with Multipath TCP, which Landlock does not restrict.
 func multipathTo(address string) error {
 	fd, to, err := tcpSocket(unix.IPPROTO_MPTCP, address)
 	if err != nil {
@@ -350,7 +355,7 @@ func pidfdSignal(pid int) error {
 	return unix.PidfdSendSignal(fd, 0, nil, 0)
 }
 
-// spawn has the spawner start a command.
+// spawn starts a command with the server's spawner and waits for its end.
 func spawn(o *server.Options, command ...string) error {
 	if o.Commands == nil {
 		return errors.New("there is no spawner")
@@ -367,7 +372,8 @@ func spawn(o *server.Options, command ...string) error {
 	return child.Wait()
 }
 
-// findInMemory searches the heap for the inverse of some bytes.
+// findInMemory searches the writable memory of this process for the bytes whose complement is
+// inverse. It gets the complement so that it does not find its own argument.
 func findInMemory(inverse []byte) error {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -407,7 +413,7 @@ func isInverse(b, inverse []byte) bool {
 	return true
 }
 
-// attack makes all attempts and prints their results.
+// attack makes all attempts and prints their results as JSON.
 func attack(o *server.Options) {
 	var t targets
 	outcomes := map[string]string{}
@@ -427,8 +433,9 @@ func attack(o *server.Options) {
 	fmt.Printf("outcomes: %s\n", b)
 }
 
-// attacked starts a server that is attacked and returns the errors of the attempts by
-// their names, "" for those that succeeded.
+// attacked starts a compromised server with additional flags, in which it replaces PORT by the
+// port of targets.Allowed. It returns the error of each attempt by name, or "" if the attempt
+// succeeded.
 func attacked(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -524,8 +531,9 @@ func attacked(t *testing.T, args ...string) map[string]string {
 	return outcomes
 }
 
-// TestCompromised checks that an attacker who runs code in a confined server reaches exactly
-// what docs/security.md lists, and that every attempt succeeds without confinement.
+// TestCompromised checks that an attacker who runs code in a confined server reaches exactly what
+// docs/security.md lists. It also checks that every attempt succeeds with --no-confine, except
+// those that need root and the start of a command that --mcp-commands does not list.
 func TestCompromised(t *testing.T) {
 	t.Parallel()
 	if missing := jail.Support().Missing(); missing != "" {

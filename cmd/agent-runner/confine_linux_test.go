@@ -44,7 +44,8 @@ func TestConfinedStores(t *testing.T) {
 	})
 }
 
-// confinedLife starts two servers, one after the other.
+// confinedLife starts a confined server twice with the same store. Each time it uploads a script
+// and runs an agent with it.
 func confinedLife(t *testing.T, store string) {
 	dir, key := t.TempDir(), ""
 	for range 2 {

@@ -103,7 +103,7 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	}
 }
 
-// contentAndMap returns a bundle and its source map, which is in base64.
+// contentAndMap returns a bundle, followed by its decoded source map.
 func contentAndMap(bundle []byte) string {
 	_, encoded, _ := strings.Cut(string(bundle), "sourceMappingURL=data:application/json;base64,")
 	decoded, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))

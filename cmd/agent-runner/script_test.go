@@ -32,8 +32,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// The scripts in testdata run the command in a separate process against scripted models.
-// In addition to testscript's commands, there are
+// TestMain makes the test binary act as each of programs, so that the scripts in testdata can run
+// the command in a separate process against scripted models. In addition to testscript's
+// commands, scripts can use
 //
 //	model FILE               starts an endpoint at $URL that replies with FILE's lines
 //	exits CODE COMMAND …     runs a command and checks its exit code
@@ -53,7 +54,7 @@ import (
 //	                         as 'exit status 0'. Its output is in the files out and err
 //	quickstart               writes the commands of the platform's quick start to one.sh
 //	                         and two.sh, for the first and the second terminal
-//	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the match of RE in it
+//	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the group in RE's match in it
 func TestMain(m *testing.M) {
 	if os.Getenv(envCrashing) != "" || child.IsChild() {
 		crashingMain()
@@ -114,7 +115,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// servers holds the servers of running scripts, by script.
+// servers holds the model endpoints of running scripts, by script name.
 var servers sync.Map
 
 func startModel(ts *testscript.TestScript, _ bool, args []string) {
@@ -182,7 +183,7 @@ func says(ts *testscript.TestScript, _ bool, args []string) {
 		text := args[1+i]
 		b = bytes.Replace(b, bytes.Repeat([]byte(letter), 4096), []byte(text+strings.Repeat(" ", 4096-len(text))), 1)
 	}
-	b = bytes.Replace(b, []byte("configure"), []byte("not_asked"), 1) // an answer of hooks is none of that
+	b = bytes.Replace(b, []byte("configure"), []byte("not_asked"), 1) // HOOK is not a valid answer of configure
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
 }
 
@@ -262,7 +263,7 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = scriptEnv(ts)
 	w := &watch{more: make(chan struct{}, 1)}
-	never, end, err := os.Pipe() // nothing comes from standard input, nor its end
+	never, end, err := os.Pipe() // standard input stays open and empty
 	ts.Check(err)
 	defer never.Close()
 	defer end.Close()
@@ -285,7 +286,8 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// mcpServer is an MCP server with one tool, which echoes its arguments.
+// mcpServer runs an MCP server on standard input and output. Its one tool returns the arguments
+// of the process and of the call.
 func mcpServer() {
 	type args struct {
 		Text string `json:"text"`

@@ -48,8 +48,10 @@ func serveHere(t *testing.T, environment map[string]string, args ...string) (out
 	}
 }
 
-// TestServe checks that a server that ran an agent leaves no goroutine when it ends, and that it
-// sent its spans. The test is not parallel, because it counts goroutines.
+// TestServe checks that a server that ran an agent sends its spans and leaves no goroutine when
+// it ends. It also checks that a restarted server deletes runs older than --retention, and that a
+// server rejects a database of a newer version. The test is not parallel, because it counts
+// goroutines.
 func TestServe(t *testing.T) {
 	spans := newSpanCollector(t)
 	before := goleak.IgnoreCurrent()
@@ -92,10 +94,10 @@ func TestServe(t *testing.T) {
 	require.Contains(t, errs.all.String(), "ended; all requests and runs finished")
 	require.Equal(t, 2, strings.Count(strings.Join(spans.got(), " "), "execute_tool calculator"), spans.got())
 	require.Contains(t, spans.got(), "invoke_agent sums")
-	spans.Close() // and with it the connection to it
+	spans.Close() // also closes the connection to it
 	goleak.VerifyNone(t, before)
 
-	// Runs that ended long ago are forgotten, and others kept.
+	// Runs older than the retention are deleted, and others kept.
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
 	_, err = db.Exec(
@@ -120,7 +122,7 @@ func TestServe(t *testing.T) {
 	require.Equal(t, ran[1:], left)
 	require.Zero(t, end(), errs.all.String())
 
-	// A store that a later version made is left alone.
+	// A server does not open a store that a later version made.
 	_, err = db.Exec("UPDATE schema_version SET version = 999")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 )
 
-// serving holds the servers of running scripts, by script.
+// serving holds the agent-runner servers of running scripts, by script name.
 var serving sync.Map
 
 // A servingProcess is a server that a script started.
@@ -78,8 +78,8 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// endServer sends a signal to the server once a string appears, and checks its exit code. The
-// output is in the files out and err.
+// endServer sends signals to the server, each after the first once the server offers another
+// signal, and checks how the process ended. The output is in the files out and err.
 func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
 	found, ok := serving.LoadAndDelete(ts.Name())
@@ -102,8 +102,8 @@ func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// quickStart writes the commands of docs/platform-quickstart.md: those of the first
-// terminal into one.sh, those of the second into two.sh. The server is at a free port.
+// quickStart writes the commands of docs/platform-quickstart.md: those of the first terminal to
+// one.sh, those of the second to two.sh. The server listens on a free port.
 func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	text, err := os.ReadFile(ts.Getenv("DOCS") + "/platform-quickstart.md")
 	ts.Check(err)
@@ -123,7 +123,7 @@ func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("two.sh"), []byte(strings.Join(commands[1:], "")), 0o600))
 }
 
-// setFrom sets a variable to the content of a file, or to the match of a pattern in it.
+// setFrom sets a variable to the content of a file, or to the group in a pattern's match in it.
 func setFrom(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.TrimSpace(ts.ReadFile(args[1]))
 	if len(args) > 2 {

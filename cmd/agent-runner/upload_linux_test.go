@@ -138,11 +138,11 @@ func without(calls ...string) func() {
 	}
 }
 
-// perRequest are the parts of a response that differ between two of the same request.
+// perRequest matches the parts of a response that differ between two equal requests.
 var perRequest = regexp.MustCompile(`"instance":\s*"[^"]*"|"created":\s*"[^"]*"`)
 
-// somePaths returns keys that have every kind of reference, and every spelling of a path, at
-// least once.
+// somePaths returns some of the keys in all. They contain every kind of reference, and every
+// spelling of a path, at least once.
 func somePaths(all []string) (some []string) {
 	seen := map[string]bool{}
 	for _, key := range all {
@@ -245,8 +245,8 @@ func uploadReferences(t *testing.T, s *uploadServer, computed bool) (logged stri
 	return logged
 }
 
-// slowUploads are modules that take as much time to bundle or compile as they are given, by
-// what they are. n makes each of them another module.
+// slowUploads returns functions that make modules, by kind. Bundling or compiling such a module
+// takes as long as its time limit allows. Each n makes a different module of the kind.
 func slowUploads(t *testing.T, says []byte) map[string]func(n int64) fileref.Upload {
 	m, err := wasm.Decode(says, wasm.DefaultLimits())
 	require.NoError(t, err)
@@ -278,7 +278,8 @@ func slowUploads(t *testing.T, says []byte) map[string]func(n int64) fileref.Upl
 }
 
 // TestSlowUploads checks that a tenant that uploads the slowest modules without end, and that
-// leaves before they are compiled, does not hold up the uploads of another one.
+// disconnects before some of them are compiled, slows the uploads of another tenant by less than
+// 20 times in the median and 150 times in the slowest case.
 func TestSlowUploads(t *testing.T) {
 	s := startUploadServer(t, "agent-runner")
 	says, err := os.ReadFile("../../testdata/modules/says.wasm")

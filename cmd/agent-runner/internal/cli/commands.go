@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// UnknownCommand returns an error that suggests a similar command, or else lists the commands.
+// UnknownCommand returns an error that suggests a similar command. Without one, it lists the
+// commands or, if got looks like a prompt to the root command, suggests to run an agent.
 func UnknownCommand(cmd *cobra.Command, got string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -31,7 +32,8 @@ func UnknownCommand(cmd *cobra.Command, got string) error {
 	return Usagef("unknown command %q for %s; %s", Short(got, 60), cmd.CommandPath(), hint)
 }
 
-// FlagError explains an error of a flag, and suggests a similar one.
+// FlagError adds help to an error of flag parsing: similar flags, the kind of value that is
+// wanted, or the command whose --help lists the flags.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError

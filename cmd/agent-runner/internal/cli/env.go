@@ -43,8 +43,8 @@ type Env struct {
 	Journal func(journal.Journal) journal.Journal
 }
 
-// An EndedError reports a run that ended without an answer, with the exit code. Any
-// other error of the command means that nothing ran.
+// An EndedError sets the exit code of the command. An error that is not an EndedError exits with
+// ExitUsage.
 type EndedError struct {
 	Code int
 	Err  error
@@ -59,7 +59,8 @@ func Usagef(format string, args ...any) error { return fmt.Errorf(format, args..
 // A Budget holds the resource limits of the host as the user wrote them.
 type Budget struct{ Memory, CompileMemory, CompileTime string }
 
-// BeforeRun returns err, or a cancellation error if ctx is done.
+// BeforeRun returns err, or an error with ExitCanceled if ctx is done. It is for errors that
+// occur before the run starts.
 func BeforeRun(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return Ended(ExitCanceled, errors.New("canceled before the run started"))

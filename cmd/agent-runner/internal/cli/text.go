@@ -106,7 +106,8 @@ func ParseDays(flag, text string) (time.Duration, error) {
 	return 0, Usagef("--%s is %q; want days, hours or minutes, such as 30d, 12h or 90m", flag, text)
 }
 
-// Among returns a suffix for an error: the name most similar to name, or else all names.
+// Among returns a suffix for an error about an unknown name: the most similar of names, all
+// names, or, if there are none, the flags that name modules.
 func Among(name string, names []string) string {
 	switch near := suggest.Closest(name, names); {
 	case len(near) > 0:
@@ -117,8 +118,9 @@ func Among(name string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// Clean makes text from models, tools and modules safe for a terminal: it escapes control
-// characters and bidirectional formatting characters.
+// Clean makes text from models, tools and modules safe for a terminal. It escapes bidirectional
+// formatting characters and control characters except newlines and tabs, and replaces invalid
+// UTF-8.
 func Clean(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n")
 	if strings.IndexFunc(s, unsafe) < 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// NewVersion returns the command version.
+// NewVersion returns the "version" command.
 func NewVersion(e *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -33,7 +33,8 @@ func BudgetFlags(cmd *cobra.Command, b *cli.Budget) {
 		"`TIME` limit for compiling one module (default: $"+envCompileTime+", else 30s)")
 }
 
-// applyBudget parses the budget into the options of a host.
+// applyBudget sets the limits in o to the values of the budget flags, or else of their
+// environment variables.
 func applyBudget(e *cli.Env, o *host.Options) error {
 	b := &e.Budget
 	size := func(flag, env, given string, to *int64) error {

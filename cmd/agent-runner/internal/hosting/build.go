@@ -19,8 +19,8 @@ func TinyGoFlag(cmd *cobra.Command, e *cli.Env) {
 	cmd.Flags().BoolVar(&e.TinyGo, "tinygo", false, "if the module is a folder of Go sources, build it with TinyGo")
 }
 
-// Buildable returns path if it is not a folder. If path is a source folder, Buildable builds
-// the module and returns the path of the result.
+// Buildable returns path if it is not a folder. If path is a source folder, Buildable builds the
+// module and returns the path of the result; for a script, it returns the path of the script.
 func Buildable(ctx context.Context, e *cli.Env, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -60,8 +60,8 @@ func Project(e *cli.Env, dir string) (*toolchain.Project, error) {
 	return p, nil
 }
 
-// WithNames is like [Buildable], but retains the function names in the module, and builds
-// the module in a temporary folder. The caller must call remove.
+// WithNames is like [Buildable], but retains the function names in the module, and writes the
+// module to a temporary folder. The caller must call remove, which deletes the folder.
 func WithNames(ctx context.Context, e *cli.Env, path string) (built string, remove func(), err error) {
 	remove = func() {}
 	info, err := os.Stat(path)

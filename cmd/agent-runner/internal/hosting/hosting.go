@@ -12,11 +12,12 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// EnvCacheDir names the directory of compiled modules.
+// EnvCacheDir names the environment variable with the directory of compiled modules.
 const EnvCacheDir = "AGENT_RUNNER_CACHE"
 
-// NewHost creates a host and returns its cache directory, if any. If the default cache
-// directory cannot be used, the host has no cache directory.
+// NewHost creates a host and returns its cache directory, if any. chosen reports whether the user
+// chose o.CacheDir; otherwise the directory is that of EnvCacheDir, or else a default one. If the
+// default directory cannot be used, the host has no cache directory.
 func NewHost(ctx context.Context, e *cli.Env, chosen bool, o host.Options) (h *host.Host, cacheDir string, err error) {
 	o.CompileChild = e.Compile
 	if err := applyBudget(e, &o); err != nil {

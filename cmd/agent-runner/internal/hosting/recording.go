@@ -57,8 +57,8 @@ func RecordedModel(replay string) (model.Model, error) {
 	return anywhere{tape}, nil
 }
 
-// anywhere answers each request with the recorded answer to an equal request, at any
-// position of the recording, so that runs can be concurrent and repeated.
+// anywhere is a model that answers each request with the recorded answer to an equal request, at
+// any position of the recording, so that runs can be concurrent and repeated.
 type anywhere struct{ tape *cassette.Cassette }
 
 // Generate implements [model.Model].

@@ -111,7 +111,8 @@ type process struct {
 	began             string
 }
 
-// Owner identifies this process as the owner of runs.
+// Owner returns the name of this process as an owner of runs. It is unique over time and
+// machines.
 func Owner() string {
 	p := process{pid: os.Getpid()}
 	p.began, _ = beganAt(p.pid)
@@ -142,8 +143,8 @@ func beganAt(pid int) (string, error) {
 	return fields[19], nil
 }
 
-// OwnerGone reports whether an owner is a process of this machine that has ended. It
-// returns false for processes of other machines.
+// OwnerGone reports whether an owner is a process of this machine that has ended. It returns
+// false if it cannot find out: for processes of other machines and in other PID namespaces.
 func OwnerGone(owner string) bool {
 	part := strings.Split(owner, "/")
 	if len(part) != 5 {

@@ -1,4 +1,5 @@
-// Package modules implements the command module, which creates, builds, tests and inspects modules.
+// Package modules implements the "module" command, which creates, builds, tests and inspects
+// modules.
 package modules
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// NewModule returns the command module.
+// NewModule returns the "module" command.
 func NewModule(e *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",

@@ -160,7 +160,8 @@ func (t *tester) one(ctx context.Context, path string) {
 	}
 }
 
-// play runs a conversation and returns the differences from its expectations.
+// play runs a conversation and returns the differences from its expectations. With t.update, it
+// writes the results to the conversation's file instead.
 func (t *tester) play(ctx context.Context, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -243,7 +244,8 @@ func stem(path string) string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// casesOf returns the named conversations, or all of the module's folder.
+// casesOf returns the named conversations or, if none are named, all in the module's folder and
+// its testdata folder.
 func casesOf(asked, module string, named []string) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil
@@ -321,7 +323,8 @@ func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, c
 	}
 }
 
-// newest returns the latest modification time of the files in a folder.
+// newest returns the latest modification time of the files in a folder. It skips hidden folders
+// and those of build outputs and dependencies.
 func newest(folder string) (last time.Time) {
 	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
 		switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewAgents returns the command agents.
+// NewAgents returns the "agents" command.
 func NewAgents(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "agents", Short: "Create, list and delete agents on a server"},
 		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e))

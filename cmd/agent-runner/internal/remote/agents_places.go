@@ -67,7 +67,8 @@ func modulePlaces(text []byte) (out []modulePlace, err error) {
 	return out, nil
 }
 
-// placeOf returns the position of the module of an entry.
+// placeOf returns the position of the module of an entry. ok is false if the entry has no module
+// or the module is not a plain string.
 func placeOf(entry ast.Node) (p modulePlace, ok bool) {
 	m, isMap := entry.(*ast.MappingNode)
 	p.braces = isMap && m.IsFlowStyle
@@ -103,8 +104,9 @@ func itemsOf(n ast.Node) []ast.Node {
 	return nil
 }
 
-// rewrite replaces the module by its digest. If the entry has no name, rewrite adds the name
-// derived from the path. The rest of the text, including comments, is unchanged.
+// rewrite replaces the module by its digest in the lines of the file. If the entry has no name,
+// rewrite adds the name derived from the path. The other lines, and comments, are unchanged. It
+// returns an error if the path is not on the line of its key.
 func (p *modulePlace) rewrite(lines []string) ([]string, error) {
 	line := []rune(lines[p.line-1])
 	at := min(p.column-1, len(line))

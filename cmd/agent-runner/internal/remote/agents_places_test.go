@@ -64,7 +64,8 @@ func TestModulePlaces(t *testing.T) {
 	}
 }
 
-// agentsInside returns a file with entries in its rings and in those of a nested agent.
+// agentsInside returns an agent file with the entries of list in its outer ring and in the
+// middlewares of a nested agent.
 func agentsInside(list string) string {
 	deeper := func(by string) string {
 		var b strings.Builder

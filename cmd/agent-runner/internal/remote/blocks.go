@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewBlocks returns the command blocks.
+// NewBlocks returns the "blocks" command.
 func NewBlocks(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "blocks", Short: "Block modules on a server (operator only)"},
 		blocksAdd(e), blocksList(e), blocksRemove(e))

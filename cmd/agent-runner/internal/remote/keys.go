@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewKeys returns the command keys.
+// NewKeys returns the "keys" command.
 func NewKeys(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e),
 		keysRotate(e), keysRevoke(e))
@@ -58,7 +58,8 @@ be shown again. The key goes to standard output, information about it to standar
 	return tenantFlag(cmd, &tenant)
 }
 
-// showSecret prints a new key, with information about it on standard error.
+// showSecret prints a new key to standard output. As text, it also prints what the key is, its
+// expiry and its scopes to standard error.
 func (r *Session) showSecret(k *api.Key, what string) error {
 	if r.Output == "json" {
 		return cli.PrintJSON(r.Env, k)

@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewLogin returns the command login.
+// NewLogin returns the "login" command.
 func NewLogin(e *cli.Env) *cobra.Command {
 	var keyFile string
 	cmd := &cobra.Command{
@@ -58,7 +58,7 @@ no login.`,
 	return cmd
 }
 
-// saveLogin checks a key against the server, and stores it.
+// saveLogin checks a key against the server, stores it, and makes the server the current one.
 func saveLogin(ctx context.Context, e *cli.Env, at, key string) error {
 	l, err := ReadLogins(e)
 	if err != nil {
@@ -121,7 +121,7 @@ func tenantName(tenant string) string {
 	return "tenant " + tenant
 }
 
-// ownKey asks the server about the key that the client uses.
+// ownKey returns the server's description of the key that the client uses.
 func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) {
 	part := wholeKeys.FindStringSubmatch(key)
 	if part == nil {
@@ -175,7 +175,7 @@ func askSecret(e *cli.Env, in *os.File, prompt string) ([]byte, error) {
 	return b, err
 }
 
-// NewLogout returns the command logout.
+// NewLogout returns the "logout" command.
 func NewLogout(e *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [URL]",
@@ -215,7 +215,7 @@ remains valid; to invalidate it, use agent-runner keys revoke.`,
 	return cmd
 }
 
-// NewWhoami returns the command whoami.
+// NewWhoami returns the "whoami" command.
 func NewWhoami(e *cli.Env) *cobra.Command {
 	return Command(e, &cobra.Command{Use: "whoami", Short: "Show the server and key in use"},
 		func(ctx context.Context, r *Session, _ []string) error {

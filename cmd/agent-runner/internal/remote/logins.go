@@ -40,7 +40,8 @@ func loginsPath(e *cli.Env) string {
 	return ""
 }
 
-// ReadLogins reads the logins file. A missing file has no logins.
+// ReadLogins reads the logins file. If there is no file, it returns no logins. If other users can
+// access the file, it returns an error.
 func ReadLogins(e *cli.Env) (*logins, error) {
 	l := &logins{path: loginsPath(e), Servers: map[string]login{}}
 	if l.path == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewModules returns the command modules.
+// NewModules returns the "modules" command.
 func NewModules(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "modules", Short: "Upload, list and delete modules on a server"},
 		modulesPush(e), modulesList(e), modulesShow(e), modulesRemove(e))

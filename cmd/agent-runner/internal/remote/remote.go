@@ -47,8 +47,9 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Command completes a command that uses a server. Its arguments follow from Use:
-// words in capitals, optional in brackets. An … allows more than one.
+// Command adds to cmd the flags --output and --server, a check of the arguments, and a RunE that
+// connects to the server and calls run. Each word after the command's name in Use is an argument.
+// It is optional if it is in brackets, and may be repeated if it contains an ellipsis (…).
 func Command(
 	e *cli.Env,
 	cmd *cobra.Command,
@@ -297,7 +298,7 @@ type ListLimit struct {
 	flags *pflag.FlagSet
 }
 
-// Add adds the flags to a command.
+// Add adds the flags to a command. rows is the default of --limit.
 func (l *ListLimit) Add(cmd *cobra.Command, rows int) {
 	l.flags = cmd.Flags()
 	l.flags.IntVar(&l.rows, "limit", rows, "list at most `N` rows")

@@ -20,7 +20,7 @@ import (
 // maxSecret is the maximum length of a secret, in bytes.
 const maxSecret = 64 << 10
 
-// NewSecrets returns the command secrets.
+// NewSecrets returns the "secrets" command.
 func NewSecrets(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "secrets", Short: "Set, list and delete a tenant's secrets on a server"},
 		secretsSet(e), secretsList(e), secretsRemove(e))

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewTenants returns the command tenants.
+// NewTenants returns the "tenants" command.
 func NewTenants(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "tenants", Short: "Create, list, change and delete tenants (operator only)"},
 		tenantsCreate(e), tenantsList(e), tenantsShow(e), tenantsUpdate(e), tenantsRemove(e))

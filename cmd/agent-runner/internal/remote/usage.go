@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// NewUsage returns the command usage.
+// NewUsage returns the "usage" command.
 func NewUsage(e *cli.Env) *cobra.Command {
 	var tenant, from, to string
 	cmd := Command(e, &cobra.Command{

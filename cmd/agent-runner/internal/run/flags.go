@@ -118,7 +118,7 @@ func entryNames(f *agentfile.File) []string {
 	return names
 }
 
-// grant applies --grant.
+// grant adds the grants of --grant to the entries of f.
 func (c *runCommand) grant(f *agentfile.File) error {
 	all := hosting.Entries(f)
 	for _, text := range c.grants {
@@ -142,7 +142,7 @@ func (c *runCommand) grant(f *agentfile.File) error {
 	return nil
 }
 
-// configure applies --module-config.
+// configure sets the configurations of --module-config in the entries of f.
 func (c *runCommand) configure(f *agentfile.File) error {
 	given := map[string]bool{}
 	for _, text := range c.configs {

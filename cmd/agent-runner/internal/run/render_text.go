@@ -12,7 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Maximum number of characters that are shown of each text except the answer.
+// The maximum number of characters shown of a tool call, a result, a log line or another detail.
+// The answer is shown in full.
 const (
 	showShort = 200
 	showLong  = 4000 // with --verbose

@@ -162,7 +162,7 @@ func (d *runDiff) text() string {
 	return out.String()
 }
 
-// recorded holds the recorded answers of a run's model and tools.
+// recorded is a model that gives the recorded answers of a run, and the results of its tools.
 type recorded struct {
 	mu      sync.Mutex
 	models  []abi.Response
@@ -359,8 +359,8 @@ func lines(out []diffLine, op string, texts []string) []diffLine {
 	return out
 }
 
-// maxCompared is the maximum number of event pairs to compare. Beyond it, all events
-// count as different.
+// maxCompared is the maximum number of pairs of events that compareLines compares. Beyond it, all
+// of these events count as different.
 const maxCompared = 1 << 22
 
 // compareLines appends a line diff of a and b to out, by their longest common

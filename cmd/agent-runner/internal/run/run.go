@@ -1,4 +1,4 @@
-// Package run implements the commands run and runs, which run agents and manage stored runs.
+// Package run implements the "run" and "runs" commands, which run agents and manage stored runs.
 package run
 
 import (
@@ -43,7 +43,7 @@ type runCommand struct {
 	store  store.Store // nil without --store
 }
 
-// NewRun returns the command run.
+// NewRun returns the "run" command.
 func NewRun(e *cli.Env) *cobra.Command {
 	c := &runCommand{env: e}
 	cmd := &cobra.Command{
@@ -238,7 +238,8 @@ func (c *runCommand) withAgent(
 	return fn(a)
 }
 
-// explainConfig adds to a configuration error how to see the module's configuration.
+// explainConfig adds the command that shows a module's configuration schema to the error of a
+// module that rejected its configuration.
 func explainConfig(err error) error {
 	var refused *module.ConfigError
 	var fault *ending.FaultError

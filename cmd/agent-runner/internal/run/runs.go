@@ -31,7 +31,7 @@ type runsCommand struct {
 	remote                  *remote.Session // set instead of store for a server
 }
 
-// NewRuns returns the command runs.
+// NewRuns returns the "runs" command.
 func NewRuns(e *cli.Env) *cobra.Command {
 	c := &runsCommand{env: e}
 	cmd := &cobra.Command{
@@ -60,8 +60,9 @@ A store is ` + hosting.StoreHelp + `.`,
 	return cmd
 }
 
-// command completes a subcommand for one run, if Use has RUN, or none. It calls run for
-// a store and atServer for a server. atServer is nil if the subcommand needs a store.
+// command adds the flags and the check of the arguments to a subcommand. The subcommand takes the
+// ID of one run if Use contains RUN, else no arguments. It calls run for a store and atServer for
+// a server. If atServer is nil, the subcommand works only on a store.
 func (c *runsCommand) command(
 	cmd *cobra.Command,
 	run, atServer func(ctx context.Context, id string) error,
@@ -171,7 +172,7 @@ func (c *runsCommand) list() *cobra.Command {
 	return cmd
 }
 
-// maxPage is the number of runs that one query of a store reads.
+// maxPage is the maximum number of runs that ListRuns reads in one query.
 const maxPage = 500
 
 // ListRuns reads at most limit runs of a store, or all if limit is 0.
@@ -444,7 +445,8 @@ func parseAge(text string) (time.Duration, error) {
 	return cli.ParseDays("older-than", text)
 }
 
-// An exported run holds all stored data of a run.
+// exported holds the stored data of a run, for JSON output and for the commands that show or
+// replay the run.
 type exported struct {
 	Run     *journal.RunInfo `json:"run"`
 	History *runlog.History  `json:"history"`

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// runsQuarantined lists runs that no server resumes.
+// runsQuarantined returns the command that lists quarantined runs, which no server resumes.
 func runsQuarantined(e *cli.Env) *cobra.Command {
 	return remote.Command(
 		e,
@@ -35,7 +35,7 @@ func runsQuarantined(e *cli.Env) *cobra.Command {
 	)
 }
 
-// runsRelease lets a quarantined run be resumed.
+// runsRelease returns the command that lets servers resume a quarantined run.
 func runsRelease(e *cli.Env) *cobra.Command {
 	return remote.Command(
 		e,

@@ -61,8 +61,9 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 	})
 }
 
-// runInfo converts a run of a server for the code that shows runs of a store. It sets a
-// valid lease, because the server tracks which process runs it.
+// runInfo converts a run of a server for the code that shows runs of a store. It sets a lease of
+// an hour, so that the run does not count as interrupted: the server tracks which process runs
+// it.
 func runInfo(r *api.Run) *journal.RunInfo {
 	i := &journal.RunInfo{
 		ID:           r.ID,

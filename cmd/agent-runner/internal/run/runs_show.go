@@ -82,7 +82,7 @@ func (v *runView) line(depth int, look cli.Style, format string, args ...any) {
 	v.out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// cut returns text on one line, truncated to v.most characters.
+// cut returns text on one line, truncated to v.maxText characters.
 func (v *runView) cut(text string) string {
 	return cli.OneLine(cli.Short(strings.TrimSpace(text), v.maxText))
 }
@@ -152,7 +152,7 @@ func (v *runView) step(n int) {
 	v.events(n, abi.EventFault, abi.EventLimit, abi.EventTransfer, abi.EventRunResumed)
 }
 
-// took returns the time between the first and the last event.
+// took returns the time between the first and the last event, or "" for fewer than two events.
 func took(events []abi.Event) string {
 	if len(events) < 2 {
 		return ""
@@ -190,8 +190,8 @@ func (v *runView) event(e *abi.Event) {
 	}
 }
 
-// pauses writes the answered interrupts of a step: the interrupts of one call, or all others
-// if call is "". ending writes the unanswered interrupts.
+// pauses writes the answered interrupts of a step that are not written yet: those of one call, or
+// all if call is "". ending writes the unanswered interrupts.
 func (v *runView) pauses(step int, call string) {
 	for _, e := range v.steps[step] {
 		if e.Type != abi.EventRunPaused {

@@ -151,7 +151,8 @@ func (f *following) interrupted(ctx context.Context, leave context.CancelCauseFu
 	}
 }
 
-// endOf returns the error and exit code for the last event of a run.
+// endOf returns the error, with its exit code, for the last event of a run. It returns nil if the
+// run succeeded or paused.
 func endOf(e *abi.Event) error {
 	if e.Type != abi.EventRunFinished {
 		return nil

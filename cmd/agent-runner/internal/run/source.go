@@ -81,7 +81,8 @@ func (s *source) play(tape *cassette.Cassette) {
 	s.model = s.replay
 }
 
-// storedSource returns the source of answers for a resumed run.
+// storedSource returns the source of answers for a resumed run. replay names the run's recording,
+// or is "" if the model of the agent file answers.
 func storedSource(replay string) (*source, error) {
 	s := &source{}
 	if replay == "" {

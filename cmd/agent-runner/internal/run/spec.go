@@ -44,8 +44,8 @@ func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 	return abijson.Marshal(s)
 }
 
-// settle makes the paths of an agent file absolute, and inlines the files of its
-// sub-agents.
+// settle makes the paths of an agent file absolute, inlines the files of its sub-agents, and adds
+// the working directories of its MCP servers to s.Dirs.
 func (s *spec) settle(f *agentfile.File) error {
 	for _, e := range hosting.Entries(f) {
 		if err := absolute(&e.Module); err != nil {

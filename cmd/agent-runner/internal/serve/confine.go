@@ -114,7 +114,8 @@ func isPostgres(store string) bool {
 	return scheme == "postgres" || scheme == "postgresql"
 }
 
-// portOf returns the port of a URL, or 0 if it has none.
+// portOf returns the port of a URL: the one in the URL, else the default of http or https, else
+// 0.
 func portOf(address string) uint16 {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -62,7 +62,7 @@ func program() []string {
 	return files
 }
 
-// Constants of Linux.
+// Linux constants for the seccomp filter.
 const (
 	protoMPTCP = 262
 	fastOpen   = 0x20000000 // MSG_FASTOPEN

@@ -1,4 +1,4 @@
-// Package serve implements the command serve.
+// Package serve implements the "serve" command.
 package serve
 
 import (
@@ -62,7 +62,7 @@ type serveCommand struct {
 	connectPorts []uint
 }
 
-// NewServe returns the command serve.
+// NewServe returns the "serve" command.
 func NewServe(e *cli.Env) *cobra.Command {
 	c := &serveCommand{env: e}
 	cmd := &cobra.Command{
@@ -239,10 +239,10 @@ func (c *serveCommand) startCommands(o *server.Options) (stop func(), err error)
 	return func() { _ = commands.Close() }, nil
 }
 
-// spread doubles GOMAXPROCS until restore is called, unless the user set it. Go schedules
-// runnable goroutines in order of arrival; the kernel prefers threads that used the least
-// CPU time. With more threads than processors, short work that returns from the disk or the
-// network preempts guests that compute.
+// spread doubles GOMAXPROCS until restore is called, unless the user set it. processors is the
+// earlier value. Go schedules runnable goroutines in order of arrival; the kernel prefers threads
+// that used the least CPU time. With more threads than processors, short work that returns from
+// the disk or the network preempts guests that compute.
 func spread(getenv func(string) string) (processors int, restore func()) {
 	processors = runtime.GOMAXPROCS(0)
 	if getenv("GOMAXPROCS") != "" {
