@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// Tenants share two processors. A tenant has one of them, and a quarter of that one in the long run.
+// This example shares two processors among tenants. A tenant uses at most one at a time, and a
+// quarter of its time in the long run.
 func Example() {
 	processors := fairshare.NewSemaphore(2, 1, 100)
 	budget := fairshare.NewBudget(0.25, 250*time.Millisecond, time.Second)

@@ -48,8 +48,8 @@ type Options struct {
 	// Evict ends the work that holds the most memory, and reports whether there was any. It
 	// is nil if there is nothing to end.
 	Evict func(State) bool
-	// TuneGC lets the manager set the Go runtime's memory limit to what the smallest limit of the
-	// process leaves to it.
+	// TuneGC makes the manager set the Go runtime's memory limit. The limit accounts for the
+	// smallest limit of the process and for the memory outside the runtime.
 	TuneGC bool
 	Logger *slog.Logger
 }
@@ -98,7 +98,7 @@ func Limit(operators int64) int64 {
 	return limit
 }
 
-// Watch measures memory until ctx ends.
+// Watch measures memory every 100 ms, and acts on the result, until ctx ends.
 func (m *Manager) Watch(ctx context.Context) {
 	ticker := time.NewTicker(measureInterval)
 	defer ticker.Stop()
@@ -122,7 +122,7 @@ func (m *Manager) State() State {
 	return m.state
 }
 
-// Accept reports whether new work may begin, and counts the work that may not as rejected.
+// Accept reports whether new work may begin. If not, it counts the work as rejected.
 func (m *Manager) Accept() bool {
 	if m == nil {
 		return true
@@ -185,8 +185,8 @@ func (m *Manager) measure() State {
 // collect garbage.
 const minHeap = 64 << 20
 
-// tune sets the Go runtime's memory limit to the goLimit for the process's smallest limit and
-// the resident memory outside the runtime, such as that of modules. It ignores changes of less
+// tune sets the Go runtime's memory limit. It calls goLimit with the process's smallest limit and
+// with the resident memory outside the runtime, such as that of modules. It ignores changes of less
 // than 5 %.
 func (m *Manager) tune() {
 	limit := int64(math.MaxInt64)
@@ -208,9 +208,9 @@ func (m *Manager) tune() {
 	debug.SetMemoryLimit(heap)
 }
 
-// goLimit returns the Go runtime's memory limit for a process with this limit that uses
-// outside bytes outside the runtime. With it, the process stays below the first watermark
-// unless minHeap exceeds what is left.
+// goLimit returns the Go runtime's memory limit for a process with the given limit, where outside
+// is the memory in use outside the runtime. Both are in bytes. If the result is above minHeap, a
+// process at that limit is below the watermark RejectAt.
 func goLimit(limit, outside int64) int64 {
 	return max(minHeap, int64(float64(limit)*(RejectAt-hysteresis))-max(0, outside))
 }

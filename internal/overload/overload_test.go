@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// managed returns a manager with a limit of 1,000 bytes.
+// managed returns a manager with a limit of 1,000 bytes that reads its memory usage from used.
 func managed(used *int64, o Options) *Manager {
 	m := New(o)
 	m.gauges = []gauge{{"test", 1000, func() (int64, bool) { return *used, true }}}
@@ -45,7 +45,8 @@ func TestWatermarks(t *testing.T) {
 	require.True(t, (*Manager)(nil).Accept())
 }
 
-// TestEvictsOneByOne checks that the largest runs end, one after another, until memory is returned.
+// TestEvictsOneByOne checks that Evict is called once per evictInterval until the pressure falls
+// below EvictAt, and that only calls that ended work are counted.
 func TestEvictsOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := []int64{400, 300, 200, 90}
@@ -76,7 +77,8 @@ func TestEvictsOneByOne(t *testing.T) {
 	})
 }
 
-// TestCollectsBeforeItEvicts checks that garbage is collected before a run is ended.
+// TestCollectsBeforeItEvicts checks that no work is ended if a collection frees enough memory, and
+// that collections are at least freeInterval apart.
 func TestCollectsBeforeItEvicts(t *testing.T) {
 	used, evicted, freed := int64(980), 0, 0
 	m := managed(&used, Options{Evict: func(State) bool { evicted++; return true }})
@@ -107,7 +109,7 @@ func TestLimits(t *testing.T) {
 		operators int64
 		rlimits   [2]uint64
 		want      map[string]int64
-		pressure  float64 // pressure of the largest account
+		pressure  float64 // highest pressure of a limit
 	}{
 		"machine": {files{"proc/meminfo": meminfo}, 0, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"the machine's memory": 8 * gib}, 500 * 4096.0 / (8 * gib)},
 		"flag":    {files{"proc/meminfo": meminfo}, gib, [2]uint64{1<<64 - 1, 1<<64 - 1}, map[string]int64{"--memory-limit": gib, "the machine's memory": 8 * gib}, 500 * 4096.0 / gib},

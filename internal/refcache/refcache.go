@@ -41,7 +41,7 @@ type Cache[K comparable, V any] struct {
 	entries map[K]*entry[K, V]
 }
 
-// An entry is a value, or one that is being loaded.
+// An entry is a cached value, or a value that is being loaded.
 type entry[K comparable, V any] struct {
 	key    K
 	loaded chan struct{} // closed when value or err is set
@@ -52,7 +52,7 @@ type entry[K comparable, V any] struct {
 	// These are guarded by the cache's mu.
 	refs  int
 	ready bool      // value is set
-	idle  time.Time // since when there are no references
+	idle  time.Time // when the last reference was released
 }
 
 // New returns an empty cache.
@@ -80,8 +80,8 @@ type Ref[K comparable, V any] struct {
 
 // Acquire returns a reference to the value of a key. If the key has no value, Acquire calls
 // load; the context of load has the values of ctx, but not its deadline or cancellation. It
-// ends when the last caller that waits for the load has left. A panic of load is a [*PanicError].
-// Acquire fails with load's error, or with the cause of ctx if ctx is done first.
+// is canceled when the last caller that waits for the load has left. Acquire fails with load's
+// error, with a [*PanicError] if load panics, or with the cause of ctx if ctx is done first.
 func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
 	for {
 		e, own := c.reference(ctx, key, load)
@@ -133,8 +133,8 @@ type PanicError struct {
 // Error returns the value of the panic, without its stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("refcache: load panicked: %v", e.Value) }
 
-// protect calls load and returns a panic as a [*PanicError]: the callers wait in other goroutines,
-// whose handlers of panics do not see it.
+// protect calls load and returns a panic as a [*PanicError]. Callers cannot recover the panic
+// themselves, because they wait in other goroutines.
 func protect[V any](ctx context.Context, load func(context.Context) (V, error)) (value V, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counted counts its values, and fails the test if one is closed twice.
+// counted counts the values that it has made and closed.
 type counted struct {
 	made, closed atomic.Int64
 }
@@ -74,7 +74,8 @@ func TestLoadOnce(t *testing.T) {
 	require.EqualValues(t, 2, n.made.Load())
 }
 
-// TestEvict checks that values in use are not evicted, and others in the order of their last use.
+// TestEvict checks that values in use are not evicted, and that choose receives the idle values in
+// the order of their last use.
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +170,8 @@ func TestCallersLeave(t *testing.T) {
 	}
 }
 
-// TestPanic checks that a panic of a load is an error of all callers.
+// TestPanic checks that Acquire returns a panic of a load as a [*PanicError] with its stack, and
+// that the cache does not keep the key.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	c := New[string](Options[int]{})

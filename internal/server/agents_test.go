@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// apply stores an agent.
+// apply sends an agent file with an API key, and returns the reply.
 func (f *fixture) apply(key, name, yaml string) *reply {
 	f.t.Helper()
 	return f.send("PUT", "/v1/agents/"+name, key, []byte(yaml), "Content-Type", "application/yaml")

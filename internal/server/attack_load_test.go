@@ -28,7 +28,8 @@ import (
 
 // Attacks of a hostile tenant on shared resources: slots, memory, connections and time.
 
-// TestQuotaUnderConcurrency checks that concurrent requests do not exceed a quota, at any endpoint.
+// TestQuotaUnderConcurrency checks that concurrent requests to the endpoints that start or resume
+// runs do not exceed the quota concurrent_runs.
 func TestQuotaUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 99), make(chan struct{})
@@ -106,7 +107,8 @@ func TestQuotaUnderConcurrency(t *testing.T) {
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// serve serves on a listener, like the serve command.
+// serve serves on a local port until the test ends, as the serve command does, and returns the
+// address.
 func (f *fixture) serve(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,7 +129,7 @@ func (f *fixture) serveOn(t *testing.T, l net.Listener) {
 	})
 }
 
-// sendText opens a connection and sends text.
+// sendText opens a connection and sends text. The connection is closed when the test ends.
 func sendText(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -139,7 +141,8 @@ func sendText(t *testing.T, address, text string) net.Conn {
 }
 
 // TestSlowloris checks that connections whose requests do not arrive in time are closed, with a
-// response if possible.
+// response if the header has arrived, and that stalled uploads use only the slots of their own
+// tenant.
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -272,8 +275,8 @@ func TestSlowReaders(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond, "nobody waits for who does not read")
 }
 
-// TestConcurrentRequests checks that each tenant has its own limits for concurrent requests and for
-// their bodies.
+// TestConcurrentRequests checks the quota concurrent_requests: event streams count until they end,
+// and other tenants are not affected.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 99), make(chan struct{})
@@ -304,7 +307,8 @@ func TestConcurrentRequests(t *testing.T) {
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 }
 
-// TestCompressedBodies checks that compressed bodies are rejected.
+// TestCompressedBodies checks that compressed bodies are rejected, and that YAML and JSON that
+// expands or nests deeply does not exhaust the server.
 func TestCompressedBodies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -64,8 +64,8 @@ func (x *trap) heard() string {
 	return strings.Join(x.sent, "\n")
 }
 
-// TestOperatorKeyIsNotSentElsewhere checks that the operator's key is sent to the operator's model,
-// and to no address that a tenant names.
+// TestOperatorKeyIsNotSentElsewhere checks that the operator's key is not sent to any address that a
+// tenant names, and is not part of a response.
 func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))
@@ -102,8 +102,8 @@ func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 	require.NotContains(t, x.heard(), operatorsKey)
 }
 
-// TestModulesUseAllowedModels checks that a tenant's module cannot use a model that the policy does
-// not allow, neither by changing a request nor by its own model call.
+// TestModulesUseAllowedModels checks that a tenant's module cannot change the model of a request to
+// one that the policy does not allow.
 func TestModulesUseAllowedModels(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
@@ -295,7 +295,7 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 }
 
 // TestQueuedRunsAreRedacted checks that a run that is not in the store yet is redacted like a
-// stored one. The client that chose its Idempotency-Key can know its id before.
+// stored one. The client that chose its Idempotency-Key can know its id before the run is stored.
 func TestQueuedRunsAreRedacted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -307,8 +307,8 @@ func TestQueuedRunsAreRedacted(t *testing.T) {
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
-// TestWrongKeysLookAlike checks that the response to an almost correct key does not differ from the
-// response to a random one.
+// TestWrongKeysLookAlike checks that all wrong keys get the same problem detail, however similar
+// they are to a correct key.
 func TestWrongKeysLookAlike(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -365,8 +365,8 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 	}
 }
 
-// TestSameModuleOfManyTenants checks that a module that many tenants upload is stored once, and
-// that none of them can detect this.
+// TestSameModuleOfManyTenants checks that many tenants can upload the same module concurrently, that
+// each sees one module with one name, and that a tenant that did not upload it sees none.
 func TestSameModuleOfManyTenants(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -414,8 +414,8 @@ func TestRejectedModulesAreNotStored(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// TestModelEndpointsStayOutside checks that a tenant's model endpoint cannot be an address in the
-// operator's network, in any spelling.
+// TestModelEndpointsStayOutside checks that no request of a tenant's agent to its model or MCP
+// server reaches an address in the operator's network, in any spelling.
 func TestModelEndpointsStayOutside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -456,7 +456,8 @@ func TestModelEndpointsStayOutside(t *testing.T) {
 	require.Empty(t, x.heard())
 }
 
-// TestLogsAreBounded checks that the logs of a module are limited, in each call and in total.
+// TestLogsAreBounded checks that the events of a run with a module that logs 100 MB have less than
+// 4 MiB.
 func TestLogsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("hello"), scripted.Text("hello"))
@@ -493,7 +494,8 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 	require.Less(t, size, 4<<20, "of 100 MB")
 }
 
-// TestTimelinesAreBounded checks that long names that a model invents do not fill a timeline.
+// TestTimelinesAreBounded checks that a timeline stays below 1 MiB if a model calls tools with very
+// long names.
 func TestTimelinesAreBounded(t *testing.T) {
 	t.Parallel()
 	var calls []abi.ToolCall
@@ -512,7 +514,8 @@ func TestTimelinesAreBounded(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestMetricsAreBounded checks that a flood of requests adds no Prometheus series.
+// TestMetricsAreBounded checks that a flood of requests with different names adds at most 40
+// Prometheus series.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"), scripted.Text("x"), scripted.Text("x"))
@@ -539,8 +542,8 @@ func TestMetricsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, series(), before+40, "no series for each of what a tenant makes up")
 }
 
-// TestHostileModel checks that other tenants' runs continue while a tenant's model endpoint sends
-// invalid responses and a module emits a flood of events. The flood ends.
+// TestHostileModel checks that runs end, and the server stays healthy, if a tenant's model endpoint
+// sends invalid or very large responses.
 func TestHostileModel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

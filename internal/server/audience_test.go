@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
-// TestModelFailuresByAudience checks that a failed model call is shown to each audience as far as
-// permitted: the operator's log has all details, a tenant sees only the texts of its own model, and
+// TestModelFailuresByAudience checks which details of a failed model call each audience sees. The
+// operator's log has those of the operator's model, a tenant sees only those of its own model, and
 // the agent's users see only the kind of failure.
 func TestModelFailuresByAudience(t *testing.T) {
 	t.Parallel()

@@ -14,10 +14,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
-// errGone says that no process can be started any more.
+// errGone is the error of calls whose spawner has ended.
 var errGone = errors.New("the spawner of commands has ended; restart the server")
 
-// A Client has a spawner start commands. It implements [mcp.Starter].
+// A Client starts commands through a spawner, a process of its own. It implements [mcp.Starter].
 type Client struct {
 	commands []Command
 	cmd      *exec.Cmd
@@ -25,21 +25,22 @@ type Client struct {
 	read     chan struct{} // closed when no more replies come
 
 	mu       sync.Mutex
-	last     uint64 // number of a process
+	last     uint64 // ID of the process that was requested last
 	children map[uint64]*child
 	gone     bool
 }
 
-// A child is a process of the spawner.
+// A child is a process that the client has requested from the spawner.
 type child struct {
 	client  *Client
 	id      uint64
 	started chan error
 	ended   chan struct{}
-	err     error // how the process ended; read after ended
+	err     error // how the process ended; set before ended is closed
 }
 
-// Start starts a spawner for a list of commands, whose environment it reads with getenv.
+// Start starts a spawner for a list of commands. It reads the environment variables that it passes
+// to them with getenv.
 func Start(list []Command, getenv func(string) string) (*Client, error) {
 	o := order{}
 	for i := range list {
@@ -81,8 +82,8 @@ func Start(list []Command, getenv func(string) string) (*Client, error) {
 	return c, nil
 }
 
-// startSpawner starts the process. It has no environment: the keys of the server are in
-// the server's.
+// startSpawner starts the spawner and sends it the order. The spawner's environment is empty,
+// because that of the server contains the server's keys.
 func (c *Client) startSpawner(socket *os.File, o *order) error {
 	c.cmd = exec.Command("/proc/self/exe")
 	c.cmd.Args = []string{os.Args[0], spawnerArg}
@@ -148,7 +149,8 @@ func (c *Client) send(r request, rights []byte) error {
 	return err
 }
 
-// readReplies passes on what the spawner replies, until it ends.
+// readReplies delivers the spawner's replies until the spawner ends. It then ends all children with
+// errGone.
 func (c *Client) readReplies() {
 	defer close(c.read)
 	packet := make([]byte, maxPacket)

@@ -38,9 +38,9 @@ type Command struct {
 	Env map[string]string `yaml:"env,omitempty"`
 	// PassEnv names variables of the server's environment that the command gets.
 	PassEnv []string `yaml:"pass_env,omitempty"`
-	// Read are the files and directories, with what is below them, that the command may
-	// read and execute in addition to those of the system. Write are those that it may read
-	// and write. Relative paths start at the directory of the list.
+	// Read lists the files and directories that the command may read and execute in addition to
+	// those of the system. Write lists those that it may read and write. A directory stands for
+	// everything below it. Relative paths start at the directory of the list.
 	Read  []string `yaml:"read,omitempty"`
 	Write []string `yaml:"write,omitempty"`
 	// Connect lists the TCP ports that the command may connect to. If nil, all are allowed.
@@ -153,7 +153,7 @@ func Find(list []Command, args []string) int {
 	return slices.IndexFunc(list, func(c Command) bool { return slices.Equal(c.Args, args) })
 }
 
-// environ returns the environment of a command, given that of the server.
+// environ returns the environment of a command. getenv reads that of the server.
 func (c *Command) environ(getenv func(string) string) []string {
 	var env []string
 	for _, name := range slices.Concat(baseEnv, c.PassEnv) {

@@ -18,7 +18,8 @@ var configFiles = []string{
 	"/etc/os-release", "/etc/mime.types", "/etc/locale.conf", "/etc/default/locale", "/etc/timezone",
 }
 
-// confine confines this process to the profile of a command.
+// confine confines this process to the profile of a command. It does nothing if the command is
+// unconfined.
 func (p *program) confine() error {
 	if p.Unconfined {
 		return nil

@@ -55,7 +55,8 @@ func Main() int {
 	return 0
 }
 
-// become confines this process and replaces it with a command.
+// become confines this process and replaces it with a command, which text contains as JSON. It
+// returns only if that fails.
 func become(text string) error {
 	var p program
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -104,7 +105,7 @@ func serve() error {
 	return nil
 }
 
-// socket returns the connection of a descriptor.
+// socket returns a connection over the Unix socket with the descriptor fd, and closes fd.
 func socket(fd uintptr) (*net.UnixConn, error) {
 	syscall.CloseOnExec(int(fd))
 	f := os.NewFile(fd, "spawner")
@@ -220,8 +221,9 @@ func (s *spawner) send(r reply) {
 	}
 }
 
-// endAll ends the processes that still run: by the end of their standard input, which
-// their server held, then by SIGTERM, then by SIGKILL.
+// endAll ends the processes that still run. They have orphanGrace to end by themselves, because
+// their standard input ended with the server. Then endAll sends SIGTERM, and after another
+// orphanGrace SIGKILL.
 func (s *spawner) endAll() {
 	ended := make(chan struct{})
 	go func() { s.ended.Wait(); close(ended) }()

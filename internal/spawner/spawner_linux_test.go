@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// commands writes a list and reads it.
+// commands writes a list of commands in YAML to a file, and returns what ReadCommands reads from it.
 func commands(t *testing.T, yaml string) []Command {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "commands.yaml")
@@ -38,7 +38,7 @@ func commands(t *testing.T, yaml string) []Command {
 	return list
 }
 
-// start starts a spawner for a list.
+// start starts a spawner for a list of commands in YAML, and closes it when the test ends.
 func start(t *testing.T, yaml string) *Client {
 	t.Helper()
 	c, err := Start(commands(t, yaml), os.Getenv)
@@ -47,7 +47,7 @@ func start(t *testing.T, yaml string) *Client {
 	return c
 }
 
-// A running is a command and this end of its streams.
+// A running is a started command and the test's ends of its standard streams.
 type running struct {
 	mcp.Child
 	in, out *os.File
@@ -71,7 +71,7 @@ func run(t *testing.T, c *Client, command ...string) (*running, error) {
 	return &running{child, parentFiles[0], parentFiles[1], parentFiles[2]}, err
 }
 
-// output returns what a command prints.
+// output runs a command without input until it succeeds, and returns its standard output.
 func output(t *testing.T, c *Client, command ...string) string {
 	t.Helper()
 	p, err := run(t, c, command...)
@@ -99,8 +99,8 @@ func eventuallyDead(t *testing.T, pid int) {
 	require.Eventually(t, func() bool { return !alive(t, pid) }, time.Minute, 5*time.Millisecond)
 }
 
-// TestEnvironment shows that a command has the listed directory and environment, and none
-// of the server's keys.
+// TestEnvironment checks that a command has the listed directory and environment, and none of the
+// server's keys, and that the spawner's environment is empty.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-secret")
 	t.Setenv("PASSED", "passed on")
@@ -181,7 +181,7 @@ commands:
 	}
 }
 
-// TestOnlyListed shows that the arguments have to be exactly those of the list.
+// TestOnlyListed checks that a command starts only with exactly the arguments of the list.
 func TestOnlyListed(t *testing.T) {
 	c := start(t, "commands: [{command: [echo, one]}]")
 	require.Equal(t, "one\n", output(t, c, "echo", "one"))
@@ -192,7 +192,8 @@ func TestOnlyListed(t *testing.T) {
 	}
 }
 
-// TestEnds shows how processes end and how that is reported.
+// TestEnds checks that Wait reports an exit status and the signals of Terminate and Kill, and that
+// Terminate also ends the descendants of a command.
 func TestEnds(t *testing.T) {
 	c := start(t, `
 commands:
@@ -234,8 +235,8 @@ func readLine(t *testing.T, f *os.File) string {
 	}
 }
 
-// TestSignals shows that signals to the whole process group or service leave the spawner
-// alone, and do not stay ignored in commands.
+// TestSignals checks that the spawner has a process group of its own and survives signals, and that
+// its commands do not ignore them.
 func TestSignals(t *testing.T) {
 	c := start(t, "commands: [{command: cat}, {command: [sleep, 1000]}]")
 	require.Equal(t, "", output(t, c, "cat"))
@@ -251,7 +252,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestOrphans shows that processes end with the server, and calls with the spawner.
+// TestOrphans checks that Close kills a command that ignores SIGTERM, and that calls fail once the
+// spawner was killed.
 func TestOrphans(t *testing.T) {
 	list := commands(t, "commands: [{command: [sh, -c, trap '' TERM; echo $$; sleep 1000]}]")
 	c, err := Start(list, os.Getenv)
@@ -278,8 +280,8 @@ func TestOrphans(t *testing.T) {
 	require.NoError(t, syscall.Kill(-pid, syscall.SIGKILL))
 }
 
-// TestHostile sends requests that no client sends. The spawner survives them, starts
-// nothing, and holds no descriptor.
+// TestHostile checks that the spawner survives requests that no client sends, and closes the
+// descriptors that come with them.
 func TestHostile(t *testing.T) {
 	c := start(t, "commands: [{command: [sleep, 1000]}, {command: cat}]")
 	require.Equal(t, "", output(t, c, "cat"))
@@ -323,7 +325,7 @@ func TestHostile(t *testing.T) {
 	require.Equal(t, "", output(t, c, "cat"))
 	require.Equal(t, before, descriptors())
 
-	// A second process of the same number is rejected, and too many are.
+	// The spawner rejects a second process with the same number.
 	p, err := run(t, c, "sleep", "1000")
 	require.NoError(t, err)
 	_, _, err = c.conn.WriteMsgUnix(packet(request{Op: opStart, ID: c.last}), files(3), nil)
@@ -331,7 +333,7 @@ func TestHostile(t *testing.T) {
 	require.Error(t, p.Wait(), "the client takes the error for its own")
 }
 
-// TestLimit starts as many processes as one spawner may have.
+// TestLimit checks that a spawner runs maxProcesses processes at once, and no more.
 func TestLimit(t *testing.T) {
 	c := start(t, "commands: [{command: [sleep, 1000]}]")
 	for range maxProcesses {
@@ -342,7 +344,8 @@ func TestLimit(t *testing.T) {
 	require.ErrorContains(t, err, "256 commands run already")
 }
 
-// TestReadCommands reads lists that are wrong.
+// TestReadCommands checks that ReadCommands rejects malformed lists and missing files, and that
+// Start rejects a missing program.
 func TestReadCommands(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"":                               "lists no commands",

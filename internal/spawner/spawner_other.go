@@ -9,13 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 )
 
-// IsChild reports whether this process is a spawner: never on this system.
+// IsChild reports false: this system has no spawners.
 func IsChild() bool { return false }
 
 // Main is never called on this system.
 func Main() int { return 1 }
 
-// A Client has a spawner start commands. There is none on this system.
+// A Client starts no commands on this system.
 type Client struct{}
 
 // Start fails on this system.

@@ -1,10 +1,11 @@
 // Package admission decides when the work of a request may run, so that tenants of a server do not
 // delay each other.
 //
-// The [Controller] has a method for each kind of work, which takes the name of a tenant. It returns
-// a function that releases the work's slot, or a [*QuotaError]. Each kind of work has a
-// [fairshare.Semaphore]. CPU-bound work is also charged to the tenant's budget: a tenant without
-// budget is delayed while others want the processors.
+// The [Controller] has a method for each kind of work, such as a read or a build, which takes the
+// name of a tenant. The method waits for a slot of a [fairshare.Semaphore]. It fails with a
+// [*QuotaError] if too many pieces of the tenant's work wait already. CPU-bound work is also charged
+// to the tenant's budget: a tenant that has used up its budget is delayed while others want the
+// processors. Requests in flight, responses in memory and rejections have limits of their own.
 //
 // The package does not depend on routes, the store or runs.
 package admission
@@ -19,14 +20,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// The CPU budget of a tenant, for each of the processors that it may use at once: a share of
-// their time, and a burst. A tenant may use half of the processors, and at least one.
+// A tenant's CPU budget for each of the processors that it may use at once: a fraction of the
+// processor's time, and a burst. A tenant may use half of the processors, but at least one.
 const (
 	cpuShare = 0.25
 	cpuBurst = 250 * time.Millisecond
 )
 
-// MaxDelay caps one delay of a tenant that exceeds its processor time or its rate of rejections.
+// MaxDelay caps one delay of a tenant that exceeds its CPU budget or its rate of rejections.
 const MaxDelay = time.Second
 
 // queueRetry is the Retry-After of a request whose tenant's queue is full.
@@ -95,8 +96,9 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string { return e.Reason }
 
-// CheckRate counts a request of a tenant. It fails with a [*QuotaError] if the tenant sends
-// more than perMinute; 0 means no limit. Requests that control runs have their own rate.
+// CheckRate counts a request of a tenant. It fails with a [*QuotaError] if the tenant sends more
+// than perMinute requests a minute; 0 means no limit. Requests that control runs are counted
+// separately.
 func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
 	limiter := c.requests
 	if control {
@@ -112,7 +114,8 @@ func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) err
 	return nil
 }
 
-// acquire waits for a slot for some work.
+// acquire waits for a slot of s. It fails with a [*QuotaError] if the tenant's queue is full; work
+// names what waits in the queue.
 func acquire(
 	ctx context.Context,
 	s *fairshare.Semaphore,
@@ -129,8 +132,8 @@ func acquire(
 	return release, err
 }
 
-// run calls fn with a slot. The time of fn is charged to the tenant's processor budget, even if
-// it panics.
+// run waits for a slot of s and calls fn. It charges the time of fn to the tenant's CPU budget, even
+// if fn panics.
 func (c *Controller) run(ctx context.Context, s *fairshare.Semaphore, tenant, work string, fn func() error) error {
 	release, err := acquire(ctx, s, tenant, work)
 	if err != nil {

@@ -9,11 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// contention is the minimum time of a yield that shows that others wanted the processor.
+// contention is the longest time of a yield on an idle processor. A longer yield shows that others
+// wanted the processor.
 const contention = 50 * time.Microsecond
 
-// Sharer returns the sandbox's form of a tenant. The sandbox counts the memory of its guests
-// together, and schedules its long-running guests with those of other tenants.
+// Sharer describes a tenant to the sandbox. The sandbox counts the memory of the tenant's guests
+// together, and calls Turn to share the processors between its long-running guests and those of
+// other tenants.
 func (c *Controller) Sharer(tenant string) *sandbox.Tenant {
 	return &sandbox.Tenant{
 		Name:       tenant,
@@ -21,7 +23,8 @@ func (c *Controller) Sharer(tenant string) *sandbox.Tenant {
 	}
 }
 
-// Turn waits for a processor slot for one time slice of a guest, which done ends.
+// Turn waits for a processor slot for one time slice of a guest. done ends the time slice, and
+// charges its time to the tenant's CPU budget.
 func (c *Controller) Turn(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.processors, tenant, "turns of a processor")
 	if err != nil {
@@ -36,8 +39,8 @@ func (c *Controller) Turn(ctx context.Context, tenant string) (done func(), err 
 	}, nil
 }
 
-// charge charges a tenant's budget and returns the delay, which is 0 if the resource is
-// uncontended.
+// charge charges took to a tenant's budget, and returns the delay before the tenant's next work. The
+// delay is 0 if contended reports false.
 func charge(b *fairshare.Budget, tenant string, took time.Duration, contended func(tenant string) bool) time.Duration {
 	delay := b.Charge(tenant, took)
 	if delay > 0 && !contended(tenant) {
@@ -46,7 +49,7 @@ func charge(b *fairshare.Budget, tenant string, took time.Duration, contended fu
 	return delay
 }
 
-// contended reports whether other tenants want a processor, and yields to them.
+// contended yields the processor if other tenants are active. It reports whether they wanted it.
 func (c *Controller) contended(tenant string) bool {
 	return c.InFlight.Others(tenant) && c.yield() > contention
 }

@@ -27,7 +27,7 @@ func TestThrottlingOfGuests(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		before time.Duration // processor time that the tenant used
-		idle   time.Duration // after that
+		idle   time.Duration // idle time after that
 		yield  time.Duration // duration of a yield
 		alone  bool
 		delay  time.Duration // after a turn of 10 ms
@@ -122,8 +122,8 @@ func TestOneBudgetForAllWork(t *testing.T) {
 	require.InDelta(t, cpuShare, share(t, "reads", "guests", "bodies"), 0.08)
 }
 
-// TestReads checks that a tenant's reads run one at a time, that others do not wait for them, and
-// that a panic releases the slot.
+// TestReads checks that a tenant's reads of lists run one at a time, that other tenants and requests
+// for the state of a run do not wait for them, and that a panic releases the slot.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,8 @@ func TestReads(t *testing.T) {
 	})
 }
 
-// TestChecks checks that a tenant that uploads continuously has a quarter of the time.
+// TestChecks checks that a tenant that uploads continuously is not delayed within its burst, and
+// then compiles for a quarter of the time. Other tenants are not delayed.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,8 +187,8 @@ func TestChecks(t *testing.T) {
 	})
 }
 
-// TestShareOfCompilations checks that a tenant that uploads continuously has a quarter of the time,
-// whether its modules compile quickly or slowly.
+// TestShareOfCompilations checks that a tenant that uploads continuously compiles for checkShare of
+// the time, whether one of its modules compiles in 50 ms or in 20 s.
 func TestShareOfCompilations(t *testing.T) {
 	t.Parallel()
 	for _, took := range []time.Duration{50 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second} {

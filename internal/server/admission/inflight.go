@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Limits on the concurrent requests of one tenant at a server.
+// Limits on the concurrent requests of one tenant to one server.
 const (
-	maxRequests  = 4096     // unless its quota sets a limit; event streams are requests
+	maxRequests  = 4096     // default of the tenant's quota; event streams count as requests
 	MaxBodyBytes = 64 << 20 // for all bodies in memory
 
-	// controlRequests is the number of requests beyond the quota that a tenant may have in flight
-	// if they control its runs.
+	// controlRequests is the number by which a tenant may exceed its quota with requests that control
+	// its runs.
 	controlRequests = 64
 )
 
-// activeFor is the time after its last request for which a tenant counts as active: the request may
-// have started a run.
+// activeFor is how long a tenant counts as active after its last request has arrived: the request
+// may have started a run.
 const activeFor = 10 * time.Second
 
 // InFlight counts the requests in flight of each tenant.
@@ -34,7 +34,7 @@ type arrival struct {
 	at     time.Time
 }
 
-// A load is the number of a tenant's requests, and the bytes of their bodies in memory.
+// A load is the number of a tenant's requests in flight, and the bytes of their bodies in memory.
 type load struct {
 	requests int64
 	bytes    int64
@@ -42,11 +42,12 @@ type load struct {
 
 func newInFlight() *InFlight { return &InFlight{tenants: map[string]*load{}} }
 
-// Enter admits a request of a tenant until it calls leave. bytes is the size of its body in
-// memory. The request calls bodyDone once it has released the body; leave also calls bodyDone.
-// A quota of 0 selects the default. Enter fails with a [*QuotaError] if the tenant has too many
-// requests in flight, or too many bytes of bodies in memory; the tenant's only request may have
-// a body of any size.
+// Enter admits a request of a tenant, whose body takes the given number of bytes in memory. The
+// caller calls bodyDone when it has released the body, and leave when the request ends; leave also
+// calls bodyDone. quota is the maximum number of requests in flight; 0 selects the default. If
+// control is true, the request controls a run, and the maximum is controlRequests higher. Enter
+// fails with a [*QuotaError] if the tenant has too many requests in flight, or too many bytes of
+// bodies in memory; the tenant's only request may have a body of any size.
 func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) (bodyDone, leave func(), err error) {
 	limit := cmp.Or(quota, maxRequests)
 	if control {
@@ -98,8 +99,8 @@ func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) 
 	}, nil
 }
 
-// Others reports whether a tenant other than this one is active: it has a request in flight, or had
-// one recently.
+// Others reports whether a tenant other than the given one is active: it has a request in flight, or
+// sent one in the last 10 s (activeFor).
 func (f *InFlight) Others(tenant string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

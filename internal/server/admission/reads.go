@@ -2,16 +2,18 @@ package admission
 
 import "context"
 
-// Requests that only read (lists, histories) run one at a time for each tenant. All tenants
-// together use fewer connections than the store has, so that some are left for runs and keys.
+// Limits on requests that only read, such as those for lists and histories. A tenant's requests run
+// one at a time. The requests of all tenants together use fewer connections than the store has, so
+// that some are left for runs and keys.
 const (
 	maxLists       = 3
-	maxStates      = 2 // requests for the state of a run
-	maxQueuedReads = 256
+	maxStates      = 2   // requests for the state of a run
+	maxQueuedReads = 256 // per tenant
 )
 
-// Read calls fn, which answers a request that only reads. Requests for the state of a run, which
-// are control requests, do not queue behind lists.
+// Read waits for a slot and calls fn, which answers a request that only reads. If control is true,
+// the request is for the state of a run: it does not queue behind lists, and its time is not charged
+// to the tenant's CPU budget.
 func (c *Controller) Read(ctx context.Context, tenant string, control bool, fn func() error) error {
 	if !control {
 		return c.run(ctx, c.lists, tenant, "reading requests", fn)

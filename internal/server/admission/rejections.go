@@ -8,14 +8,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// A rejected request costs about as much as a small successful one, but counts for no quota.
-// Rejections are therefore delayed if a tenant causes many more than a client that respects
-// Retry-After.
+// Limits on rejections. A rejected request costs about as much as a small successful one, but counts
+// against no quota. Rejections are therefore delayed if a tenant causes many more than a client that
+// respects Retry-After.
 const (
 	rejectionBurst = 600
 	rejectionRate  = 50 // per second
 	rejectionCost  = time.Second / rejectionRate
-	maxDelayed     = 4096
+	maxDelayed     = 4096 // for all tenants together
 )
 
 // NoKey is the tenant of all callers without a valid key.
@@ -23,7 +23,7 @@ const NoKey = "no key"
 
 // Rejections delays the rejections of tenants that are rejected too often.
 type Rejections struct {
-	budget   *fairshare.Budget // each rejection takes rejectionCost of it
+	budget   *fairshare.Budget // each rejection is charged rejectionCost
 	draining <-chan struct{}
 	delayed  atomic.Int64
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reject rejects n requests, and returns the time that this took.
+// reject waits for n rejections of a tenant, one after another, and returns the time that this took.
 func reject(ctx context.Context, r *Rejections, tenant string, n int) time.Duration {
 	began := time.Now()
 	for range n {

@@ -9,14 +9,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// Limits of responses in memory. A response is in memory until its client has read it, or its time
-// to write is over.
+// Limits on responses in memory. A response is in memory until its client has read it, or the time
+// for writing it is over.
 const (
 	MaxResponseBytes = 64 << 20 // of a tenant
 	SmallResponse    = 32 << 10 // bytes of each response that do not count
 
-	// All responses have a part of the memory that the process's runs have, and a tenant a part of
-	// that, if it is less than MaxResponseBytes.
+	// All responses together may hold 1/responsesPart of the memory that the process's runs may
+	// use. Those to one tenant may hold 1/tenantResponsesPart of that, but at most MaxResponseBytes.
 	responsesPart       = 4
 	tenantResponsesPart = 4
 
@@ -25,15 +25,16 @@ const (
 	maxResponseRetry = 30 * time.Second
 )
 
-// Responses counts what the responses to each tenant hold in memory while they are written.
+// Responses counts the bytes that the responses to each tenant hold in memory while they are
+// written.
 type Responses struct {
 	all      *account.Account
 	limit    int64            // of a tenant, in bytes
 	accounts *account.Tenants // below all
 }
 
-// newResponses returns the responses of a process whose runs have some bytes of memory; 0 means no
-// limit.
+// newResponses returns the limits of a process whose runs may use the given number of bytes of
+// memory. If runs is 0, only the limit of each tenant applies.
 func newResponses(runs int64) *Responses {
 	limit := runs / responsesPart
 	r := &Responses{limit: MaxResponseBytes, all: account.NewDraining(account.LevelProcess, "responses", nil, limit)}
@@ -58,14 +59,14 @@ type Response struct {
 	held    int64
 }
 
-// counted returns the part of a response's bytes that counts. A response that exceeds the limit of
-// its tenant fits if it is the only one.
+// counted returns how many of a response's bytes count: those above SmallResponse, but at most the
+// tenant's limit. A response that exceeds the limit therefore fits if it is the tenant's only one.
 func (r *Response) counted(bytes int) int64 {
 	return min(max(0, int64(bytes)-SmallResponse), r.of.limit)
 }
 
-// Check fails with a [*QuotaError] if responses hold all that they may, or others wait. A request
-// that reads much calls it before.
+// Check fails with a [*QuotaError] if responses have reached a limit, or other responses wait for
+// memory. A request that reads much data calls it before it reads.
 func (r *Response) Check() error {
 	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have a chunk of the second to spare
 		if err := a.TryReserveInTurn(1); err != nil {
@@ -77,7 +78,8 @@ func (r *Response) Check() error {
 }
 
 // Set sets the number of bytes that the response holds. It fails with a [*QuotaError], and changes
-// nothing, if responses would hold too much, or others wait. Shrinking never fails.
+// nothing, if responses would exceed a limit, or other responses wait for memory. Shrinking never
+// fails.
 func (r *Response) Set(bytes int) error {
 	n := r.counted(bytes)
 	if n <= r.held {
@@ -92,7 +94,7 @@ func (r *Response) Set(bytes int) error {
 }
 
 // Force sets the number of bytes that the response holds, even above the limits. It is meant for
-// responses to requests that have had an effect, and for what was read after Check.
+// responses to requests that have had an effect, and for data that was read after Check.
 func (r *Response) Force(bytes int) {
 	n := r.counted(bytes)
 	if n <= r.held {
@@ -103,8 +105,8 @@ func (r *Response) Force(bytes int) {
 	r.held = n
 }
 
-// Cover raises the number of bytes that the response holds until undo is called, unless it holds as
-// many. It exceeds the limits as Force does.
+// Cover makes the response hold at least the given number of bytes until undo is called. It may
+// exceed the limits, as Force may.
 func (r *Response) Cover(bytes int) (undo func()) {
 	if r.counted(bytes) <= r.held {
 		return func() {}
@@ -114,9 +116,10 @@ func (r *Response) Cover(bytes int) (undo func()) {
 	return func() { r.shrink(before) }
 }
 
-// Wait releases what the response holds, and waits until it can hold the given number of bytes,
-// which it then holds. Responses that wait are served in their order. Wait calls wait with a channel
-// that is closed when the wait is over. It fails with the cause of ctx.
+// Wait releases all bytes that the response holds, waits until it can hold the given number of
+// bytes, and reserves them. Waiting responses are served in the order of their arrival. If the bytes
+// are not free at once, Wait calls wait with a channel that is closed when the bytes are reserved or
+// ctx is done. It fails with the cause of ctx.
 func (r *Response) Wait(
 	ctx context.Context,
 	bytes int,
@@ -141,7 +144,7 @@ func (r *Response) Wait(
 	return err
 }
 
-// Close releases what the response holds.
+// Close releases the bytes that the response holds.
 func (r *Response) Close() {
 	r.shrink(0)
 	if r.release != nil {
@@ -164,8 +167,9 @@ func (r *Response) use() *account.Account {
 	return r.account
 }
 
-// full returns the error of a reservation that failed. The time until a retry doubles with each
-// retry while no response finds room.
+// full returns the [*QuotaError] for a failed reservation. RetryAfter is the time for which no
+// response has fit, at least 1 s and at most maxResponseRetry. It therefore doubles with each retry
+// that respects it.
 func (r *Response) full(err error) error {
 	whose := "responses to this tenant hold"
 	limit := &account.LimitError{}

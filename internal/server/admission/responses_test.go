@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestResponsesAreBounded checks that the responses to a tenant hold no more than their limit, and
-// that a stream waits for its share.
+// TestResponsesAreBounded checks that Set and Check respect the limit of a tenant, that Cover and
+// Force exceed it, and that Wait waits until another response is closed.
 func TestResponsesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func (r *Responses) used(tenant string) int64 {
 	return a.Used()
 }
 
-// wait waits as a response does that is no stream.
+// wait waits until done is closed. Unlike a stream's wait, it sends nothing meanwhile.
 func wait(_ context.Context, done <-chan struct{}) bool { <-done; return true }
 
 // TestWaitingResponsesAreServedInOrder checks that a stream with a large event does not starve while

@@ -16,19 +16,19 @@ const (
 	maxCompiles     = 2
 	maxQueuedChecks = 16 // per tenant
 
-	// After 5 s, a tenant that checks modules and agents continuously has a quarter of the time
-	// while other tenants are active.
+	// While other tenants are active, a tenant that checks modules and agents continuously may
+	// compile for a quarter of the time once its burst is used up.
 	checkShare = 0.25
 	checkBurst = 5 * time.Second
 	// maxCheckDelay caps one delay. It suffices for compilations of up to 20 s.
 	maxCheckDelay = time.Minute
 
-	// Building an agent may wait for MCP servers.
+	// Builds need many slots, because a build may wait for MCP servers.
 	maxBuilds          = 64
 	maxBuildsPerTenant = 2
 	maxQueuedBuilds    = 256 // per tenant
 
-	// A load holds the bytes of a module, at most MaxUpload.
+	// A load holds the bytes of a module in memory, at most modules.MaxUpload.
 	maxLoadsPerTenant = 8
 )
 

@@ -107,8 +107,8 @@ func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model
 	}
 }
 
-// capSteps lowers the steps of an agent and its sub-agents to most. It reports whether any limit
-// was higher.
+// capSteps lowers the max_steps of an agent and its sub-agents to limit. It reports whether any
+// file asked for more.
 func capSteps(f *agentfile.File, limit int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > limit
 	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), limit)
@@ -138,8 +138,8 @@ func (e *NotReadyError) Problem() *httpapi.Problem {
 // Unwrap returns the cause.
 func (e *NotReadyError) Unwrap() error { return e.Err }
 
-// loadModule returns a function that loads the modules of a plan by digest: those of the
-// operator's rings from the operator, and others from the tenant.
+// loadModule returns a function that loads the modules of a plan by digest. It finds the modules of
+// the operator's rings among the operator's modules, and all others among the tenant's.
 func (f *Pool) loadModule(
 	p *Plan,
 ) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
@@ -152,7 +152,7 @@ func (f *Pool) loadModule(
 	}
 }
 
-// fromRings reports whether a middleware belongs to the operator's rings.
+// fromRings reports whether the middleware named entry belongs to the operator's rings.
 func (p *Plan) fromRings(entry string) bool {
 	for _, list := range [][]agentfile.Middleware{p.rings.Outer, p.rings.Inner} {
 		for i := range list {

@@ -114,7 +114,8 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 	return out, wrong
 }
 
-// fileProblem returns an error in an agent file as a problem with its line and column.
+// fileProblem returns an error in an agent file as a problem, with the line and column if err has
+// them. It returns a [*sandbox.ImageRoomError] unchanged.
 func fileProblem(err error) error {
 	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
 		return err // the file is correct
@@ -127,9 +128,10 @@ func fileProblem(err error) error {
 	return p
 }
 
-// checkFile rejects an agent, or a sub-agent, that reads files, names commands that are not
-// listed, or exceeds what the tenant's policy allows: hosts, models, parameters and steps. Only
-// the operator may set rings.
+// checkFile rejects an agent that reads files, names commands that are not listed, or exceeds
+// [agentfile.CheckBounds]. It rejects a tenant's agent that sets rings, or uses hosts, models,
+// parameters or steps that the tenant's policy does not allow. Only the operator may set rings, and
+// no policy applies to the operator. The same rules apply to sub-agents.
 func checkFile(f *agentfile.File, c *httpapi.Caller, p *policy.Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {

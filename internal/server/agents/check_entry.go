@@ -14,11 +14,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// defaultGrants lists the grants that need no policy, because they affect only the agent itself.
+// defaultGrants lists the grants that are allowed if the policy lists no grants. They affect only
+// the agent itself.
 var defaultGrants = []string{"read:*"}
 
-// checkEntry finds the module of a middleware, and configures it as a run would. It returns the
-// module's digest.
+// checkEntry finds the module of a middleware, and configures it as a run would. It rejects grants
+// that the tenant's policy does not allow, and limits above the defaults. It returns the module's
+// digest.
 func (a *Service) checkEntry(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// FuzzAgent checks that accepted agent files name no local file, no program and no ring.
+// FuzzAgent checks that checkFile accepts no tenant's file that names a local file, a command or a
+// ring.
 func FuzzAgent(f *testing.F) {
 	for _, s := range []string{"model: {name: x}\n", "tools: {root: /}", "tools: {mcp: [{name: x, command: [sh]}]}", "tools: {mcp: [{name: x, url: 'https://a.example.com/'}]}",
 		"rings: {outer: [{module: a}]}", "agents: [{name: b, agent: {tools: {root: /}}}]", "agents: [{name: b, file: /etc/passwd}]",

@@ -5,10 +5,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// usesOperatorModel reports whether the agent may use the operator's model: the policy names
-// its models, neither the file nor a secret of the tenant sets another endpoint, and the file
-// does not use the operator's key for anything else. For the operator's own agents, only the
-// endpoint counts.
+// usesOperatorModel reports whether the agent uses the operator's model: the policy lists the
+// models that the tenant may use, neither the file nor a secret of the tenant sets another endpoint,
+// and the file does not use the operator's key for anything else. The operator's own agents need
+// only the second condition.
 func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
 		if s.Name == agentfile.EnvBaseURL {
@@ -21,7 +21,7 @@ func (p *Plan) usesOperatorModel() bool {
 	return len(p.policy.Models) > 0 && !setsEndpoint(p.file) && !usesOperatorKey(p.file)
 }
 
-// modelURL returns the URL of the operator's model, or "" if the agent may not use it.
+// modelURL returns the URL of the operator's model, or "" if the agent does not use it.
 func (f *Pool) modelURL(p *Plan) string {
 	if !p.usesOperatorModel() {
 		return ""
@@ -48,7 +48,7 @@ func setsEndpoint(f *agentfile.File) bool {
 }
 
 // usesOperatorKey reports whether a file, or one of its sub-agents, would send the operator's
-// key or URL to an MCP server or to hosts that modules reach.
+// key or URL to an MCP server, or declares it as a secret for modules.
 func usesOperatorKey(f *agentfile.File) bool {
 	operators := func(name string) bool { return name == agentfile.EnvAPIKey || name == agentfile.EnvBaseURL }
 	for _, s := range f.Secrets {

@@ -24,7 +24,7 @@ const (
 	serverBytes = 1 << 20  // per MCP server: a connection, and a session at its other end
 )
 
-// A Plan holds all data to build an agent.
+// A Plan holds the data from which [Pool.Build] builds an agent.
 type Plan struct {
 	*store.AgentSnapshot
 	tenant *store.Tenant
@@ -37,7 +37,8 @@ type Plan struct {
 	operatorModules map[string]bool // digests of the operator's modules
 }
 
-// plan looks up the current parts of an agent.
+// plan looks up the agent of a spec, its tenant's policy and secrets, and the operator's rings. The
+// Spec of the plan has the versions that it found.
 func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
 	if t.ID() == store.Operator || spec.Rings < 0 { // the run started without rings
@@ -80,7 +81,7 @@ func (p *Plan) key() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// bytes estimates the agent's memory, once the plan was read.
+// bytes estimates the agent's memory. It returns AgentBytes if read has not parsed the file.
 func (p *Plan) bytes() int64 {
 	n := int64(AgentBytes)
 	if p.file == nil {
@@ -101,7 +102,8 @@ func countServers(f *agentfile.File) int {
 	return n
 }
 
-// read parses the plan's files, and adds the operator's rings to a tenant's agent.
+// read parses the files of the agent and of the operator's rings, and prefixes the names of the
+// rings' middlewares with OperatorName.
 func (p *Plan) read() (err error) {
 	p.operatorModules = map[string]bool{}
 	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {

@@ -77,7 +77,7 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	return &Handle{Agent: ref.Value.Agent.Agent, Release: ref.Release, Memory: plan.Info.Quota.MemoryBytes}, nil
 }
 
-// load builds an agent once its tenant may build one.
+// load waits until a tenant may build an agent, and builds it.
 func (p *Pool) load(ctx context.Context, plan *Plan, tenant string) (*builtAgent, error) {
 	done, err := p.options.Admission.Build(ctx, tenant)
 	if err != nil {

@@ -38,7 +38,7 @@ func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 	}
 }
 
-// open decrypts a secret of the tenant.
+// open decrypts a secret of the tenant. It returns "" if that fails, and records the first error.
 func (v *secretsEnv) open(ctx context.Context, name string) string {
 	secret, err := v.plan.tenant.Secret(ctx, name)
 	if err == nil {

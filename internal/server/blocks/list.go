@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// pollInterval is the time between two reads of the list, for blocks of other servers. A block must
-// take effect within a second.
+// pollInterval is the time between two reads of the list from the store, where other servers may
+// have changed it. A block must take effect within a second.
 const pollInterval = 500 * time.Millisecond
 
 // A List holds the modules that the operator blocks.
@@ -33,7 +33,7 @@ func NewList(s store.Store, log *slog.Logger) *List {
 	return b
 }
 
-// Reason reports whether a module is blocked, and the operator's reason.
+// Reason returns the operator's reason for blocking a module, and reports whether it is blocked.
 func (b *List) Reason(digest string) (string, bool) {
 	why, ok := b.current.Load().reasons[digest]
 	return why, ok

@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A server runs one agent and remembers its paused run.
+// A server runs one agent and remembers its paused runs by id.
 type server struct {
 	agent *agent.Agent
 	mu    sync.Mutex
@@ -126,7 +126,8 @@ func serve(t *testing.T, o agent.Options) *httptest.Server {
 	return srv
 }
 
-// talk makes requests with OpenAI's official client.
+// talk serves an agent and sends requests to it with OpenAI's official JavaScript client. steps is a
+// JSON list of the requests. talk returns the client's view of each response.
 func talk(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
 	srv := serve(t, o)
@@ -147,8 +148,8 @@ func look() tool.Tool {
 	)
 }
 
-// TestAnswers checks that responses contain the agent's text, streamed or whole, and not the
-// agent's own tools.
+// TestAnswers checks that responses contain the agent's text, streamed or whole, and not the calls
+// of the agent's own tools.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"true", "false"} {

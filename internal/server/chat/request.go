@@ -58,8 +58,9 @@ const (
 	maxTools    = 128
 )
 
-// ParseRequest parses a request. It rejects unsupported requests. It ignores parameters of the
-// model, such as temperature, since the agent sets them. The error is an *Error.
+// ParseRequest parses a request. It rejects requests for unsupported features, such as log
+// probabilities. It ignores parameters of the model, such as temperature, since the agent sets them.
+// The error is an [*Error].
 func ParseRequest(b []byte) (*Request, error) {
 	var in body
 	if _, err := abijson.Decode(b, &in); err != nil {

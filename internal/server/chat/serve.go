@@ -25,13 +25,15 @@ const writeTime = 30 * time.Second
 // leave room for it. As long may a client take to read a response that is no stream.
 const holdTimeout = 2 * time.Minute
 
-// A Hold waits until the response can hold a number of bytes in memory. It calls wait with a channel
-// that is closed when that is over, and fails with the cause of ctx.
+// A Hold waits until the response may hold a number of bytes in memory. Meanwhile it calls wait with
+// a channel that is closed when the bytes are reserved or ctx is done. It fails with the cause of
+// ctx.
 type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, done <-chan struct{}) bool) error
 
 // Serve responds to a request with the events of its run, which must end with run_finished or
-// run_paused. It calls hold when the run is over. Serve returns an error, which is an *Error if the client
-// may see it, if nothing was written, or writing failed.
+// run_paused. It calls hold when the run is over. If the run fails before anything is written, Serve
+// returns the error and the caller writes the response; an [*Error] may be shown to the client.
+// Serve also returns errors of writes.
 func Serve(
 	w http.ResponseWriter,
 	r *http.Request,

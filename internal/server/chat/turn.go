@@ -16,7 +16,8 @@ const (
 	finishFiltered = "content_filter"
 )
 
-// A turn collects the text of an agent in a run, for a client of completions.
+// A turn collects the contents of a completion from the events of a run: the text of its steps, its
+// ending, and its usage.
 type turn struct {
 	streamed      strings.Builder // text that was streamed
 	step          strings.Builder // text of the current step that was streamed
@@ -113,7 +114,7 @@ func (t *turn) pause(interrupts []abi.Pending) []map[string]any {
 	return t.textChunk(t.pendingNotice)
 }
 
-// end ends the turn.
+// end ends the turn with a run's finish reason, and adds the run's answer if no step contains it.
 func (t *turn) end(e abi.Event) []map[string]any {
 	t.usage = e.Usage
 	switch e.FinishReason {
@@ -158,7 +159,8 @@ func (t *turn) refusal() any {
 	return t.refused
 }
 
-// calls returns the calls of the client's tools that the run waits for.
+// calls returns the calls of the client's tools that the run waits for. If indexed is true, each has
+// its index, as the chunks of a stream need.
 func (t *turn) calls(run string, indexed bool) []map[string]any {
 	var out []map[string]any
 	for _, p := range t.waiting {
@@ -178,7 +180,8 @@ func (t *turn) calls(run string, indexed bool) []map[string]any {
 	return out
 }
 
-// about returns additional fields, which OpenAI's API does not have.
+// about returns the value of a completion's field agent_runner, which OpenAI's API does not have:
+// the run, and the interrupts that it waits for.
 func (t *turn) about(run string) any {
 	o := map[string]any{"run": run}
 	if t.waiting != nil {

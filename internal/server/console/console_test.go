@@ -32,7 +32,7 @@ func served(t *testing.T) (h http.Handler, patterns []string) {
 	return mux, patterns
 }
 
-// TestQuotasAreShown checks that the page shows all quotas of a tenant.
+// TestQuotasAreShown checks that the console's operator page lists all quotas of a tenant.
 func TestQuotasAreShown(t *testing.T) {
 	t.Parallel()
 	page, err := embedded.ReadFile("web/operator.js")
