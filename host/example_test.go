@@ -76,7 +76,7 @@ func ExampleAgent_Ask() {
 	// Output: Paris.
 }
 
-// errors.As finds the cause of a run's error.
+// This example finds the cause of a run's error with errors.As.
 func ExampleError() {
 	ctx := context.Background()
 	h, err := host.New(ctx, nil)

@@ -350,8 +350,8 @@ func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	return b.host.Load(ctx, path, limits)
 }
 
-// model returns the model of the options, or the file's endpoint with retries and
-// fallbacks. A sub-agent without a model uses the model of the enclosing agent.
+// model returns the model of the options, or the file's endpoint with retries and fallbacks. A
+// sub-agent with the model of the enclosing agent, or without one, shares it.
 func (b *builder) model() (m model.Model, err error) {
 	switch {
 	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):
@@ -367,7 +367,7 @@ func (b *builder) model() (m model.Model, err error) {
 	return m, err
 }
 
-// sameModel reports whether a and b name the same model at the same endpoint.
+// sameModel reports whether a and b have the same endpoint, retries and fallbacks.
 func sameModel(a, b *agentfile.Model) bool {
 	return a.Endpoint == b.Endpoint && a.Retries == b.Retries && slices.Equal(a.Fallbacks, b.Fallbacks)
 }
@@ -462,7 +462,8 @@ func (b *builder) private(m model.Model) model.Model {
 	return modelfailure.Hide(m, b.opts.ModelFailed)
 }
 
-// guardedModels returns the transport for models chosen by an untrusted file.
+// guardedModels returns the transport for models chosen by an untrusted file. It connects only to
+// public addresses and those that Network allows.
 func (b *builder) guardedModels() (http.RoundTripper, error) {
 	o := &egress.Options{}
 	if b.opts.Network != nil {

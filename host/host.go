@@ -99,9 +99,9 @@ var ErrClosed = errors.New("the host is closed; its agents can be used no longer
 // bundles, and adapters to reserve memory for runs.
 func (h *Host) Loader() *module.Loader { return h.loader }
 
-// Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an
-// Extism manifest that names a module. Zero limits select the defaults. The error is
-// ErrClosed, or says what is wrong with the module and how to fix it.
+// Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an Extism manifest
+// that names a module. Zero limits select the defaults. The error is [ErrClosed] if the host is
+// closed. The error for an invalid module says what is wrong and how to fix it.
 func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
 	m, err := h.loader.Load(ctx, path, limits)
 	return m, orClosed(err)
@@ -234,8 +234,9 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	return a, nil
 }
 
-// admit admits a run of a chain once memory for its modules is available. It fails if the
-// host is closed.
+// admit waits until memory for the modules of c is available, and admits the run. The admission
+// has at most parallel concurrent tool calls, or fewer if memory is short. admit returns
+// ErrClosed if the host is closed.
 func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *agent.Admission, error) {
 	placed := module.PlacedIn(c.Entries())
 	switch {

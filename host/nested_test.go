@@ -166,7 +166,8 @@ func TestOwnCallsOfManyRuns(t *testing.T) {
 	}
 }
 
-// TestChainOfARunReserves checks that a run reserves memory for the modules of its own chain.
+// TestChainOfARunReserves checks that a run reserves memory for the modules of its own chain as
+// well, and fails if it can never get that memory.
 func TestChainOfARunReserves(t *testing.T) {
 	t.Parallel()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: 2 * oneInstance})

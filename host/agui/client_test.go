@@ -107,7 +107,8 @@ func (s *said) texts() (out []string) {
 	return out
 }
 
-// follow runs the steps with the official client.
+// follow serves an agent with the options o, runs steps with the official client, and returns the
+// client's view of each run. steps is a JSON array of messages and answers to interrupts.
 func follow(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
 	a, err := agent.New(&o)

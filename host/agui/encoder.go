@@ -31,7 +31,7 @@ type encoder struct {
 	started  bool
 	lanes    map[string]*lane // lanes of the run, under "", and of its inner runs
 	messages []json.RawMessage
-	size     int    // total bytes of said, including dropped messages
+	size     int    // total bytes of the run's messages, including dropped ones
 	answer   string // text of the last message
 	out      []chain.Encoded
 	now      int64
@@ -63,7 +63,7 @@ func (e *encoder) start(ev abi.Event) {
 	e.send(&event{Type: typeRunStarted, ThreadID: e.o.Thread, RunID: e.o.Run, ProtocolVersion: protocolVersion})
 }
 
-// fixed returns the keys that modules cannot change.
+// fixed returns the keys of AG-UI events that modules cannot change.
 func fixed() []string {
 	return []string{
 		"type",
@@ -266,7 +266,7 @@ func (l *lane) chunk(ev abi.Event) {
 	}
 }
 
-// open chooses the id of the message in progress.
+// open sets the id of the message in progress, if it has none yet.
 func (l *lane) open(ev abi.Event) {
 	if l.id == "" {
 		l.streams++
@@ -375,7 +375,7 @@ func (l *lane) message(ev abi.Event) {
 	}
 }
 
-// call sends a complete call.
+// call sends a complete tool call: its start, its arguments and its end.
 func (l *lane) call(id, name, arguments string) {
 	l.sentCalls[id] = true
 	l.send(&event{Type: typeCallStart, ToolCallID: id, ToolCallName: name, ParentMessageID: l.id})
@@ -489,7 +489,7 @@ func (e *encoder) closeChildren() {
 	}
 }
 
-// Reasons of interrupts, for which a client may have a form.
+// Reasons of interrupts. A client may have a form for each.
 const (
 	reasonApproval = "tool_call_approval"
 	reasonInput    = "input_required"
@@ -579,8 +579,9 @@ func (l *lane) failure(ev abi.Event) string {
 	return "the run ended: " + ev.FinishReason
 }
 
-// correct replaces the last message by the run's final one, if the last message has no calls.
-// Otherwise it sends the final message.
+// correct sends the run's final answer if it differs from the last one sent. If the run's last
+// assistant message has no tool calls, correct replaces its content by that of m. Otherwise it
+// sends m as another message.
 func (e *encoder) correct(ev abi.Event, m *abi.Message) {
 	text := m.Content.String()
 	for i := len(e.messages) - 1; i >= 0; i-- {

@@ -76,7 +76,7 @@ type UsageRow struct {
 	JournalBytes     int64  `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. Up to 65536 bytes of a run in progress are counted late."`
 }
 
-// Kept holds the current size of what a tenant stores, as its quotas count it.
+// Kept holds the current sizes of a tenant's stored data, as its quotas count them.
 type Kept struct {
 	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
 }

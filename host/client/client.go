@@ -76,7 +76,8 @@ func New(server, key string, o *Options) (*Client, error) {
 	return c, nil
 }
 
-// addressOf normalizes the address of a server: with a scheme and without a trailing slash.
+// addressOf normalizes the address of a server: lowercase host, no trailing slash. It returns an
+// error unless the address consists of scheme, host and path.
 func addressOf(server string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(server, "/"))
 	switch {
@@ -194,7 +195,7 @@ func (c *Client) call(ctx context.Context, r *request, out any) error {
 	return c.read(ctx, res, out)
 }
 
-// read decodes a JSON response.
+// read decodes a JSON response of at most maxResponse bytes into out unless it is nil.
 func (c *Client) read(ctx context.Context, res *http.Response, out any) error {
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	switch {

@@ -92,7 +92,7 @@ var others = []string{"healthz", "readyz", "openapi"}
 // A use describes how the client calls an operation.
 type use struct {
 	call    func(context.Context, *client.Client) error
-	in, out any // types of the bodies; nil: none that is JSON
+	in, out any // types of the JSON bodies; nil if there is none
 }
 
 func uses() map[string]use {
@@ -341,7 +341,8 @@ func (d *document) answer(t *testing.T, id string, responses map[string]struct {
 	return nil
 }
 
-// same checks that a type has exactly the fields of a schema.
+// same checks that a type agrees with a schema: it has the same kind and, if it is a struct,
+// exactly the same fields. It accepts any schema for json.RawMessage.
 func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 	t.Helper()
 	for typ.Kind() == reflect.Pointer {
@@ -378,7 +379,8 @@ func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 	}
 }
 
-// wrapped checks a list that is the only field of an object.
+// wrapped checks an object whose only property, except for the cursor of a list, has the given
+// type.
 func (d *document) wrapped(t *testing.T, at string, s schema, typ reflect.Type) {
 	t.Helper()
 	properties, _ := s["properties"].(map[string]any)

@@ -57,7 +57,7 @@ func exampleServer() *httptest.Server {
 	return httptest.NewServer(mux)
 }
 
-// Start a run and follow its events until it finishes or pauses.
+// This example starts a run and follows its events until it finishes or pauses.
 func ExampleClient_Follow() {
 	server := exampleServer()
 	defer server.Close()
@@ -81,7 +81,7 @@ func ExampleClient_Follow() {
 	// 2 run_finished
 }
 
-// Read all pages of a list.
+// This example reads all pages of a list.
 func ExampleCollect() {
 	server := exampleServer()
 	defer server.Close()
@@ -103,7 +103,7 @@ func ExampleCollect() {
 	// support
 }
 
-// Distinguish errors by the problem's code.
+// This example distinguishes errors by the problem's code.
 func ExampleClient_Run() {
 	server := exampleServer()
 	defer server.Close()

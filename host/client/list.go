@@ -24,7 +24,7 @@ func (p Page) query() url.Values {
 	return q
 }
 
-// maxPage is the number of rows in a page that the server allows for every list.
+// maxPage is the maximum number of rows in a page. The server allows it for every list.
 const maxPage = 500
 
 // Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. read

@@ -21,7 +21,7 @@ type Upload struct {
 	Type string
 	Body io.Reader
 	Size int64 // size of Body in bytes, if known
-	// Progress, if not nil, is called at every stage.
+	// Progress, if not nil, is called for every progress event of the upload.
 	Progress func(api.Progress)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
-// A call that fails with a retryable error is repeated after a delay.
+// This example repeats a call that fails with a retryable error, after a delay.
 func ExampleWithRetry() {
 	busy := &model.Error{Code: abi.CodeUnavailable, Message: "too many requests", Retryable: true}
 	m := model.WithRetry(scripted.New(scripted.Error(busy), scripted.Text("Hello!")), &model.RetryOptions{

@@ -25,7 +25,7 @@ func WithInstruction(text string) *Middleware {
 	})
 }
 
-// WithInstructionFunc rewrites the agent's instruction.
+// WithInstructionFunc replaces the agent's instruction by the result of rewrite.
 func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Middleware {
 	return &Middleware{
 		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -118,8 +118,8 @@ func WithModelWrapper(
 	}
 }
 
-// WithModelStream reads each model's answer as it comes. What fn sends is the
-// answer; if it sends nothing, the answer stays what it was.
+// WithModelStream calls fn with each model answer while it arrives. The chunks that fn sends
+// become the answer; if fn sends none, the answer is unchanged.
 //
 //	native.WithModelStream(func(
 //		ctx context.Context, _ abi.Request, answer *native.Stream[abi.Response], send func(...abi.Chunk) error,

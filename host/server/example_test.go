@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// A program serves a platform in its own process. Production code calls Serve with a
-// listener instead of using httptest.
+// This example serves a platform in its own process. Production code calls Serve with a listener
+// instead of using httptest.
 func ExampleNew() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

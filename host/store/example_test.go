@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// Runs that are journaled in a store survive the process: Agent.Continue resumes them.
+// This example journals a run in a store. Agent.Continue can resume such a run in another
+// process.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -1,6 +1,6 @@
-// Package store opens the database of runs, modules and tenants: SQLite or PostgreSQL. A
-// store is the journal of agents that [host.AgentOptions] journals, and the data of a
-// platform that package server serves.
+// Package store opens the database of runs, modules and tenants: SQLite or PostgreSQL. A store is
+// the journal in [host.JournalOptions], and holds the data of a platform that package server
+// serves.
 package store
 
 import (
@@ -15,7 +15,7 @@ type (
 	Store = store.Store
 	// Options configure a store: Retention, Quota and Keyring. The zero value has the defaults.
 	Options = store.Options
-	// A Filter selects runs of [Store].
+	// A Filter selects runs of a [Store].
 	Filter = store.Filter
 	// PruneOptions select ended runs to delete.
 	PruneOptions = store.PruneOptions

@@ -25,8 +25,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// run runs an agent that calls two tools, one of which is a sub-agent, through a wrapper, a
-// hook that fails and one that faults.
+// run runs an agent with a middleware that wraps tool calls and one whose hook panics. The agent
+// calls a tool that returns an error, and a sub-agent as a tool.
 func run(t *testing.T, tracer tracing.Tracer) {
 	t.Helper()
 	ok := &inproc.Middleware{
@@ -189,7 +189,8 @@ func TestTimelines(t *testing.T) {
 	require.Nil(t, telemetry.Join(nil, nil))
 }
 
-// A timeline keeps a bounded part of a call's id, which a model or a module chose.
+// TestTimelinesBoundIDs checks that a timeline truncates the id of a tool call, which a model or
+// a module chose, to contract.MaxName bytes.
 func TestTimelinesBoundIDs(t *testing.T) {
 	t.Parallel()
 	var line *api.Timeline

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// A Go function becomes a tool with a declaration for the model.
+// This example makes a tool of a Go function.
 func ExampleFunc() {
 	double := tool.Func(abi.Tool{
 		Name:        "double",

@@ -99,7 +99,7 @@ func recordedTools(in []abi.Tool) []tool {
 	return out
 }
 
-// Load reads a cassette file. An error names the file, the line and the cause.
+// Load reads a cassette file. An error in its content names the file, the line and the cause.
 func Load(path string) (*Cassette, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

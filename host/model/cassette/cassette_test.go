@@ -402,7 +402,8 @@ func TestBroken(t *testing.T) {
 	require.ErrorContains(t, err, "none.json")
 }
 
-// "same" expands a few bytes to many messages, so their total is limited.
+// TestSameIsBounded checks that Parse limits the total number of messages, since "same" expands a
+// few bytes to many messages.
 func TestSameIsBounded(t *testing.T) {
 	t.Parallel()
 	messages := strings.Repeat(`{"role":"user"},`, 9_999) + `{"role":"user"}`
@@ -414,7 +415,8 @@ func TestSameIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "messages together")
 }
 
-// A cassette that loads can be replayed. Recording the replay gives an equal cassette.
+// FuzzParse checks that a cassette that parses can be replayed, and that a recording of the
+// replay answers the same requests.
 func FuzzParse(f *testing.F) {
 	f.Add(
 		[]byte(

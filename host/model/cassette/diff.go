@@ -240,7 +240,7 @@ func edit(a, b []line) []op {
 	return ops
 }
 
-// render formats the changes and the lines around them.
+// render formats the changes and contextLines lines around them, at most maxShown lines in total.
 func render(ops []op) string {
 	near := make([]bool, len(ops))
 	for i, o := range ops {

@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
-// A conversation is recorded once with a real model and replayed in tests.
+// This example records a conversation once, usually with a real model, and replays it, usually in
+// tests.
 func Example() {
 	dir, err := os.MkdirTemp("", "cassette")
 	if err != nil {

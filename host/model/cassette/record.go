@@ -25,9 +25,9 @@ type recorder struct {
 	tools    [][]byte
 }
 
-// NewRecorder returns a model that answers as m and records the answers in path. It should wrap
-// retries and fallbacks, since a replay does not need them. The first answer replaces an existing
-// file. NewRecorder fails if path is not writable.
+// NewRecorder returns a model that answers as m and records the answers in path. The returned
+// model should wrap retries and fallbacks, since a replay does not need them. The first answer
+// replaces an existing file. NewRecorder fails if path is not writable.
 func NewRecorder(path string, m model.Model) (model.Model, error) {
 	f, err := temporary(path)
 	if err != nil {

@@ -85,7 +85,8 @@ func (it *interaction) chunks() []abi.Chunk {
 	return it.Response.Message.Chunks()
 }
 
-// take returns the next interaction if it matches the request.
+// take returns and consumes the next interaction if it matches the request. Otherwise the error
+// wraps a [*DivergedError].
 func (r *Replay) take(req *model.Request) (*interaction, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

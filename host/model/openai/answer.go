@@ -233,7 +233,7 @@ func (a *answer) emit(c abi.Chunk) error {
 }
 
 // end returns the response after the last event. A streamed answer is complete only if it has a
-// finish reason; a document always is.
+// finish reason; a document is complete if it has a first choice.
 func (a *answer) end(document bool) (*abi.Response, error) {
 	switch {
 	case document && !a.chosen:

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The variants in which endpoints stream equivalent answers.
+// TestStreams checks the response and the chunks for each form in which endpoints stream an
+// answer, and that the response is the same without a sink.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	hello := sse(

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/openai"
 )
 
-// A client calls any endpoint that speaks the Chat Completions API.
+// This example calls an endpoint that implements the Chat Completions API.
 func ExampleNew() {
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -22,9 +22,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (fn roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return fn(r) }
 
-// For any answer of an endpoint, the client does not panic. It returns an error of the right type
-// or a valid message. The result is the same with and without a sink, and however the bytes are
-// split.
+// FuzzAnswer checks that the client returns an error of type *model.Error or a valid message,
+// whatever an endpoint answers. It also checks that the result is the same with and without a
+// sink, and however the bytes are split.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"", "{", "[", "<html>", "data", ":\n", "data: [DONE]", "data:\n\n", "event: error\ndata: x\n\n",
@@ -75,7 +75,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// go-openai must neither skip the lines nor handle them as errors.
+// FuzzEvents checks that go-openai neither skips the lines of events nor handles them as errors,
+// and that a failure is a *model.Error.
 func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"error\":1}\n\ndata: a\ndata: b\n\n: c\n\nevent: error\ndata: {\n\n")
 	f.Fuzz(func(t *testing.T, s string) {

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// An answer that exceeds the run's memory limit is an error of code limit, and its memory is
-// released.
+// TestAnswersAreCounted checks that an answer that exceeds the run's memory limit is an error
+// with the code limit, and that its memory is released.
 func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	long := delta(`{"content":"` + strings.Repeat("x", 512<<10) + `"}`)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "sk-very-secret"
 
-// serve returns a client of an endpoint that answers by fn.
+// serve returns a client of an endpoint with the handler fn.
 func serve(t *testing.T, opts Options, fn http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(fn)
@@ -366,7 +366,7 @@ func TestSinkEndsTheCall(t *testing.T) {
 	require.Same(t, full, err)
 }
 
-// The idle timeout does not include time in a sink.
+// TestSlowSink checks that the idle timeout does not include time in a sink.
 func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -391,8 +391,9 @@ func TestSlowSink(t *testing.T) {
 	})
 }
 
-// An endpoint that does not close its stream delays the answer only briefly. If it closes the
-// stream in time, its connection is reused.
+// TestConnectionsAreUsedAgain checks that the client reuses the connection if an endpoint closes
+// its stream in time, and that it returns the answer of an endpoint that does not close its
+// stream.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32

@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// carried holds the part types that the API accepts from a user but not from a tool.
+// carried maps the part types that the API accepts from a user but not from a tool to their names
+// in text.
 var carried = map[string]string{abi.PartImage: "image", abi.PartAudio: "audio", abi.PartFile: "file"}
 
 // moveParts converts tool results to the form of the API, whose tool messages contain only text. It
@@ -42,7 +43,8 @@ func moveParts(in []abi.Message) []abi.Message {
 	return out
 }
 
-// split removes the parts that a tool message cannot contain.
+// split returns the content of a tool message without the parts that it cannot contain. moved
+// holds these parts, after a text that names the tool call.
 func split(m *abi.Message) (content abi.Content, moved []abi.Part) {
 	kept := make([]abi.Part, 0, len(m.Content.Parts()))
 	var kinds []string

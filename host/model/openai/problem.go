@@ -26,7 +26,7 @@ import (
 // maxShown is the maximum length of an endpoint's text in an error, in characters.
 const maxShown = 300
 
-// maxRedacted is the number of bytes of an endpoint's text that are read for an error.
+// maxRedacted is the maximum number of bytes of an endpoint's text that are read for an error.
 const maxRedacted = 64 << 10
 
 // minSecret is the minimum length of a redacted secret, in bytes. Shorter values occur in other
@@ -260,7 +260,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// pause returns a duration, clamped to the range from 0 to one day.
+// pause converts seconds to a duration, clamped to the range from 0 to one day.
 func pause(seconds float64) time.Duration {
 	if math.IsNaN(seconds) {
 		return 0

@@ -28,7 +28,7 @@ func manyFields(n int) string {
 	return string(b)
 }
 
-// The forms in which endpoints fail, and the resulting errors.
+// TestFailures checks the error for each form in which endpoints fail.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	text := delta(`{"content":"he"}`)

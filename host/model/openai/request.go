@@ -70,7 +70,8 @@ func invalid(format string, args ...any) error {
 	return model.Errorf(abi.CodeInvalid, format, args...)
 }
 
-// messages returns the messages without the host's internal fields.
+// messages returns the messages as the endpoint takes them: without the host's internal fields,
+// with the parts of tool results moved by moveParts, and with the endpoint's name for reasoning.
 func (c *Client) messages(in []abi.Message) []abi.Message {
 	in = moveParts(in)
 	out := make([]abi.Message, len(in))

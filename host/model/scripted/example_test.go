@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
-// A scripted model answers with its replies in order and records the requests.
+// This example answers two requests with scripted replies and counts the recorded requests.
 func ExampleNew() {
 	m := scripted.New(
 		scripted.Calls(abi.NewToolCall("1", "time", "{}")),

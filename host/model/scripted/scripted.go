@@ -41,7 +41,8 @@ func Calls(calls ...abi.ToolCall) Reply {
 	return Message(abi.Message{Role: abi.RoleAssistant, ToolCalls: calls})
 }
 
-// Message returns a reply with a message.
+// Message returns a reply with a message. The finish reason is tool_calls if the message has tool
+// calls, else stop.
 func Message(m abi.Message) Reply {
 	finish := abi.FinishStop
 	if len(m.ToolCalls) > 0 {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// one returns one tool. File tools read below dir.
+// one returns the tool with the given name. File tools read below dir.
 func one(t testing.TB, name, dir string) tool.Tool {
 	t.Helper()
 	tools, err := Set(&Options{Root: dir, Tools: []string{name}})

@@ -43,8 +43,8 @@ const (
 	maxFraction = 40  // characters of a fraction that follows an approximation
 )
 
-// String returns a number in full if its decimals end. Otherwise it returns the number rounded,
-// followed by the fraction if that is short.
+// String returns a number in full if it is exact and has at most maxDecimals decimals. Otherwise
+// it returns the number rounded, followed by the fraction if that is exact and short.
 func (n number) String() string {
 	if digits, ends := n.FloatPrec(); ends && digits <= maxDecimals && !n.rounded {
 		return n.FloatString(digits)

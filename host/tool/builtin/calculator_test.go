@@ -125,7 +125,7 @@ func TestCalculatorRefuses(t *testing.T) {
 	}
 }
 
-// evaluate and math/big agree on random expressions.
+// TestCalculatorAgainstBig checks that evaluate and math/big agree on random expressions.
 func TestCalculatorAgainstBig(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -201,7 +201,7 @@ func FuzzEvaluate(f *testing.F) {
 	})
 }
 
-// The most expensive expressions within the limits.
+// BenchmarkEvaluate evaluates the most expensive expressions within the limits.
 func BenchmarkEvaluate(b *testing.B) {
 	for name, expression := range map[string]string{
 		"large fractions": "1/7^5000" + strings.Repeat("+1/3^9999", 450),

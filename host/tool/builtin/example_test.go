@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 )
 
-// Tools are selected by name.
+// This example selects a tool by name.
 func ExampleSet() {
 	tools, err := builtin.Set(&builtin.Options{Tools: []string{"calculator"}})
 	if err != nil {
