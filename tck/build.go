@@ -34,7 +34,7 @@ const modulePath = "github.com/agent-runner/agent-runner"
 // sourceFolders are the folders of the module with the packages that the cases' modules import.
 var sourceFolders = []string{
 	"abi", "guest-sdk/go/internal/clone", "guest-sdk/go/internal/schema", "guest-sdk/go/middleware",
-	"internal/abijson", "internal/chunks", "internal/contract", "internal/jsoncodec", "internal/word", suiteFolder,
+	"internal/abijson", "internal/chunkjoin", "internal/contract", "internal/jsoncodec", "internal/word", suiteFolder,
 }
 
 const (

@@ -16,8 +16,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
 // WrapModel runs before_model, wrap_model, on_chunk and after_model around a model call.
@@ -243,7 +243,7 @@ func (c *modelCall) options(q chain.ModelRequest) ([]model.Option, error) {
 }
 
 // generate calls Eino's model with the changed request and converts the answer for modules.
-func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
+func (c *modelCall) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	opts, err := c.options(q)
 	if err != nil {
 		return nil, err
@@ -291,7 +291,7 @@ func (c *modelCall) stream(
 	ctx context.Context,
 	messages []*schema.Message,
 	opts []model.Option,
-	out chunk.Sink,
+	out pipe.Sink,
 ) (*schema.Message, error) {
 	reader, err := c.inner.Stream(ctx, messages, opts...)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
@@ -54,7 +54,7 @@ func (m *middleware) run(
 	var paused bool
 	err = s.phase(ctx, "tool/"+call.ID, func(ctx context.Context, run *chain.Run) (err error) {
 		outcome, err = run.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: s.talk.current(),
-			Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chunk.Sink) (*abi.Result, error) {
+			Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ pipe.Sink) (*abi.Result, error) {
 				res, err := do(ctx, call.Arguments)
 				if failed = err; err != nil {
 					if _, paused = compose.IsInterruptRerunError(err); paused {

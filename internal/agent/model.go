@@ -12,13 +12,13 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/internal/agent/chunks"
+	"github.com/agent-runner/agent-runner/internal/agent/pump"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/attempts"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
@@ -100,13 +100,13 @@ func (r *run) allow(req *chain.ModelRequest) error {
 }
 
 // generate calls the model. It is the innermost function of the rings.
-func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
+func (r *run) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	r.state.Offered = toolNames(q.Tools)
 	return r.ask(ctx, q, out)
 }
 
 // ask calls the model for the run or for a module.
-func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
+func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	if q.Messages.Len() == 0 {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
 	}
@@ -144,11 +144,11 @@ func (r *run) attempts() func(model.Attempt) {
 }
 
 // stream calls the model and passes its chunks to out.
-func (r *run) stream(ctx context.Context, req *model.Request, out chunk.Sink) (*abi.Response, error) {
+func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*abi.Response, error) {
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
 	}
-	return chunks.Pump(
+	return pump.Run(
 		ctx,
 		out,
 		true,

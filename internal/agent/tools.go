@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent/chunks"
+	"github.com/agent-runner/agent-runner/internal/agent/pump"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/agent/safetool"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
@@ -195,7 +195,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	outcome, err := r.chain.CallTool(
 		ctx,
 		chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Out: r.deliverOf(c, &streamed),
-			Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error) {
+			Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out pipe.Sink) (*abi.Result, error) {
 				c.Started = true
 				if resume != nil {
 					ctx = toolcall.WithAnswer(ctx, resume.Answer)
@@ -220,7 +220,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 }
 
 // runTool calls one of the agent's tools. It is the innermost function, after the gates.
-func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.Result, error) {
+func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.Result, error) {
 	t := r.agent.tools[call.Name]
 	if t == nil {
 		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool %q is gone", call.Name)}
@@ -230,7 +230,7 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationTool, Call: &call})
 	defer func() { end(tracing.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
 	if s, ok := t.(*safetool.Tool); ok && s.Streams() && out != nil {
-		res, err = chunks.Pump(
+		res, err = pump.Run(
 			ctx,
 			out,
 			false,
@@ -250,7 +250,7 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chunk.Sink) (*abi.
 
 // deliverOf returns a sink that sends the chunks of a call's result to the caller. A call that
 // is repeated after a pause does not send them again.
-func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) chunk.Sink {
+func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) pipe.Sink {
 	if r.agent.NoStream || c.Streamed {
 		return nil
 	}

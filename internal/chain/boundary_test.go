@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/contract"
@@ -290,7 +290,7 @@ func TestChunksOfOthers(t *testing.T) {
 	r, _ := openBoundary(t, answering(forged))
 	_, _, err := r.CallModel(t.Context(), ModelCall{
 		Request: ModelRequest{Messages: conversation()}, State: conversation(), Delivered: func() bool { return false },
-		Generate: func(context.Context, ModelRequest, chunk.Sink) (*abi.Response, error) {
+		Generate: func(context.Context, ModelRequest, pipe.Sink) (*abi.Response, error) {
 			return &abi.Response{Message: abi.Assistant("hi")}, nil
 		},
 	})

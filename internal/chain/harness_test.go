@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
 // A harness is a Host with a scripted model and a caller that records the chunks it receives.
@@ -40,7 +40,7 @@ func (h *harness) Send(e abi.Event) abi.Event {
 	return e
 }
 
-func (h *harness) generate(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
+func (h *harness) generate(ctx context.Context, _ ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	h.mu.Lock()
 	h.calls++
 	h.mu.Unlock()

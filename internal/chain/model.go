@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/exchange"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -30,9 +30,9 @@ type ModelCall struct {
 	Request ModelRequest
 	State   *message.List
 	// Generate calls the model itself, inside all rings. It includes retries and fallback models.
-	Generate func(ctx context.Context, req ModelRequest, out chunk.Sink) (*abi.Response, error)
+	Generate func(ctx context.Context, req ModelRequest, out pipe.Sink) (*abi.Response, error)
 	// Out receives the chunks that leave the outermost ring; nil if the call is not streamed.
-	Out chunk.Sink
+	Out pipe.Sink
 	// Delivered reports whether Out has received content.
 	Delivered func() bool
 	// Allow rejects models and parameters that modules must not choose. Nil allows all.
@@ -45,7 +45,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,
 		Before: contract.HookBeforeModel, Wrap: contract.HookWrapModel, After: contract.HookAfterModel,
-		Core: func(ctx context.Context, q ModelRequest, out chunk.Sink) (exchange.Reply[abi.Response], error) {
+		Core: func(ctx context.Context, q ModelRequest, out pipe.Sink) (exchange.Reply[abi.Response], error) {
 			key := r.Record.NextKey(exchange.SourceModel + r.Scope)
 			if known, v, ok := record.LoadAs[abi.Response](r.Record, key); ok {
 				return exchange.Recorded(known, v, exchange.SourceModel), nil
@@ -232,7 +232,7 @@ func (k *modelKind) Chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
 }
 
 func (k *modelKind) Assemble(res *abi.Response, pieces []abi.Chunk) *abi.Response {
-	var a chunks.Assembly
+	var a chunkjoin.Assembly
 	a.Add(pieces...)
 	out := *res
 	out.Message = a.Message(res.Message)
@@ -241,7 +241,7 @@ func (k *modelKind) Assemble(res *abi.Response, pieces []abi.Chunk) *abi.Respons
 
 // Says reports whether delivered chunks have the content of a message.
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
-	var a chunks.Assembly
+	var a chunkjoin.Assembly
 	a.Add(delivered...)
 	return a.Says(m.Chunks())
 }

@@ -13,11 +13,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/native"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/exchange"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -379,7 +379,7 @@ func TestStreamFaults(t *testing.T) {
 // has returned before the outer call ends.
 func TestStreamIsClosed(t *testing.T) {
 	t.Parallel()
-	h := &harness{lines: strings.Split(strings.Repeat("x", 10*chunk.MaxWaiting), "")}
+	h := &harness{lines: strings.Split(strings.Repeat("x", 10*pipe.MaxWaiting), "")}
 	first := wrap(func(ctx context.Context, c *hook.Call) (string, error) {
 		for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
 			return "", c.Send(ctx, chunk)
@@ -400,7 +400,7 @@ func TestStreamWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				const lines = 100 * chunk.MaxWaiting
+				const lines = 100 * pipe.MaxWaiting
 				ctx, cancel := context.WithCancelCause(t.Context())
 				said := 0
 				h := &harness{listen: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
@@ -418,7 +418,7 @@ func TestStreamWaits(t *testing.T) {
 							State:     conversation(),
 							Delivered: h.delivered,
 							Out:       h.out,
-							Generate: func(ctx context.Context, _ ModelRequest, out chunk.Sink) (*abi.Response, error) {
+							Generate: func(ctx context.Context, _ ModelRequest, out pipe.Sink) (*abi.Response, error) {
 								for ; said < lines; said++ {
 									if err := out(ctx, []abi.Chunk{textChunk("x")}, false); err != nil {
 										return nil, err
@@ -434,10 +434,10 @@ func TestStreamWaits(t *testing.T) {
 				require.LessOrEqual(
 					t,
 					said,
-					2*len(wraps)*(chunk.MaxWaiting+1),
+					2*len(wraps)*(pipe.MaxWaiting+1),
 					"a model that nobody listens to says no more than may wait",
 				)
-				require.GreaterOrEqual(t, said, chunk.MaxWaiting)
+				require.GreaterOrEqual(t, said, pipe.MaxWaiting)
 				gone := errors.New("the caller went away")
 				cancel(gone)
 				require.ErrorIs(t, <-ended, gone)
@@ -516,7 +516,7 @@ func TestSecondAttempt(t *testing.T) {
 					State:     conversation(),
 					Delivered: h.delivered,
 					Out:       h.out,
-					Generate: func(ctx context.Context, q ModelRequest, out chunk.Sink) (*abi.Response, error) {
+					Generate: func(ctx context.Context, q ModelRequest, out pipe.Sink) (*abi.Response, error) {
 						if n++; n == 1 {
 							require.NoError(t, out(ctx, []abi.Chunk{textChunk("bad")}, false))
 							return nil, errors.New("broken")

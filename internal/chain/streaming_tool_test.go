@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
 // TestStreamOfATool checks that wrappers and a module's own tool process a result that arrives in
@@ -89,7 +89,7 @@ func TestStreamOfATool(t *testing.T) {
 					Name:      "t",
 					Arguments: "{}",
 				}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: conversation(), Out: h.out,
-				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out chunk.Sink) (*abi.Result, error) {
+				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out pipe.Sink) (*abi.Result, error) {
 					for _, c := range tc.sends {
 						if err := out(ctx, []abi.Chunk{c}, false); err != nil {
 							return nil, err

@@ -10,16 +10,16 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/exchange"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -32,10 +32,10 @@ type ToolCall struct {
 	// for tools that an entry owns. An *abi.Interrupt pauses the run; resume is then its
 	// answer. out takes chunks of the result while the tool runs; it is nil if they are
 	// not needed before the result.
-	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out chunk.Sink) (*abi.Result, error)
+	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out pipe.Sink) (*abi.Result, error)
 	// Out takes the chunks that leave the outermost ring during the call, if it is
 	// streamed. It does not receive a result that did not arrive in chunks.
-	Out chunk.Sink
+	Out pipe.Sink
 	// Anew, if not nil, means that the tool itself resumes a call that was running when its process
 	// ended, so that such a call is repeated whether or not the tool is idempotent. It is called
 	// before a new call.
@@ -112,7 +112,7 @@ type toolKind struct {
 }
 
 // core asks every gate about the exact arguments, then runs the tool.
-func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (exchange.Reply[abi.Result], error) {
+func (k *toolKind) core(ctx context.Context, q abi.Call, out pipe.Sink) (exchange.Reply[abi.Result], error) {
 	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
 	if err != nil {
@@ -143,7 +143,7 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out chunk.Sink) (exchan
 }
 
 // runTool runs one of the agent's own tools, unless an earlier pass did.
-func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (exchange.Reply[abi.Result], error) {
+func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exchange.Reply[abi.Result], error) {
 	rec := k.run.Record
 	key := rec.NextKey(exchange.SourceTool, q.ID)
 	if known, v, ok := record.LoadAs[abi.Result](rec, key); ok {
@@ -217,19 +217,19 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink chunk.Sink) (ex
 
 // A toolSink passes on the chunks that a tool sends while it runs.
 type toolSink struct {
-	to     chunk.Sink
+	to     pipe.Sink
 	call   abi.Call
 	ending atomic.Pointer[error] // the first ending that to returned; it ends the run even if the tool ignores it
 }
 
 // sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
 // are not needed.
-func (s *toolSink) sink() chunk.Sink {
+func (s *toolSink) sink() pipe.Sink {
 	if s.to == nil {
 		return nil
 	}
 	return func(ctx context.Context, chunks []abi.Chunk, final bool) error {
-		err := s.to(ctx, chunk.WithCallID(s.call, chunks), final)
+		err := s.to(ctx, exchange.WithCallID(s.call, chunks), final)
 		if ending.Is(err) {
 			s.ending.CompareAndSwap(nil, &err)
 		}
@@ -271,12 +271,14 @@ func (k *toolKind) callTool(
 	ctx context.Context,
 	owner *hook.Member,
 	q abi.Call,
-	sink chunk.Sink,
+	sink pipe.Sink,
 ) (exchange.Reply[abi.Result], error) {
 	c := k.run.toolCall(owner, contract.HookCallTool, k.call.State, q)
 	k.call.mark(false)
 	t := &exchange.Sender{Sink: sink, OfTool: true, Meter: c.Meter()}
-	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error { return t.Send(ctx, chunk.WithCallID(q, chunks)) })
+	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error {
+		return t.Send(ctx, exchange.WithCallID(q, chunks))
+	})
 	var out abi.CallToolAnswer
 	v, err := c.Invoke(ctx, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.Sent > 0 {
@@ -340,7 +342,7 @@ func (k *toolKind) Wrap(
 	c := k.run.toolCall(m, contract.HookWrapToolCall, k.call.State, q)
 	w.Serve(c)
 	c.TakeSent(func(ctx context.Context, chunks []abi.Chunk) error {
-		return w.Send(ctx, chunk.WithCallID(q, chunks))
+		return w.Send(ctx, exchange.WithCallID(q, chunks))
 	})
 	var out abi.WrapToolCallAnswer
 	v, err := c.Invoke(
@@ -415,10 +417,12 @@ func (k *toolKind) Patch(q abi.Call, p abi.CallPatch, _ *hook.Member) (abi.Call,
 	return q, nil
 }
 
-func (k *toolKind) Chunks(q abi.Call, res *abi.Result) []abi.Chunk { return chunks.OfResult(res, q.ID) }
+func (k *toolKind) Chunks(q abi.Call, res *abi.Result) []abi.Chunk {
+	return chunkjoin.OfResult(res, q.ID)
+}
 
 func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
-	var a chunks.Assembly
+	var a chunkjoin.Assembly
 	a.Add(pieces...)
 	out := a.Result(*res)
 	return &out

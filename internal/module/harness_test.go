@@ -17,10 +17,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -220,7 +220,7 @@ func (r *testRun) callTool(
 		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},
 		Tool:  abi.Tool{Name: "t", Owner: "host"},
 		State: conversation("hello"),
-		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chunk.Sink) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ pipe.Sink) (*abi.Result, error) {
 			return tool(ctx, call)
 		},
 	})

@@ -12,10 +12,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -297,7 +297,7 @@ func TestWrapModel(t *testing.T) {
 	res, _, err := r.CallModel(t.Context(), chain.ModelCall{
 		Request: chain.ModelRequest{Messages: conversation("hello"), Model: "small"},
 		State:   conversation("hello"),
-		Generate: func(context.Context, chain.ModelRequest, chunk.Sink) (*abi.Response, error) {
+		Generate: func(context.Context, chain.ModelRequest, pipe.Sink) (*abi.Response, error) {
 			made++
 			return &abi.Response{Message: abi.Assistant(fmt.Sprint("answer ", made)), FinishReason: abi.FinishStop}, nil
 		},

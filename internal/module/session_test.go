@@ -20,11 +20,11 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -339,7 +339,7 @@ func TestShown(t *testing.T) {
 
 		_, _, err = r.CallModel(t.Context(), chain.ModelCall{State: messages, Delivered: func() bool { return false },
 			Request: chain.ModelRequest{Messages: messages, Tools: []abi.Tool{tool}, Params: abi.Params{"messages": decoy}},
-			Generate: func(context.Context, chain.ModelRequest, chunk.Sink) (*abi.Response, error) {
+			Generate: func(context.Context, chain.ModelRequest, pipe.Sink) (*abi.Response, error) {
 				return &abi.Response{Message: abi.Assistant("hi")}, nil
 			}})
 		require.NoError(t, err)

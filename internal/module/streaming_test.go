@@ -11,9 +11,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -41,7 +41,7 @@ func streams(
 			}
 			return nil
 		},
-		Generate: func(ctx context.Context, _ chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
+		Generate: func(ctx context.Context, _ chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 			for _, p := range pieces {
 				if err := out(ctx, []abi.Chunk{{Kind: abi.ChunkText, Text: p}}, false); err != nil {
 					return nil, err

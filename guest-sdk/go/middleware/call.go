@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -145,8 +145,8 @@ var toolCalls = wrapping[Call, abi.Result]{
 		return reply.Result, err
 	},
 	end:    func(e *contract.StreamEnd) *abi.Result { return e.Result },
-	chunks: func(original *Call, r *abi.Result) []abi.Chunk { return chunks.OfResult(r, original.ID) },
-	assemble: func(good *abi.Result, assembly *chunks.Assembly) *abi.Result {
+	chunks: func(original *Call, r *abi.Result) []abi.Chunk { return chunkjoin.OfResult(r, original.ID) },
+	assemble: func(good *abi.Result, assembly *chunkjoin.Assembly) *abi.Result {
 		if good == nil {
 			good = &abi.Result{}
 		}

@@ -4,7 +4,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/internal/clone"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -86,7 +86,7 @@ var modelCalls = wrapping[Request, abi.Response]{
 	},
 	end:    func(e *contract.StreamEnd) *abi.Response { return e.Response },
 	chunks: func(_ *Request, r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
-	assemble: func(good *abi.Response, assembly *chunks.Assembly) *abi.Response {
+	assemble: func(good *abi.Response, assembly *chunkjoin.Assembly) *abi.Response {
 		if good == nil {
 			good = &abi.Response{Message: abi.Message{Role: abi.RoleAssistant}}
 		}

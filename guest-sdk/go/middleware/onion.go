@@ -3,7 +3,7 @@ package middleware
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
@@ -42,7 +42,7 @@ type wrapping[Q, R any] struct {
 	// chunks converts a reply to chunks. said is the inverse; it takes the fields that
 	// chunks cannot represent from a reply, which may be nil.
 	chunks   func(original *Q, reply *R) []abi.Chunk
-	assemble func(*R, *chunks.Assembly) *R
+	assemble func(*R, *chunkjoin.Assembly) *R
 }
 
 // A listener receives the chunks of a wrapped call while it streams.
@@ -69,14 +69,14 @@ func listenerOf(a streamArgs) *listener {
 
 // A frame is a running wrapper: what it sent and where to.
 type frame struct {
-	out        *listener       // nil for the host
-	head, tail chunks.Assembly // chunks sent before and after the last call of next
+	out        *listener          // nil for the host
+	head, tail chunkjoin.Assembly // chunks sent before and after the last call of next
 	sent       bool
 }
 
 func (f *frame) begin() {
 	f.head.Add(f.tail.Chunks()...)
-	f.tail = chunks.Assembly{}
+	f.tail = chunkjoin.Assembly{}
 }
 
 // enter makes f the current frame and returns the previous one, to which leave must be

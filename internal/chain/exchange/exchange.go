@@ -11,10 +11,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/contract"
@@ -27,7 +27,7 @@ type Exchange[Q, P, R any] struct {
 	Run  *hook.Run
 	Kind Kind[Q, P, R]
 	// Core calls the model, or the gates and the tool.
-	Core func(ctx context.Context, q Q, out chunk.Sink) (Reply[R], error)
+	Core func(ctx context.Context, q Q, out pipe.Sink) (Reply[R], error)
 	// Delivered reports whether chunks have left the outermost ring.
 	Delivered func() bool
 	CallID    string // empty for model calls
@@ -76,7 +76,7 @@ func (x *Exchange[Q, P, R]) failure() abi.Code {
 
 // Call makes the call from the outermost ring inward. The caller releases the hold once
 // the outcome is recorded. The error is an ending.
-func (x *Exchange[Q, P, R]) Call(ctx context.Context, q Q, out chunk.Sink) (Reply[R], *local.Hold, error) {
+func (x *Exchange[Q, P, R]) Call(ctx context.Context, q Q, out pipe.Sink) (Reply[R], *local.Hold, error) {
 	ctx, h := withHold(ctx)
 	rep, err := x.ring(ctx, hook.Outer, q, outletOf(out, x.Delivered))
 	return rep, h, err

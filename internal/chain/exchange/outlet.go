@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
 // An outlet takes chunks on their way outward: the on_chunk hooks of a ring, a wrapper
@@ -25,7 +25,7 @@ type outlet interface {
 
 // A caller is the outlet of the outermost ring.
 type caller struct {
-	sink      chunk.Sink
+	sink      pipe.Sink
 	delivered func() bool
 	n         int
 }
@@ -46,7 +46,7 @@ func (c *caller) restart() bool {
 }
 
 // outletOf returns the caller's outlet, or nil if there is no sink.
-func outletOf(sink chunk.Sink, delivered func() bool) outlet {
+func outletOf(sink pipe.Sink, delivered func() bool) outlet {
 	if sink == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func outletOf(sink chunk.Sink, delivered func() bool) outlet {
 }
 
 // sinkOf returns an outlet as a sink.
-func sinkOf(out outlet) chunk.Sink {
+func sinkOf(out outlet) pipe.Sink {
 	if out == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (p *passage) restart() bool {
 
 // A tap is the outlet of a call whose chunks a wrapper reads.
 type tap struct {
-	feed *chunk.Pipe
+	feed *pipe.Pipe
 	n    int
 }
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 )
 
 const (
@@ -24,19 +24,19 @@ const (
 // collects them as the hook's answer in case the hook returns no other. Its methods may be called
 // concurrently.
 type Sender struct {
-	Sink   chunk.Sink // nil if chunks are not needed before the answer is complete
+	Sink   pipe.Sink // nil if chunks are not needed before the answer is complete
 	OfTool bool
 	Meter  *account.Meter // counts the collected chunks; the caller releases it
 
 	mu     sync.Mutex
-	Said   chunks.Assembly
+	Said   chunkjoin.Assembly
 	Sent   int               // number of chunks
 	Bytes  int               // approximate size of the chunks
 	Failed *ending.HookError // the error of an on_chunk hook that rejected chunks; later chunks are rejected, too
 }
 
 // sending returns an outlet as a sink that never ends the message.
-func sending(out outlet) chunk.Sink {
+func sending(out outlet) pipe.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }
 
@@ -49,7 +49,7 @@ func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	}
 	total := 0
 	for i := range chunks {
-		if err := chunk.Check(&chunks[i], t.OfTool); err != nil {
+		if err := checkChunk(&chunks[i], t.OfTool); err != nil {
 			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("send: chunks[%d]: %v", i, err)}
 		}
 		total += size.Chunk(&chunks[i])
@@ -81,6 +81,6 @@ func (t *Sender) take() []abi.Chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	pieces := t.Said.Chunks()
-	t.Said = chunks.Assembly{}
+	t.Said = chunkjoin.Assembly{}
 	return pieces
 }

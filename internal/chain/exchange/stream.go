@@ -7,11 +7,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/chain/size"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -22,13 +20,13 @@ type stream struct {
 	members  []*hook.Member
 	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
 	out      outlet                // nil if chunks are not needed before the answer is complete
-	received chunks.Assembly
-	passed   chunks.Assembly
+	received chunkjoin.Assembly
+	passed   chunkjoin.Assembly
 	n        int               // batches that arrived
 	finished bool              // the last chunks of the message arrived
 	failed   *ending.HookError // the error of the on_chunk hook, here or further out, that rejected chunks
 	tool     bool              // the stream is of a tool's result
-	held     account.Meter     // memory of came and passed
+	held     account.Meter     // memory of received and passed
 	callID   string            // the tool call's id
 	id       int64
 	seq      int64
@@ -64,7 +62,7 @@ func (s *stream) restart() bool {
 		return false
 	}
 	s.n, s.finished, s.failed = 0, false, nil
-	s.received, s.passed = chunks.Assembly{}, chunks.Assembly{}
+	s.received, s.passed = chunkjoin.Assembly{}, chunkjoin.Assembly{}
 	s.id = s.run.StreamIDs.Add(1)
 	s.held.Release()
 	return true
@@ -102,15 +100,6 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return err
 }
 
-// hold counts chunks that the stream retains until its end. If they exceed the run's memory limit,
-// the call fails.
-func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
-	if err := s.held.Add(size.Chunks(chunks)); err != nil {
-		return &ending.HookError{Entry: SourceHost, Hook: contract.HookOnChunk, Err: ending.LimitFailure("stream", err)}
-	}
-	return nil
-}
-
 // filter runs the ring's on_chunk hooks over chunks.
 func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]abi.Chunk, error) {
 	for _, m := range s.members {
@@ -127,7 +116,7 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 		var out abi.OnChunkAnswer
 		v, err := c.Invoke(ctx, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
 			for i := range out.Chunks {
-				if err := chunk.Check(&out.Chunks[i], s.tool); err != nil {
+				if err := checkChunk(&out.Chunks[i], s.tool); err != nil {
 					return fmt.Errorf("chunks[%d]: %w", i, err)
 				}
 			}
@@ -135,7 +124,7 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 				return nil
 			}
 			if chunks = out.Chunks; s.tool {
-				chunk.SetCallID(chunks, s.callID)
+				setCallID(chunks, s.callID)
 			}
 			return nil
 		})
@@ -160,7 +149,7 @@ func (s *stream) changed(received, passed []abi.Chunk) bool {
 	if len(s.members) == 0 {
 		return false
 	}
-	var a chunks.Assembly
+	var a chunkjoin.Assembly
 	a.Add(passed...)
 	return !a.Says(received)
 }

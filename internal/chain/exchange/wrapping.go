@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -32,14 +32,14 @@ type Wrapping[Q, P, R any] struct {
 	good            []Reply[R]
 	stream          *opened[R] // opened by next_stream; nil if there is none
 
-	head   chunks.Assembly // chunks sent before the last next
-	body   []abi.Chunk     // chunks of the last next's answer
-	sender Sender          // chunks sent since the last next
+	head   chunkjoin.Assembly // chunks sent before the last next
+	body   []abi.Chunk        // chunks of the last next's answer
+	sender Sender             // chunks sent since the last next
 }
 
 // An opened is a stream that a wrapper reads.
 type opened[R any] struct {
-	feed   *chunk.Pipe
+	feed   *pipe.Pipe
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed once the wrapped calls have returned and rep and err are set
 	rep    Reply[R]
@@ -64,19 +64,9 @@ func (x *Exchange[Q, P, R]) onion(
 	}
 	w := &Wrapping[Q, P, R]{x: x, ctx: ctx, ring: i, m: wrappers[0], inner: wrappers[1:], q: q, out: out}
 	w.sender.OfTool, w.sender.Meter = x.ofTool(), &x.Held
-	if out != nil && !w.m.HoldsStream() {
-		w.pass, w.sender.Sink = &passage{to: out}, sending(out)
-	}
+	w.connect()
 	res, v, err := x.Kind.Wrap(ctx, w.m, q, w)
 	return w.outcome(res, v, err)
-}
-
-// Hold counts the memory of the wrapper's answer, which is not recorded.
-func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
-	if err := w.x.Held.Add(c.Weight()); err != nil {
-		return ending.MemoryFault(err)
-	}
-	return nil
 }
 
 // Serve gives the wrapper access to the wrapped call by next, next_stream and recv.
@@ -167,7 +157,7 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	// wrapper may be skipped.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
-	o := &opened[R]{feed: chunk.NewPipe(), cancel: cancel, done: make(chan struct{})}
+	o := &opened[R]{feed: pipe.NewPipe(), cancel: cancel, done: make(chan struct{})}
 	w.stream, w.called = o, true
 	go func() {
 		defer close(o.done)
@@ -187,7 +177,7 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 }
 
 // read makes the wrapped call and writes its chunks to a pipe.
-func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *chunk.Pipe) (Reply[R], error) {
+func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *pipe.Pipe) (Reply[R], error) {
 	t := &tap{feed: feed}
 	var out outlet
 	if w.out != nil {
@@ -316,7 +306,7 @@ func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
 	if w.lastReply.Res != nil {
 		blank = w.lastReply.Res
 	}
-	var all chunks.Assembly
+	var all chunkjoin.Assembly
 	all.Add(w.head.Chunks()...)
 	all.Add(w.body...)
 	all.Add(w.sender.Said.Chunks()...)

@@ -14,11 +14,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
@@ -267,7 +267,7 @@ func (b *bench) callModel(
 		State:     d.Messages,
 		Out:       func(context.Context, []abi.Chunk, bool) error { return nil },
 		Delivered: func() bool { return false },
-		Generate: func(ctx context.Context, _ chain.ModelRequest, out chunk.Sink) (*abi.Response, error) {
+		Generate: func(ctx context.Context, _ chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 			if out == nil {
 				return said, nil
 			}
@@ -317,7 +317,7 @@ func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tool
 		calls[i].Owner, calls[i].Idempotent = t.Owner, t.Idempotent
 		r.Note(abi.Event{Type: abi.EventToolCall, Call: &calls[i]})
 		o, err := r.CallTool(ctx, chain.ToolCall{Call: calls[i], Tool: t, State: d.Messages,
-			Run: func(context.Context, abi.Call, *abi.Resume, chunk.Sink) (*abi.Result, error) {
+			Run: func(context.Context, abi.Call, *abi.Resume, pipe.Sink) (*abi.Result, error) {
 				return abi.TextResult(text), nil
 			}})
 		if err != nil {

@@ -3,7 +3,7 @@ package middlewaretest
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/internal/chunks"
+	"github.com/agent-runner/agent-runner/internal/chunkjoin"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -38,7 +38,7 @@ func (i *imports) NextStream(patch []byte) error {
 	case s.end.Response != nil:
 		s.chunks = i.h.pieces(s.end.Response.Message.Chunks())
 	case s.end.Result != nil && i.h.call != nil:
-		s.chunks = i.h.pieces(chunks.OfResult(s.end.Result, i.h.call.ID))
+		s.chunks = i.h.pieces(chunkjoin.OfResult(s.end.Result, i.h.call.ID))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package chunk
+package exchange
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Check rejects a malformed chunk and one that does not belong to the stream: a model's stream holds
-// no tool results, and a tool's stream holds only tool results and parts.
-func Check(c *abi.Chunk, ofTool bool) error {
+// checkChunk rejects a malformed chunk and one that does not belong to the stream: a model's stream
+// holds no tool results, and a tool's stream holds only tool results and parts.
+func checkChunk(c *abi.Chunk, ofTool bool) error {
 	if err := contract.CheckChunk(c); err != nil {
 		return err
 	}
@@ -25,8 +25,8 @@ func Check(c *abi.Chunk, ofTool bool) error {
 	return nil
 }
 
-// SetCallID sets the call id of all chunks.
-func SetCallID(chunks []abi.Chunk, id string) {
+// setCallID sets the call id of all chunks.
+func setCallID(chunks []abi.Chunk, id string) {
 	for i := range chunks {
 		chunks[i].CallID = id
 	}
@@ -35,6 +35,6 @@ func SetCallID(chunks []abi.Chunk, id string) {
 // WithCallID returns copies of chunks that name the given call.
 func WithCallID(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
 	out := slices.Clone(chunks)
-	SetCallID(out, q.ID)
+	setCallID(out, q.ID)
 	return out
 }

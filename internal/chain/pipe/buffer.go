@@ -1,6 +1,6 @@
-// Package chunk moves the chunks of streamed answers between goroutines: bounded buffers,
-// pipes, and the checks that chunks must pass.
-package chunk
+// Package pipe passes the chunks of streamed answers from one goroutine to another through bounded
+// buffers.
+package pipe
 
 import (
 	"sync"

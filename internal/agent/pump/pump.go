@@ -1,7 +1,7 @@
-// Package chunks passes the chunks of a stream from its producer to a chain's sink. It passes
+// Package pump passes the chunks of a stream from its producer to a chain's sink. It passes
 // chunks that arrive within 0.5 ms together, and joins characters that a stream of bytes cut in
 // two. The package does not depend on runs or models.
-package chunks
+package pump
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/chain/chunk"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
-// Pump calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
+// Run calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
 // are passed together, and chunks gather while on_chunk hooks process earlier ones. If ends is set,
 // the last chunk ends a message. Errors name the maker by the string what.
 //
 // The maker runs on the caller's goroutine. A maker that returns within 0.5 ms starts no other
 // goroutine.
-func Pump[R any](
+func Run[R any](
 	ctx context.Context,
-	out chunk.Sink,
+	out pipe.Sink,
 	ends bool,
 	what string,
 	maker func(ctx context.Context, put func(abi.Chunk) error) (R, error),
@@ -73,10 +73,10 @@ func call[R any](what string, maker func() (R, error)) (res R, err error) {
 type passing struct {
 	ctx    context.Context // the producer's context
 	cancel func()
-	out    chunk.Sink
+	out    pipe.Sink
 	joiner joiner
 
-	waiting chunk.Buffer
+	waiting pipe.Buffer
 	armed   atomic.Bool                // hand is scheduled
 	timer   atomic.Pointer[time.Timer] // runs hand; created on first use
 

@@ -1,4 +1,4 @@
-package chunks
+package pump
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 type putter = func(abi.Chunk) error
 
 // Chunks are passed on in order while the maker continues, and the rest after it has returned.
-func TestPump(t *testing.T) {
+func TestRun(t *testing.T) {
 	t.Parallel()
 	text := func(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
 	t.Run("at once", func(t *testing.T) {
 		t.Parallel()
 		var got []string
 		first := make(chan struct{})
-		res, err := Pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
+		res, err := Run(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
 			for _, c := range chunks {
 				got = append(got, c.Text)
 			}
@@ -43,7 +43,7 @@ func TestPump(t *testing.T) {
 		t.Parallel()
 		var got strings.Builder
 		finals := 0
-		_, err := Pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
+		_, err := Run(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
 			require.LessOrEqual(t, len(chunks), 256)
 			for _, c := range chunks {
 				got.WriteString(c.Text)
@@ -71,7 +71,7 @@ func TestPump(t *testing.T) {
 			t.Parallel()
 			calls := 0
 			try := func() (int, error) {
-				return Pump(t.Context(), func(context.Context, []abi.Chunk, bool) error {
+				return Run(t.Context(), func(context.Context, []abi.Chunk, bool) error {
 					if calls++; tc.panics {
 						panic("broken")
 					}
@@ -93,14 +93,14 @@ func TestPump(t *testing.T) {
 	}
 	t.Run("the maker panics", func(t *testing.T) {
 		t.Parallel()
-		_, err := Pump(t.Context(), func(context.Context, []abi.Chunk, bool) error { return nil }, true, "the tool",
+		_, err := Run(t.Context(), func(context.Context, []abi.Chunk, bool) error { return nil }, true, "the tool",
 			func(context.Context, putter) (int, error) { panic("oh") })
 		require.ErrorContains(t, err, "the tool failed: oh")
 	})
 	t.Run("canceled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := Pump(
+		_, err := Run(
 			ctx,
 			func(context.Context, []abi.Chunk, bool) error { return nil },
 			true,
