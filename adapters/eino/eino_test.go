@@ -86,7 +86,8 @@ type echoInput struct {
 	Text string `json:"text"`
 }
 
-// echo returns a tool that returns its text; the text "fail" fails.
+// echo returns a tool named echo. The tool returns its text, or an error if the text is "fail". It
+// appends each text to ran, unless ran is nil.
 func echo(t *testing.T, ran *[]string) tool.BaseTool {
 	t.Helper()
 	var mu sync.Mutex
@@ -130,7 +131,8 @@ func (s *setup) runner(t *testing.T, store adk.CheckPointStore) *adk.Runner {
 	return adk.NewRunner(t.Context(), adk.RunnerConfig{Agent: agent, EnableStreaming: s.stream, CheckPointStore: store})
 }
 
-// A result is what Eino's caller observes of a run.
+// A result holds the messages, chunks, error and interrupts that the caller of an Eino runner
+// receives.
 type result struct {
 	lines      []string // role: content
 	chunks     []string
@@ -473,7 +475,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// memory stores checkpoints.
+// memory is a checkpoint store that holds all checkpoints in a map.
 type memory struct {
 	mu sync.Mutex
 	m  map[string][]byte

@@ -40,7 +40,8 @@ func newConversation() *conversation {
 	return &conversation{revs: revs, list: message.NewList(revs, nil)}
 }
 
-// read converts messages to a list.
+// read converts messages to a list. If they only extend the messages last read or written, it
+// appends to that list, so that modules read only the new messages.
 func (c *conversation) read(messages []*schema.Message) (*message.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,8 @@ func (c *conversation) read(messages []*schema.Message) (*message.List, error) {
 	return c.list, nil
 }
 
-// write converts a list derived from the last one read to messages.
+// write converts list, which must derive from the list that read last returned, to Eino's messages.
+// A message that no module changed remains the same object.
 func (c *conversation) write(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +110,8 @@ func (c *conversation) write(list *message.List) ([]*schema.Message, error) {
 	return out, nil
 }
 
-// find returns the message with an id in the list that was read last.
+// find returns the message with the given ID from the list last read or written, in Eino's form and
+// in the chain's. It returns nil if the list has no such message.
 func (c *conversation) find(id string) (*schema.Message, abi.Message) {
 	for i := range c.known {
 		if m := c.list.At(i); m.ID == id {
@@ -129,8 +132,8 @@ func equal(a, b abi.Message) bool {
 
 func remember(m *schema.Message) known { return known{m, *m, slices.Clone(m.ToolCalls)} }
 
-// is reports whether m is the message that was read, and unchanged. Of parts it compares only the
-// number.
+// is reports whether m is the message that was read and has not changed since. It ignores Extra,
+// and compares only the number of multimodal parts.
 func (k *known) is(m *schema.Message) bool {
 	w := &k.was
 	return k.message == m && w.Role == m.Role && w.Content == m.Content && w.Name == m.Name &&
@@ -149,7 +152,8 @@ var origins = map[schema.RoleType]string{
 	schema.Tool:      abi.OriginTool,
 }
 
-// fromEino converts a message for modules.
+// fromEino converts an Eino message to the form that modules receive. It fails if a part or the
+// extra cannot be encoded as JSON.
 func fromEino(m *schema.Message) (abi.Message, error) {
 	out := abi.Message{
 		ID:               adk.GetMessageID(m),
@@ -204,7 +208,8 @@ func parts(m *schema.Message) ([]abi.Part, error) {
 	return out, nil
 }
 
-// toEino converts a message from a module, based on base if that is not nil.
+// toEino converts a message of the chain to Eino's form. If base is not nil, the result keeps the
+// fields of base that modules do not see.
 func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	out := &schema.Message{}
 	if base != nil {
@@ -419,7 +424,8 @@ func (c *conversation) current() *message.List {
 	return c.list
 }
 
-// convert converts a list derived from the last one read, for one call only.
+// convert converts list like write, but does not change the conversation. Its result is for a
+// single model call.
 func (c *conversation) convert(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	read, known := c.list, c.known

@@ -47,7 +47,7 @@ type Options struct {
 	OnEvent func(context.Context, abi.Event)
 }
 
-// A middleware is a chain of middlewares as an Eino middleware.
+// A middleware runs a chain of middlewares as one Eino middleware.
 type middleware struct {
 	*adk.BaseChatModelAgentMiddleware
 	name    string
@@ -272,7 +272,8 @@ func names(infos []*schema.ToolInfo) []string {
 	return out
 }
 
-// lastRound returns the tool calls whose results end the list.
+// lastRound returns the tool calls whose results are the last messages of the list. It returns nil
+// if the last message is not a tool result.
 func lastRound(list *message.List) []abi.Call {
 	i := list.Len()
 	for i > 0 && list.At(i-1).Role == abi.RoleTool {
@@ -303,8 +304,8 @@ func (m *middleware) session(ctx context.Context) (*session, error) {
 	return s, s.attach(ctx)
 }
 
-// resumeAnswer returns the answer to a resumed component as JSON, or nil if another component is
-// resumed.
+// resumeAnswer returns, as JSON, the answer with which the caller resumed the current component. It
+// returns nil if the caller resumed another component, and null if the caller gave no answer.
 func resumeAnswer(ctx context.Context) (answer []byte, err error) {
 	target, has, data := compose.GetResumeContext[any](ctx)
 	switch {

@@ -43,8 +43,8 @@ func (w *wrappedModel) Generate(
 	return w.call(ctx, input, opts, nil)
 }
 
-// Stream makes a streaming call. It returns with the first chunk, so that earlier errors are errors
-// of the call.
+// Stream makes a streaming call. It returns after the first chunk, so that it can return an earlier
+// error itself, and not through the stream.
 func (w *wrappedModel) Stream(
 	ctx context.Context,
 	input []*schema.Message,
@@ -130,7 +130,8 @@ func (w *wrappedModel) call(
 	return c.finish(res)
 }
 
-// respond returns the message that before_agent gave instead of the model's.
+// respond returns before_agent's message in place of a model response. It also sends the message if
+// send is not nil.
 func (w *wrappedModel) respond(
 	s *session,
 	m *abi.Message,
@@ -351,7 +352,7 @@ func chunksOf(m *schema.Message) ([]abi.Chunk, error) {
 	return out, nil
 }
 
-// out delivers chunks as messages of Eino's stream.
+// out sends chunks as one message of Eino's stream.
 func (c *modelCall) out(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	m := &schema.Message{Role: schema.Assistant}
 	var text, reasoning strings.Builder
@@ -426,7 +427,7 @@ func (c *modelCall) finish(res *abi.Response) (*schema.Message, error) {
 	)
 }
 
-// stripped returns a message without the parts that a chain does not preserve.
+// stripped returns m without its ID and its origin, which a chain does not preserve.
 func stripped(m abi.Message) abi.Message {
 	m.ID, m.Origin = "", ""
 	return m

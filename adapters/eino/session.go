@@ -44,7 +44,7 @@ type session struct {
 	carried  map[string]*record.Record // records of the interrupted pass that this one continues
 	streams  int64
 	active   []string
-	respond  *abi.Message    // before_agent's answer instead of the model's first
+	respond  *abi.Message    // before_agent's message, used in place of the first model response
 	settled  *schema.Message // the last message, if it differs from the streamed one
 }
 
@@ -133,7 +133,7 @@ func (s *session) attach(ctx context.Context) error {
 	return nil
 }
 
-// The phases of a step. The phase of a tool call is its id.
+// The phases of a step. The phase of a tool call is "tool/" followed by the call's ID.
 const (
 	phaseRound  = "after_tools"
 	phaseBefore = "before"
@@ -190,7 +190,7 @@ func (s *session) record(name string) *record.Record {
 	return r
 }
 
-// in opens the chain for one call by Eino.
+// in opens the chain for one call by Eino, passes it to do, and closes it when do returns.
 func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chain.Run) error) error {
 	ctx, reservation, err := s.m.loader.Reserve(ctx, module.PlacedIn(s.m.chain.Entries()), 1)
 	if err != nil {
@@ -240,8 +240,8 @@ func (s *session) phase(ctx context.Context, name string, do func(ctx context.Co
 	return err
 }
 
-// truth replaces the message assembled from the stream by the chain's final message, if they
-// differ.
+// truth returns messages with the chain's final message in place of the last one, which Eino
+// assembled from the stream. If the two do not differ, it returns messages unchanged.
 func (s *session) truth(messages []*schema.Message) []*schema.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,8 @@ func (s *session) truth(messages []*schema.Message) []*schema.Message {
 	return messages
 }
 
-// activate returns the active tools, which the model sees.
+// activate stores the names of the active tools and returns the tools' descriptions for the model.
+// It fails if the run has no tool of one of the names.
 func (s *session) activate(infos []*schema.ToolInfo, active []string) ([]*schema.ToolInfo, error) {
 	s.mu.Lock()
 	s.active = active
@@ -292,7 +293,7 @@ func (s *session) tool(name string) (t abi.Tool, active bool) {
 	return t, s.active == nil || slices.Contains(s.active, name)
 }
 
-// spend adds the usage of a model call.
+// spend adds the tokens of a model call to the run's usage.
 func (s *session) spend(u abi.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

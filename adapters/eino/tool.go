@@ -19,10 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// execute calls the wrapped endpoint with the arguments that the chain allows.
+// execute is the type of a function that calls the wrapped endpoint with the arguments that the
+// tool hooks chose.
 type execute func(ctx context.Context, arguments string) (*abi.Result, error)
 
-// call makes a tool call through the chain.
+// call makes a tool call through the chain. If the arguments are malformed or the tool is not
+// active, it does not run the hooks and the tool, and returns an error result for the model.
 func (m *middleware) call(ctx context.Context, tc *adk.ToolContext, arguments string, do execute) (*abi.Result, error) {
 	s, err := m.session(ctx)
 	if err != nil {
@@ -69,7 +71,7 @@ func (m *middleware) run(
 	case paused:
 		return outcome, failed // Eino's own interrupt, which holds the tool's state
 	case err == nil && failed != nil && outcome.Source == "tool" && outcome.Result.IsError:
-		return outcome, failed // no module changed it
+		return outcome, failed // no module replaced the error
 	}
 	return outcome, err
 }
@@ -194,7 +196,7 @@ func all[T any](reader *schema.StreamReader[T]) ([]T, error) {
 	}
 }
 
-// resultOf converts an enhanced result for modules.
+// resultOf converts the parts of an enhanced tool result to the form that modules receive.
 func resultOf(parts []schema.ToolOutputPart) (*abi.Result, error) {
 	out := make([]abi.Part, len(parts))
 	for i := range parts {

@@ -7,7 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// TestEachIsMissed checks that the comparison fails if any of the five middlewares is missing.
+// TestEachIsMissed checks that a peer's result is the expected one with all five middlewares, and
+// that the comparison fails if any of them is missing.
 func TestEachIsMissed(t *testing.T) {
 	t.Parallel()
 	h, err := host.New(t.Context(), nil)

@@ -161,8 +161,8 @@ func memory(ctx context.Context, h *host.Host, path string, conversation []abi.M
 	return nil
 }
 
-// resident returns the resident memory of the process in MB. It counts pages once that the process
-// has mapped several times, such as an image of several instances.
+// resident returns the resident memory of the process in MB. A page that the process has mapped
+// several times, such as a page of an image with several instances, counts once.
 func resident() (float64, error) {
 	runtime.GC()
 	b, err := os.ReadFile("/proc/self/smaps_rollup")

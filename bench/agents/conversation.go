@@ -24,7 +24,8 @@ const (
 	canceled  = "This call was canceled."
 )
 
-// history returns n messages of about 1 KB. The last but one has a call without an answer.
+// history returns n messages, followed by the question. All but the last of the n messages have
+// about 1 KB. The last one has a tool call without an answer.
 func history(n int) []abi.Message {
 	filler := strings.Repeat("They are baked at five and delivered at seven. ", 21)
 	var out []abi.Message
@@ -67,9 +68,9 @@ func search() tool.Tool {
 	)
 }
 
-// A witness counts what the agent's model and its tool observe of a run.
+// A witness counts a run's tool calls, and its model requests in which the history was repaired.
 type witness struct {
-	calls    atomic.Int64 // number of calls that the cache did not answer
+	calls    atomic.Int64 // number of tool calls that the cache did not answer
 	repaired atomic.Int64 // requests in which the history's call had an answer
 }
 
@@ -89,7 +90,8 @@ func witnessOf(ctx context.Context) *witness {
 	return &witness{}
 }
 
-// step returns the model's text and call after the given number of results since the question.
+// step returns the model's text, or the arguments of its next call of the tool, given the number of
+// tool results since the question.
 func step(results int) (text, call string) {
 	switch results {
 	case 0, 1:
@@ -144,8 +146,8 @@ type result struct {
 	Text    string // streamed text
 	Chunks  int
 	Results []string
-	Calls   int64          // number of tool calls without cached ones
-	Mended  int64          // requests whose history was complete
+	Calls   int64          // number of tool calls that the cache did not answer
+	Mended  int64          // number of model requests in which the history's call had an answer
 	Counts  map[string]int // messages and results that the observer counted
 }
 

@@ -1,5 +1,5 @@
-// Command agents measures one agent with the same five middlewares, in several ways to run trusted
-// and untrusted code:
+// Command agents measures one agent with the same five middlewares. It runs them in several ways,
+// such as modules, native code and side-cars:
 //
 //	agents [-turns N] [-each TIME] [-history N] FIVE.wasm FIVE-EXTISM.wasm [OTHER ...]
 //
@@ -7,9 +7,10 @@
 // of agent-runner module build for guests/five/c, or guests/five/five.ts.
 //
 // The runs of the peers are interleaved in one process, because the result is the ratio between
-// them. Each run of each peer is compared with the same messages, calls, chunks and counters. With
-// -concurrent the command measures concurrent runs, with -memory their memory, with -line the cost
-// of each additional module, and with -cost the processor time and memory of a run.
+// them. The command checks that each run of each peer has the same text, chunks, tool calls,
+// results and counters. With -concurrent the command measures concurrent runs, with -memory their
+// memory, with -line the cost of each additional module, and with -cost the processor time and
+// memory of a run.
 package main
 
 import (
@@ -85,7 +86,8 @@ func main() {
 	}
 }
 
-// repeat calls do for the duration each, and returns the number of calls.
+// repeat calls do until the duration each has passed, but at least once. It returns the number of
+// calls and the time that they took.
 func repeat(each time.Duration, do func() error) (n int, took time.Duration, err error) {
 	began := time.Now()
 	for n == 0 || time.Since(began) < each {

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
-// counted returns the counts of a run's observer.
+// counted is the type of a function that returns the counts of a run's observer.
 type counted func(run string) (map[string]int, error)
 
 // ourLoop returns a peer that runs this project's agent loop with the given middlewares.
@@ -82,7 +82,7 @@ func ourModules(ctx context.Context, h *host.Host, name, path string, conversati
 		list = append(list, host.Middleware{Name: e.name, Module: m, Config: config, Hooks: e.hooks})
 	}
 	// The observer stores its counts in a run-local value, which ends with the run. The spy reads
-	// it at the end. Every peer with this loop has a spy.
+	// the value when the run finishes. The in-process peer has a spy as well.
 	spy := newSpy()
 	list = append(list, spy.middleware())
 	p, err := ourLoop(ctx, name, h, list, conversation, spy.counts)

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A peer runs the agent with the five middlewares in one way.
+// A peer is one way to run the agent with the five middlewares.
 type peer struct {
 	name  string
 	size  string // size of the module; empty if the peer has none
@@ -22,7 +22,7 @@ type peer struct {
 	processes []int // other processes that the peer uses
 }
 
-// entries holds the five middlewares and their hooks, in the order of all peers.
+// entries holds the five middlewares and their hooks, in the order of the chain.
 var entries = []struct {
 	name  string
 	hooks []abi.Hook
@@ -46,10 +46,11 @@ func (p *peer) checked(ctx context.Context) error {
 	return nil
 }
 
-// mainPeer is the peer that the others are compared with.
+// mainPeer is the name of the peer that the others are compared with.
 const mainPeer = "here: five modules, Go guests"
 
-// start creates the peers whose name contains only, or all peers if only is empty.
+// start creates the peers whose names contain the string only, which may be empty. It fails if
+// there are none.
 func start(
 	ctx context.Context,
 	h *host.Host,

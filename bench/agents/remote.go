@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// serveAs is the environment variable that makes a process a side-car or a plug-in.
+// serveAs is the name of the environment variable that makes a process a side-car or a plug-in.
 const serveAs = "AGENT_BENCH_SERVE"
 
 // serve runs a side-car or a plug-in if serveAs is set, and reports whether it did.
@@ -49,8 +49,9 @@ func serve() bool {
 }
 
 // inExtism returns a peer with the five middlewares as plug-ins of the Extism SDK. They are
-// compiled once, and each has one warm instance. A timeout of 0 means none, and codec selects Go's
-// JSON or this project's. A call takes a lock, since an instance serves one call at a time.
+// compiled once, and each has one warm instance. A timeout of 0 means none. The codec is "usual"
+// for Go's JSON, or "fast" for this project's. A call takes a lock, since an instance serves one
+// call at a time.
 func inExtism(
 	ctx context.Context,
 	h *host.Host,

@@ -14,10 +14,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A guest answers an input.
+// A guest is a function that processes an input as [work.Do] does.
 type guest func(in []byte) (out []byte, err error)
 
-// check compares a guest's answer with that of work.Do.
+// check returns an error if a guest's answer to in differs from that of [work.Do].
 func check(g guest, in []byte) error {
 	want, err := work.Do(in)
 	if err != nil {

@@ -110,8 +110,8 @@ func short(d time.Duration) string {
 	}
 }
 
-// byTurns calls the functions alternately, for 20 ms each, in 31 rounds after one to warm up. It
-// returns the median time of a call of each.
+// byTurns calls the functions alternately, each for at least 20 ms and three calls, in 31 rounds
+// after one to warm up. It returns the median time of a call of each.
 func byTurns(functions ...func() error) ([]time.Duration, error) {
 	const rounds, turn = 31, 20 * time.Millisecond
 	times := make([][]time.Duration, len(functions))

@@ -32,7 +32,7 @@ type runaway struct {
 	began *time.Time // start of the last run's hook
 }
 
-// withRunaways opens a host with one agent for each shape of runaway.
+// withRunaways opens a host with one agent for each shape of runaway, and passes the agents to do.
 func withRunaways(ctx context.Context, do func([]runaway) error) error {
 	h, err := host.New(ctx, nil)
 	if err != nil {
@@ -165,7 +165,8 @@ func (s *sample) run(do func() (time.Duration, error)) error {
 	return err
 }
 
-// runaways stops each shape of endless guest while another goroutine stops the world repeatedly.
+// runaways measures how the host stops each shape of endless guest while another goroutine stops
+// the world repeatedly, and prints the rows.
 func runaways(ctx context.Context, all []runaway) error {
 	times, err := rounds()
 	if err != nil {
@@ -201,8 +202,8 @@ func runaways(ctx context.Context, all []runaway) error {
 	return nil
 }
 
-// spreadRow prints the distribution over all runs, and names the shapes that exceeded the target
-// once.
+// spreadRow prints the distribution over all runs, and names the shapes that exceeded the target at
+// least once.
 func spreadRow(what string, seen []endless, of func(*sample) []time.Duration) {
 	var here, inGo []time.Duration
 	var above []*endless

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// neighbours measures a tenant next to another one that is as busy, and next to the worst one.
+// neighbours compares the p99 of a tenant's hook next to an equally busy tenant with its p99 next
+// to a tenant whose hooks never end.
 func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {

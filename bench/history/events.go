@@ -124,7 +124,8 @@ func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)
 	return us, run, nil
 }
 
-// resumed returns the time of an event for a reader that resumes after n events.
+// resumed returns the time per event for a reader that resumes after n events and reads the next
+// 100.
 func resumed(ctx context.Context, s store.Store, run string, n int) (stats.Span, error) {
 	const readers, some = 50, 100
 	got := 0

@@ -21,7 +21,7 @@ import (
 // turns is the number of measured runs of each conversation in [messages].
 const turns = 21
 
-// lengths holds the lengths of the compared conversations.
+// lengths holds the numbers of messages of the compared conversations.
 var lengths = [...]int{10, 1000, 20_000}
 
 // messages measures a step with a module that reads nothing, the last message, or each message
@@ -126,8 +126,8 @@ func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain
 	return chain.New(e)
 }
 
-// A forgetful middleware uses a new instance for each hook. An instance's memory is a cache, and
-// here it never hits.
+// A forgetful middleware uses a new instance for each hook, so an instance remembers nothing from
+// earlier hooks.
 type forgetful struct{ hook.Middleware }
 
 // Open implements [hook.Middleware].

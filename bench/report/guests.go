@@ -12,17 +12,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// others holds the other languages of the five middlewares by their folder in guests/five, and
-// TinyGo.
+// others lists the builds of the five middlewares by compilers other than Go's. The folder is in
+// guests/five.
 var others = []struct{ folder, name, language string }{
 	{"c", "c", "C"},
 	{"rust", "rust", "Rust"},
 	{".", "tinygo", "TinyGo"},
 }
 
-// otherLanguages builds the five middlewares in other languages with the toolchains of agent-runner
-// module build, and returns the module files. A script is its own module. The sentence missing
-// lists the languages whose toolchain is not installed.
+// otherLanguages builds the five middlewares in other languages with the toolchains of
+// "agent-runner module build", and returns the module files. A script is its own module. In
+// missing, it returns a line for each language whose toolchain is not installed.
 func otherLanguages(ctx context.Context, root, built string) (files []string, missing string, err error) {
 	five := filepath.Join(root, "bench", "guests", "five")
 	for _, o := range others {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// startUp measures the demo in a new process with five modules. All runs but the first load its
-// machine code from the cache.
+// startUp measures how fast the demo, a process with five modules, starts and ends, and writes the
+// figures to w. All runs but the first load the modules' machine code from the cache.
 func startUp(w *bytes.Buffer, root string) error {
 	prompt, err := os.ReadFile(filepath.Join(root, "examples/demo/prompt.txt"))
 	if err != nil {

@@ -33,7 +33,8 @@ var attacks = []struct {
 	{"stalls", (*mallory).stall},
 }
 
-// attackUntilKilled attacks in the named ways, or in all if ways is empty.
+// attackUntilKilled attacks the server at address with the attacks that ways names, separated by
+// commas. It uses all attacks if ways is empty.
 func attackUntilKilled(address, key, guest, ways string) {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {

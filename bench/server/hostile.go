@@ -123,7 +123,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		// Otherwise its runs would disturb the next one.
+		// Delete the hostile tenant, because its runs would otherwise disturb the next row.
 		if err := s.json("DELETE", "/v1/tenants/"+hostile.id, s.operator, nil, 204, nil); err != nil {
 			return err
 		}
@@ -196,7 +196,8 @@ type neighbour struct {
 	end          func()
 }
 
-// mallorys starts a process that attacks. The process can be paused and continued.
+// mallorys starts this program as a process that attacks the server at address. The process can be
+// paused and continued.
 func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	cmd, err := self(address, key, guest, attacks)
 	if err != nil {
@@ -213,7 +214,7 @@ func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	}, nil
 }
 
-// honest returns tenants that start perSecond runs per second.
+// honest returns a neighbour whose tenants start perSecond runs per second.
 func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neighbour {
 	var ended chan error
 	var stop atomic.Bool

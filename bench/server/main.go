@@ -114,7 +114,8 @@ func compared(p *plan, against string) error {
 	return os.WriteFile(flag.Arg(2), text.Bytes(), 0o644)
 }
 
-// measure measures all parts, each on a new server.
+// measure measures all parts, or the part named only if that is not empty. Each part has a new
+// server. The figures are written to the file out.
 func measure(p *plan, only, program, guest, out string) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {

@@ -15,7 +15,8 @@ const (
 	slowPause = 100 * time.Millisecond
 )
 
-// A chatModel is an OpenAI-compatible model that answers at once. Its model "slow" streams slowly.
+// A chatModel is a server with OpenAI's chat API. It answers at once, except for the model "slow",
+// whose answers take 10 s.
 type chatModel struct {
 	url    string
 	server *http.Server

@@ -131,7 +131,8 @@ func (p *platform) processor() (took time.Duration) {
 	return took
 }
 
-// send sends a request and decodes its JSON response. It fails unless the status is want.
+// send sends a request, and decodes the JSON response into out unless out is nil. It fails if the
+// status is not want.
 func (p *platform) send(method, path, key, kind string, body []byte, want int, out any) error {
 	req, err := http.NewRequest(method, p.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -168,7 +169,8 @@ func (p *platform) json(method, path, key string, body any, want int, out any) e
 // A tenant is a tenant of the platform with its key.
 type tenant struct{ id, key string }
 
-// tenant creates a tenant with a key.
+// tenant creates a tenant with a quota and a key. The tenant's policy allows all models and all
+// grants.
 func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	all := map[string]any{"models": []string{"*"}, "grants": []string{"*"}}
 	create := map[string]any{"id": id, "quota": quota, "policy": all}

@@ -98,7 +98,8 @@ func printEvent(_ context.Context, e abi.Event) {
 // A script is a model that calls the tool and then repeats its result.
 type script struct{}
 
-// Generate returns the script's answer.
+// Generate calls the tool lookup. If the last message is a tool result, it repeats that result
+// instead.
 func (s *script) Generate(_ context.Context, input []*schema.Message, _ ...model.Option) (*schema.Message, error) {
 	last := input[len(input)-1]
 	if last.Role == schema.Tool {

@@ -38,7 +38,8 @@ func Allowed(name, arguments string) (bool, string) {
 	return true, ""
 }
 
-// Redact replaces addresses in text, and returns their number.
+// Redact replaces each email address in text with "[address]". It returns the new text and the
+// number of addresses.
 func Redact(text string) (string, int) {
 	if !strings.Contains(text, "@") {
 		return text, 0

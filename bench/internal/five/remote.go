@@ -56,14 +56,15 @@ func NewRemote(codec Codec) *Remote {
 	return &Remote{codec: codec, cached: map[string]map[string]json.RawMessage{}, counts: map[string]map[string]int{}}
 }
 
-// Kept is the output of cache_get and the input of cache_put.
+// Kept is the input of cache_get, cache_put, counts and end, and the output of cache_get.
 type Kept struct {
 	Run    string          `json:"run"`
 	Call   abi.Call        `json:"call"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// Call runs one hook of a middleware.
+// Call runs the function of a middleware that hook names, such as "policy" or "cache_get". It fails
+// if there is no such function.
 func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 	switch hook {
 	case "patch":

@@ -28,7 +28,7 @@ func (m Moment) Since(began Moment, n int) Span {
 	return Span{us(m.At.Sub(began.At)), us(m.Used - began.Used)}
 }
 
-// MedianSpan returns the median of both times.
+// MedianSpan returns the median of the wall times and that of the processor times.
 func MedianSpan(list []Span) Span {
 	walls, used := make([]float64, len(list)), make([]float64, len(list))
 	for i, s := range list {
