@@ -1,11 +1,11 @@
-// Package guestsdk has the sources of the SDKs that a module's folder holds a
-// copy of, for "agent-runner module new".
+// Package guestsdk embeds the sources of the SDKs that "agent-runner module new" copies into a
+// module's folder.
 package guestsdk
 
 import "embed"
 
-// Files are c/agent_middleware.h, the crate in rust, and the package in
-// assemblyscript.
+// Files holds the C header, the Rust crate and the AssemblyScript package, under their paths in
+// this folder.
 //
 //go:embed c/agent_middleware.h rust/Cargo.toml rust/README.md rust/src assemblyscript/package.json assemblyscript/README.md assemblyscript/index.ts assemblyscript/assembly
 var Files embed.FS

@@ -12,7 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// compiler returns the path of tsc.
+// compiler returns the path of tsc, TypeScript's compiler. If tsc cannot be installed, the test
+// fails in CI and is skipped elsewhere.
 func compiler(t *testing.T) string {
 	t.Helper()
 	dir, err := npmtest.Install(filepath.Join("testdata", "npm"), filepath.Join("..", "..", "build", "npm"))
@@ -29,7 +30,7 @@ func compiler(t *testing.T) string {
 	return ""
 }
 
-// TestTypes compiles the package's types, the code in testdata and the examples.
+// TestTypes checks that the package's types, the code in testdata and the examples compile.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), compiler(t), "-p", "testdata").CombinedOutput()

@@ -36,7 +36,8 @@ func run(ctx context.Context, paths []string) error {
 	}
 	defer h.Close(ctx)
 
-	// The modules run in sandboxes and may only read messages.
+	// The modules run in sandboxes. Without grants, they cannot call models or tools, send requests
+	// or use the store.
 	options := &adapter.Options{OnEvent: printEvent}
 	for _, path := range paths {
 		m, err := h.Load(ctx, path, host.Limits{})

@@ -92,7 +92,7 @@ func changedString(shown, now string) *string {
 	if shown == now {
 		return nil
 	}
-	changed := now // a copy, so that now is only allocated if something changed
+	changed := now // a copy, because its address escapes: only a changed value is allocated
 	return &changed
 }
 

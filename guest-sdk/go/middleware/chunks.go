@@ -55,7 +55,7 @@ type chunksInput struct {
 	one [1]abi.Chunk
 }
 
-// copyChunks deep-copies chunks, so that an author can change them in place.
+// copyChunks copies chunks and their parts to out, so that a hook can change them in place.
 func copyChunks(out, chunks []abi.Chunk) {
 	copy(out, chunks)
 	for i := range out {

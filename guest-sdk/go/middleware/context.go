@@ -23,7 +23,7 @@ type Context struct {
 
 	host     Host
 	textKind string  // kind of text chunks in this hook
-	frame    any     // *frame of the running wrapper, if any; see [aside]
+	frame    any     // *frame of the running wrapper, or nil; any, for the reason given at [streamArgs]
 	sent     bool    // whether the hook sent chunks
 	room     *[]byte // buffer for encoding values
 }
@@ -153,5 +153,6 @@ func errorObject(err error) *abi.Error {
 // fails with the host's error.
 type hostError struct{ err error }
 
-// Error returns the host's error. TinyGo prints it, because it cannot recover.
+// Error returns the host's error. TinyGo's runtime prints it, because TinyGo cannot recover from a
+// panic in a module.
 func (f hostError) Error() string { return f.err.Error() }

@@ -26,7 +26,7 @@ type Declaration struct {
 	fields fields
 }
 
-// Declare returns a new declaration.
+// Declare returns a declaration without hooks and without configuration fields.
 func Declare(o Options) *Declaration {
 	d := &Declaration{}
 	d.module.describe(&o)
@@ -46,7 +46,8 @@ func (d *Declaration) Module() *Module {
 
 type serveFunc = func(s *served) (abijson.Writable, error)
 
-// declare adds a middleware to those that have the hook.
+// declare adds h to the middlewares that have the hook. serve serves the hook if h is the first of
+// them.
 func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {
 	m := &d.module
 	s := m.find(hook)

@@ -41,7 +41,8 @@ func (p *toolPolicy) GateTool(ctx *middleware.Context, call *middleware.Call) (m
 	return middleware.Allow(), nil
 }
 
-// A middleware is a type with hook methods. Its exported fields are its configuration.
+// Example shows that a middleware is a type with hook methods, and that its exported fields are its
+// configuration.
 func Example() {
 	// A module calls this in init:
 	// middleware.Register(middleware.Options{Name: "tool-policy"}, &toolPolicy{Limit: 2})
@@ -62,7 +63,8 @@ func Example() {
 	// ask call 3 of this run <nil>
 }
 
-// Only messages that are read are fetched, and only changes are sent back.
+// ExampleMessages shows that only messages that are read are fetched, and that only changes are
+// sent back.
 func ExampleMessages() {
 	host := middlewaretest.New(middleware.Options{}, middleware.WithBeforeModelRewriteState(
 		func(_ *middleware.Context, state *middleware.State) error {
@@ -88,7 +90,8 @@ func ExampleMessages() {
 	// pulled: 1
 }
 
-// A wrapper can call next any number of times, or not at all.
+// ExampleWithModelWrapper shows a wrapper that calls next again. A wrapper can call next any number
+// of times, or not at all.
 func ExampleWithModelWrapper() {
 	host := middlewaretest.New(middleware.Options{}, middleware.WithModelWrapper(
 		func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
@@ -112,7 +115,8 @@ func ExampleWithModelWrapper() {
 	// Output: cut off; asking for a short answer <nil>
 }
 
-// A tool is a function. The type of its arguments describes its parameters.
+// ExampleNewTool makes a tool from a function. The type of the function's arguments describes the
+// tool's parameters.
 func ExampleNewTool() {
 	type args struct {
 		City string `json:"city" doc:"name of the city"`
@@ -132,7 +136,7 @@ func ExampleNewTool() {
 	// arguments of weather: unknown: town <nil>
 }
 
-// A local outlives the module's memory and belongs to a single run.
+// ExampleLocal shows that a local outlives the module's memory. It belongs to a single run.
 func ExampleLocal() {
 	type visit struct {
 		Tool  string `json:"tool"`
@@ -164,7 +168,7 @@ func ExampleLocal() {
 	// Output: [{"tool":"read","times":2},{"tool":"write","times":1}]
 }
 
-// The older style of Eino's middlewares.
+// ExampleAgentMiddleware shows a middleware in the older style of Eino.
 func ExampleAgentMiddleware() {
 	host := middlewaretest.New(middleware.Options{}, middleware.AgentMiddleware{
 		AdditionalInstruction: "Be brief.",

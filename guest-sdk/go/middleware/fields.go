@@ -22,7 +22,7 @@ type field struct {
 	read   func(r *jsoncodec.Reader)
 }
 
-// add declares a field. read reads its value.
+// add declares a field with a name and a schema. Its value, which read decodes, is stored in *p.
 func add[T any](d *Declaration, p *T, name string, s schema.Schema, read func(r *jsoncodec.Reader) T) {
 	initial := *p
 	d.fields.all = append(d.fields.all, field{

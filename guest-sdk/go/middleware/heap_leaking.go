@@ -9,10 +9,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// With -gc=leaking, memory is never freed, which makes the fastest modules. A run may
-// have any number of hooks, so its memory must be bounded: once memory is full, the next
-// hook begins with the memory that configure left, as the ABI permits. A single hook can
-// use as much memory as its module is allowed.
+// With -gc=leaking, modules are fastest, but memory is never freed. A run may have any number of
+// hooks, so its memory must be bounded: once memory is full, the next hook begins with the memory
+// that configure left, as the ABI permits. A single hook can use as much memory as the limits of
+// its module allow.
 
 const (
 	room = 1 << 20 // bytes that a run can use before memory grows; memory that a run adds is not passed to the next run
@@ -158,7 +158,8 @@ func begin() uintptr { return uintptr(unsafe.Pointer(&globals)) }
 
 func memory(at, n uintptr) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(at)), n) }
 
-// same compares memory in words of eight bytes, to which a heap's objects are aligned.
+// same reports whether the n bytes at a and at b are equal. It compares words of eight bytes, to
+// which a heap's objects are aligned.
 func same(a, b, n uintptr) bool {
 	for i := uintptr(0); i < n; i += 8 {
 		if *(*uint64)(unsafe.Pointer(a + i)) != *(*uint64)(unsafe.Pointer(b + i)) {

@@ -37,7 +37,7 @@ type Host interface {
 	// Model makes a model call for the module. It takes an abi.RequestPatch and returns
 	// a contract.ModelReply.
 	Model(request []byte) ([]byte, error)
-	// Tool calls a tool of the agent. It takes a contract.ToolRequest and returns an
+	// Tool calls a tool of the agent. It takes a contract.ToolRequest and returns a
 	// contract.ToolReply.
 	Tool(request []byte) ([]byte, error)
 	// HTTP sends an [abi.HTTPRequest] and returns an [abi.HTTPResponse].

@@ -138,7 +138,7 @@ func (s *shown) need(from, to int) {
 	}
 }
 
-// copy copies messages of the list in the input, from index from on.
+// copy fills out with copies of the input's messages from index from on.
 func (s *shown) copy(out []abi.Message, from int) {
 	s.need(from, from+len(out))
 	known := s.cache
@@ -152,7 +152,8 @@ func reading(from, to int) string {
 	return "read messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
 }
 
-// pull fetches the messages in [from, to), without those at either end that are cached.
+// pull fetches the messages in [from, to), without those at either end that are cached. It panics
+// with a hostError if the host does not return them.
 func (s *shown) pull(from, to int) {
 	known := s.cache
 	for from < to && known.get(from) != nil {

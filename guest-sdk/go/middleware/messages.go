@@ -21,8 +21,8 @@ type History struct {
 	pieces []piece
 	length int
 
-	// The piece that find returned last and the index of its first message. It makes
-	// access to neighbors fast.
+	// cursor is the index of the piece that find returned last, and start is the index of that
+	// piece's first message. They make access to neighboring messages fast.
 	cursor, start int
 }
 

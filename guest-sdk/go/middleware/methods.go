@@ -18,7 +18,7 @@ type method struct {
 	find finder
 }
 
-// A place says which type in a method's signature has the code that serves its hook.
+// A place selects the type in a method's signature that has the code to serve the hook.
 type place int
 
 const (

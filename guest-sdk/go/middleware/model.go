@@ -154,8 +154,8 @@ func (*ModelEnd) serve(s *served) (answer abijson.Writable, err error) {
 	return out, err
 }
 
-// outcome compares a call's reply and error with those in the input and returns the
-// changes.
+// outcome compares a call's reply and error with those in the input and returns the changes. It
+// fails if a hook removed both.
 func outcome[T any](same func(a, b *T) bool, shown, now *T, shownErr, nowErr *abi.Error) (*T, *abi.Error, error) {
 	switch {
 	case now == nil && nowErr == nil:

@@ -26,8 +26,8 @@ type Module struct {
 type served struct {
 	hook   abi.Hook
 	serve  func(s *served) (abijson.Writable, error)
-	called any    // slice of the hook's interface with the middlewares that have the hook; nil until collected
-	server server // collects them; nil if they are fixed
+	called any    // the middlewares that have the hook, a slice of the hook's interface; nil until collected
+	server server // collects the middlewares; nil if a Declaration lists them
 	visit  any    // the last call's memory, for reuse
 	deep   int    // number of calls in progress; a hook can be called again while it waits for the host
 
@@ -52,7 +52,7 @@ type server interface {
 	serve(s *served) (abijson.Writable, error)
 }
 
-// A call is one call of a hook.
+// A call holds the module, the host and the context of one call of a hook.
 type call struct {
 	m    *Module
 	ctx  *Context
@@ -134,7 +134,7 @@ func failed(hook abi.Hook, err error) (output []byte, ok bool) {
 		return output, true
 	}
 	if output, err = abijson.Write(nil, (*abijson.Error)(errorObject(err))); err != nil {
-		// This cannot be invalid UTF-8, which is replaced.
+		// Invalid UTF-8 is not a cause of this error, because the encoder replaces it.
 		output = []byte(`{"code":"internal","message":"the error could not be encoded"}`)
 	}
 	return output, false
@@ -150,7 +150,7 @@ func (m *Module) find(hook abi.Hook) *served {
 	return nil
 }
 
-// other handles hooks that no middleware has.
+// other handles describe, configure and the hooks that no middleware has.
 func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable, error) {
 	switch {
 	case hook == contract.HookDescribe:
@@ -291,5 +291,5 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	return abijson.Write(nil, (*abijson.Control)(&end.Control))
 }
 
-// null reports whether raw JSON is absent.
+// null reports whether raw is empty or the JSON value null.
 func null(raw abi.JSON) bool { return len(raw) == 0 || string(raw) == "null" }

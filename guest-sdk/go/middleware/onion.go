@@ -19,10 +19,10 @@ type onion[Q, R any] struct {
 	hooks   any // slice of the hook's interface with the wrappers
 	count   int // number of wrappers
 
-	last, lastCopy *R // what the host already knows: its last reply or what was sent, and a copy of it
+	last, lastCopy *R // the reply that the host already knows, received or sent, and a copy of it
 
-	// The first of each. Most calls need only one, and allocations are expensive in a
-	// module.
+	// Memory for the first lastCopy and the first turn. Most calls need only one of each, and
+	// allocations are expensive in a module.
 	firstCopy R
 	outer     turn[Q, R]
 }
@@ -39,8 +39,8 @@ type wrapping[Q, R any] struct {
 	end   func(*contract.StreamEnd) *R
 	copy  func(to, from *R)
 	same  func(a, b *R) bool
-	// chunks converts a reply to chunks. said is the inverse; it takes the fields that
-	// chunks cannot represent from a reply, which may be nil.
+	// chunks converts a reply to chunks. assemble is the inverse; it takes the fields that chunks
+	// cannot represent from a reply, which may be nil.
 	chunks   func(original *Q, reply *R) []abi.Chunk
 	assemble func(*R, *chunkjoin.Assembly) *R
 }
@@ -67,7 +67,7 @@ func listenerOf(a streamArgs) *listener {
 	return l
 }
 
-// A frame is a running wrapper: what it sent and where to.
+// A frame records the chunks that a running wrapper sent, and their receiver.
 type frame struct {
 	out        *listener          // nil for the host
 	head, tail chunkjoin.Assembly // chunks sent before and after the last call of next
@@ -79,8 +79,7 @@ func (f *frame) begin() {
 	f.tail = chunkjoin.Assembly{}
 }
 
-// enter makes f the current frame and returns the previous one, to which leave must be
-// called.
+// enter makes f the current frame and returns the previous one, which the caller must pass to exit.
 func (c *Context) enter(f *frame) (outer any) {
 	outer, c.frame = c.frame, f
 	return outer

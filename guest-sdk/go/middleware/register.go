@@ -7,8 +7,8 @@ var registered *Module
 // Register makes this program a module of the given middlewares. Call it once, in init.
 // The middlewares are called in the given order; the first wrapper is the outermost.
 //
-// Register panics if a middleware has no hooks, or a method with the name of a hook but
-// another type.
+// Register panics if a module is already registered, if there are no middlewares, and for the
+// reasons that [NewModule] lists.
 func Register(o Options, middlewares ...Middleware) {
 	if registered != nil {
 		panic("middleware: Register was called twice; give it all middlewares of the module at once")
@@ -19,7 +19,8 @@ func Register(o Options, middlewares ...Middleware) {
 	registered = NewModule(o, middlewares...)
 }
 
-// Serve makes this program the declared module. Call it once, in init.
+// Serve makes this program the declared module. Call it once, in init. It panics if a module is
+// already registered.
 func Serve(d *Declaration) {
 	if registered != nil {
 		panic("middleware: a module was registered already; there is one in a program")

@@ -49,7 +49,8 @@ func (r *Request) SetParam(name string, value any) error {
 	return nil
 }
 
-// patch returns the changes.
+// patch returns the changes since the hook received the request. It fails if the model was removed
+// or if a change is invalid.
 func (r *Request) patch() (abi.RequestPatch, error) {
 	var out abi.RequestPatch
 	if r.Model != r.shown.Model {

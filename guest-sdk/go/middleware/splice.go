@@ -27,8 +27,8 @@ func (m *Messages) patch() (abi.ListPatch, error) {
 	return out, contract.CheckListPatch(&out, m.shown.Total)
 }
 
-// gap appends the splices that replace the messages [from, to) of the input by put.
-// Messages of put that were there before stay in place.
+// gap appends the splices that replace the messages [from, to) of the input by put. Messages of put
+// that equal a cached message in that range stay in place.
 func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi.Splice {
 	add := func(at, end int, insert []abi.Message) {
 		if at < end || len(insert) > 0 {
@@ -47,7 +47,8 @@ func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi
 	return splices
 }
 
-// index maps the IDs of the cached messages [from, to) of the input to their indices.
+// index maps the IDs of the cached messages [from, to) of the input to their indices. It returns
+// nil if n, the number of messages to look up, is 0, or if the range has fewer than two messages.
 func (s *shown) index(from, to, n int) map[string]int {
 	if n == 0 || to-from < 2 {
 		return nil

@@ -67,7 +67,7 @@ func (*State) serve(s *served) (abijson.Writable, error) {
 	return serveAfterModelRewriteState(s)
 }
 
-// state returns a state with a list and tools of the input.
+// state returns a State with the list l and a copy of the tools of an input.
 func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	out := &struct {
 		State

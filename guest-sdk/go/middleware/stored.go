@@ -9,11 +9,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A Stored is a durable value that all runs of the entry share, on every machine. It
-// exists until it is deleted or its time to live ends. It needs the grant store: without
-// it, its methods fail with abi.CodeDenied, and without a store with
-// abi.CodeUnavailable. T is any type that can be encoded as JSON. Declare one with its
-// key:
+// A Stored is a durable value that all runs of the entry share, on every machine. It exists until
+// it is deleted or its time to live ends. It needs the grant "store". Its methods fail with
+// abi.CodeDenied without the grant, and with abi.CodeUnavailable if the host has no store. T is any
+// type that can be encoded as JSON. Declare one with its key:
 //
 //	var seen = middleware.Stored[map[string]int]("seen")
 //

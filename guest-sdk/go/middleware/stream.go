@@ -29,7 +29,8 @@ type Stream[R any] struct {
 	err   error
 }
 
-// errLeft is the error inside a wrapper's stream after its loop was left.
+// errLeft is the error that an inner wrapper and the host's stream receive after an outer wrapper
+// left its loop.
 var errLeft = errors.New("the wrapper outside left the stream")
 
 // Chunks iterates over the chunks of the answer.

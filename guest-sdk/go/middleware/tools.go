@@ -60,7 +60,8 @@ func resultOf(value any) (*abi.Result, error) {
 	return abi.TextResult(string(b)), nil
 }
 
-// WithTools returns a middleware that adds tools to the agent and runs them.
+// WithTools returns a middleware that adds tools to the agent and runs them. It panics if a tool is
+// invalid or has no Run, or if two tools have the same name.
 func WithTools(tools ...Tool) Middleware {
 	for i, t := range tools {
 		if err := contract.CheckTool(&t.Tool); err != nil {

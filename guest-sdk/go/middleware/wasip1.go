@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// export is the common implementation of all exports.
+// export runs a hook with an input of n bytes. It is the common implementation of all exports. It
+// returns 1 if the hook fails, and 0 otherwise.
 func export(hook abi.Hook, n int32) int32 {
 	if registered == nil {
 		panic("middleware: no middleware was registered: call middleware.Register in init")

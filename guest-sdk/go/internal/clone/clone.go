@@ -1,5 +1,5 @@
-// Package clone copies and compares the types of package abi, so that authors can change
-// what they receive in place. It imports only the standard library and package abi.
+// Package clone copies and compares the types of package abi, so that a hook can change the values
+// that it receives in place. It imports no package that makes modules large.
 package clone
 
 import (
@@ -9,15 +9,16 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Message deep-copies a message, so that changes in place do not affect the message
-// in the input.
+// Message returns a copy of m that [CopyMessage] made, so that changes in place do not affect the
+// message in the input.
 func Message(m *abi.Message) (out abi.Message) {
 	CopyMessage(&out, m)
 	return out
 }
 
-// CopyMessage deep-copies m to out. Most messages have only strings, for which CopyMessage
-// is a plain assignment.
+// CopyMessage copies m to out with slices of its own. The raw JSON in parts, tool calls and unknown
+// fields remains shared. Most messages have only strings, for which CopyMessage is a plain
+// assignment.
 func CopyMessage(out, m *abi.Message) {
 	*out = *m
 	if m.ToolCalls != nil {
@@ -34,7 +35,7 @@ func CopyMessage(out, m *abi.Message) {
 	}
 }
 
-// Messages deep-copies a list of messages.
+// Messages copies each message of a list with [CopyMessage].
 func Messages(list []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(list))
 	for i := range list {
@@ -50,7 +51,7 @@ func cloneContent(c abi.Content) abi.Content {
 	return abi.Parts(slices.Clone(c.Parts())...)
 }
 
-// Response deep-copies a response, which may be nil.
+// Response copies a response, which may be nil. It copies the message with [CopyMessage].
 func Response(r *abi.Response) *abi.Response {
 	if r == nil {
 		return nil
@@ -64,7 +65,7 @@ func Response(r *abi.Response) *abi.Response {
 	return &out
 }
 
-// Result deep-copies a result, which may be nil.
+// Result copies a result, which may be nil, with [CopyResult].
 func Result(r *abi.Result) *abi.Result {
 	if r == nil {
 		return nil
@@ -73,7 +74,7 @@ func Result(r *abi.Result) *abi.Result {
 	return &out
 }
 
-// CopyResult is like [Result] for a result that is not nil.
+// CopyResult returns a copy of r, which must not be nil. The raw JSON in parts remains shared.
 func CopyResult(r *abi.Result) abi.Result {
 	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra)}
 }
@@ -132,5 +133,5 @@ func SameResult(a, b *abi.Result) bool {
 	return a.IsError == b.IsError && bytes.Equal(a.Extra, b.Extra) && sameContent(a.Content, b.Content)
 }
 
-// SamePlain reports whether two values without pointers are equal. Both may be nil.
+// SamePlain reports whether a and b are both nil or point to values that are equal by ==.
 func SamePlain[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -20,8 +20,9 @@ func sameTool(a, b *abi.Tool) bool {
 		bytes.Equal(a.Parameters, b.Parameters)
 }
 
-// ToolsPatch returns the patch from shown to now: removals and additions at the end, or a
-// whole new list if tools were changed or moved.
+// ToolsPatch returns the patch from shown to now: removals and additions at the end, or a whole new
+// list if tools were changed or moved. It fails if a tool in now is invalid, or if two tools have
+// the same name.
 func ToolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 	for i := range now {
 		if err := contract.CheckTool(&now[i]); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A Schema is a JSON Schema for decoding a Go type.
+// A Schema is a JSON Schema of the JSON values that are decoded into a Go type.
 type Schema struct {
 	Kind        string
 	Description string
@@ -27,7 +27,7 @@ type Property struct {
 	Schema *Schema
 }
 
-// Append appends the schema as JSON.
+// Append appends the schema to b as JSON.
 func (s *Schema) Append(b []byte) []byte {
 	b = append(b, '{')
 	if s.Kind != "" {
@@ -72,7 +72,7 @@ func (s *Schema) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// key writes a comma, unless it is the first, and the key of a field.
+// key appends the key of a field to b, after a comma unless the field is the first of its object.
 //
 //go:noinline
 func key(b []byte, name string) []byte {
@@ -82,7 +82,7 @@ func key(b []byte, name string) []byte {
 	return append(jsoncodec.AppendText(b, name), ':')
 }
 
-// A Maker derives the schema of a type.
+// A Maker derives the JSON Schemas of Go types. The zero value makes no field required.
 type Maker struct {
 	Required bool           // whether fields are required, except pointers and fields with omitempty or omitzero
 	inside   []reflect.Type // the enclosing structs, to detect recursive types
@@ -165,7 +165,7 @@ func eachField(t reflect.Type, fn func(name, options string, f reflect.StructFie
 	}
 }
 
-// Keys returns the keys of the objects that a struct is decoded from.
+// Keys returns the JSON keys of the fields of the struct t. It returns nil if t is not a struct.
 func Keys(t reflect.Type) []string {
 	if t.Kind() != reflect.Struct {
 		return nil

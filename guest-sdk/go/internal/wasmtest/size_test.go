@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forWasm runs a go command with the environment for modules in a directory.
+// forWasm runs the go command in dir with the environment for WebAssembly modules, and returns its
+// standard output.
 func forWasm(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -26,8 +27,9 @@ func forWasm(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// Packages that initialize themselves are linked whether they are used or not: fmt and
-// its imports take 0.4 MB, time alone 0.3 MB.
+// TestDependencies checks that the SDK does not import packages that make modules large. Packages
+// that initialize themselves are linked even if they are not used: fmt and its imports take 0.4 MB,
+// time alone 0.3 MB.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	deps := "\n" + forWasm(t, ".", "list", "-deps", "../../middleware")
@@ -39,7 +41,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// The maximum sizes of modules in bytes. Go's runtime takes 1.8 MB of them.
+// TestSize checks that modules do not exceed their maximum sizes in bytes, of which Go's runtime
+// takes 1.8 MB.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for dir, most := range map[string]int64{
@@ -57,7 +60,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// fromTemplate returns a directory with the template of agent-runner module new.
+// fromTemplate returns a directory with a module from the Go template of "agent-runner module new".
 func fromTemplate(t *testing.T) string {
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)

@@ -137,7 +137,8 @@ func (r *recorded) Next(patch []byte) ([]byte, error) {
 	return next.Reply, nil
 }
 
-// streams is the next call of next_stream, recv or send.
+// streams requires that the vector's next stream call is this one, and returns its reply or its
+// error. The call is "next_stream", "recv" or "send".
 func (r *recorded) streams(call string, given []byte) ([]byte, error) {
 	require.Less(r.t, r.streamed, len(r.v.Stream), "%s is called too often", call)
 	c := r.v.Stream[r.streamed]
@@ -205,7 +206,7 @@ func (g *guard) GateTool(*middleware.Context, *middleware.Call) (middleware.Deci
 }
 func (g *guard) Observe(*middleware.Context, []abi.Event) error { return nil }
 
-// The middlewares that return the vectors' answers.
+// scripts holds the middlewares that return the vectors' answers, by the name of the vector.
 var scripts = map[string]middleware.Middleware{
 	"describe":          nil,
 	"configure":         nil,

@@ -47,8 +47,8 @@ type buildError struct {
 
 func (e *buildError) Error() string { return e.err.Error() + "\n" + e.text }
 
-// A wasmHost is a minimal host that implements the imports as abi/README.md documents
-// them.
+// A wasmHost is a minimal host. It implements the imports that testdata/guest uses, as
+// abi/README.md documents them.
 type wasmHost struct {
 	t       testing.TB
 	module  api.Module
@@ -72,7 +72,8 @@ func (h *wasmHost) bytes(ptr, n uint32) []byte {
 	return slices.Clone(b)
 }
 
-// reply leaves a value or an error pending.
+// reply encodes v, or failed if that is not nil, as the pending reply. It returns the reply's size
+// in bytes, which is negative for an error.
 func (h *wasmHost) reply(v any, failed *abi.Error) int32 {
 	if failed != nil {
 		v = failed
@@ -121,7 +122,8 @@ func (h *wasmHost) imports() map[string]any {
 	}
 }
 
-// call calls a hook.
+// call calls an exported hook with an input. It returns the hook's status and output, or an error
+// if the guest traps.
 func (h *wasmHost) call(hook abi.Hook, input any) (status int32, output string, err error) {
 	b, err := abijson.Marshal(input)
 	require.NoError(h.t, err)
@@ -133,8 +135,8 @@ func (h *wasmHost) call(hook abi.Hook, input any) (status int32, output string, 
 	return api.DecodeI32(results[0]), string(h.output), nil
 }
 
-// wasmGuests compiles the guest once and returns a function that starts an instance of it
-// with a new host.
+// wasmGuests compiles the guest once. It returns the compiled guest and a function that starts an
+// instance of it. All instances share one host, which each start resets.
 func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModule, func() *wasmHost) {
 	t.Helper()
 	binary, err := guestBinary()

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// inputOf returns a small input of a hook, with a field of a newer host.
+// inputOf returns a small input of a hook, with an unknown field such as a newer host may send.
 func inputOf(hook abi.Hook) []byte {
 	switch hook {
 	case contract.HookAfterModel:
@@ -138,7 +138,7 @@ func TestGatesOfOneModule(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that impossible changes are reported.
+// TestMistakes checks that a hook fails if it returns or changes something that it cannot.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, mw := range map[string]middleware.Middleware{

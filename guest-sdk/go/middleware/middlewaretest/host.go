@@ -1,6 +1,6 @@
-// Package middlewaretest runs middlewares in a plain go test. A [Host] replaces
-// agent-runner: it calls hooks with inputs that are encoded to JSON as for a WebAssembly
-// module, stores messages and run-local values between hooks, and applies their answers.
+// Package middlewaretest runs middlewares in a plain go test. A [Host] replaces agent-runner: it
+// calls hooks with inputs that are encoded to JSON as for a WebAssembly module, stores messages and
+// run-local values between hooks, and applies the hooks' answers.
 //
 // It does not run an agent's loop: the test decides which hook to call and with which
 // input.
@@ -43,12 +43,12 @@ type Host struct {
 	// not replaced. If nil, they are denied, as without a grant.
 	HTTP func(request abi.HTTPRequest) (*abi.HTTPResponse, error)
 
-	// NoStore denies the module the grant store.
+	// NoStore makes the module's calls of the store fail, as without the grant "store".
 	NoStore bool
 
 	// Sent holds the chunks that the module sent in its last hook.
 	Sent []abi.Chunk
-	// Events holds what the module emitted, and Logs what it logged.
+	// Events holds the custom events that the module emitted, and Logs the lines that it logged.
 	Events []contract.Custom
 	Logs   []Log
 	// Pulled counts the messages that the module fetched.
@@ -76,7 +76,7 @@ type ModelCall struct {
 	Patch    abi.RequestPatch
 }
 
-// A Log is a line that the module logged. Level is a level of the import log.
+// A Log is a line that the module logged. Level is a level of the import "log".
 type Log struct {
 	Level int
 	Text  string
@@ -153,7 +153,8 @@ func (h *Host) Local(key string, v any) (bool, error) {
 	return true, json.Unmarshal(value.Value, v)
 }
 
-// Call calls a hook with a raw input and returns its output.
+// Call calls a hook with a raw input and returns its output. If ok is false, the output is an error
+// object.
 func (h *Host) Call(hook abi.Hook, input []byte) (output []byte, ok bool) {
 	h.locals.begin()
 	h.Sent, h.stream = nil, nil

@@ -80,7 +80,8 @@ func TestNextWithoutAnswer(t *testing.T) {
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeDenied})
 }
 
-// A failed hook must not change the run.
+// TestFailedHook checks that a hook that fails or stops the run changes neither messages nor
+// run-local values.
 func TestFailedHook(t *testing.T) {
 	t.Parallel()
 	var ending error

@@ -156,7 +156,8 @@ func fail(code abi.Code, format string, args ...any) error {
 	return &abi.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// asError converts an error of the test's own functions to the module's form.
+// asError converts an error of the test's own functions to an *abi.Error. The error has the given
+// code unless err wraps an *abi.Error.
 func asError(err error, code abi.Code) error {
 	var known *abi.Error
 	if errors.As(err, &known) {

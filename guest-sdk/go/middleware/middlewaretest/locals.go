@@ -35,7 +35,7 @@ func (l *locals) end(ok bool) {
 	l.staged = nil
 }
 
-// get returns a value as the hook sees it.
+// get returns the value of key. It sees the changes that the running hook has staged.
 func (l *locals) get(key string) (contract.LocalValue, bool) {
 	if staged, ok := l.staged[key]; ok {
 		if staged == nil {
@@ -52,7 +52,8 @@ func (l *locals) next(value []byte) contract.LocalValue {
 	return contract.LocalValue{Value: slices.Clone(value), Version: l.version}
 }
 
-// setNow implements sets with a version and adds.
+// setNow changes a value immediately and discards its staged change. Adds and sets with a version
+// use it.
 func (l *locals) setNow(key string, value []byte) contract.LocalValue {
 	next := l.next(value)
 	l.values[key] = next

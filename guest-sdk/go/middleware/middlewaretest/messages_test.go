@@ -170,7 +170,8 @@ func TestEditsAgainstSlice(t *testing.T) {
 	}
 }
 
-// requireMinimal fails if splices touch or insert messages that they removed.
+// requireMinimal fails if two splices touch, if a splice changes nothing, or if it inserts the
+// first message that it removes.
 func requireMinimal(t *testing.T, shown []abi.Message, patch abi.ListPatch) {
 	t.Helper()
 	end := -1

@@ -82,7 +82,7 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 	return abijson.Marshal(res)
 }
 
-// mayCall denies a module's own calls in hooks in which a host denies them.
+// mayCall returns an error in hooks in which a host rejects a module's own model and tool calls.
 func (i *imports) mayCall(what string) error {
 	switch i.hook {
 	case contract.HookDescribe, contract.HookConfigure:

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// A stored revision must tell a hook where to continue reading, even after its memory was
-// reset.
+// TestChangedSince checks that a stored revision tells a hook where to continue reading after the
+// module's memory was reset.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
 	looked := middleware.Local[int64]("looked")

@@ -19,7 +19,8 @@ type stored struct {
 	version int64
 }
 
-// stored returns a value that has not expired by the run's clock.
+// stored returns the value of key. Its version is 0 if the value does not exist or has expired by
+// the run's clock, Run.NowMS.
 func (i *imports) stored(key string) (contract.LocalValue, error) {
 	if i.h.NoStore {
 		return contract.LocalValue{}, fail(abi.CodeDenied, "store is not granted to this entry")

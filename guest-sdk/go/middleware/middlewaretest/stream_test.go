@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// A wrapper can read an answer while it streams and pass on something else: here only
-// whole words, in capital letters.
+// ExampleStream shows a wrapper that reads an answer while it streams and passes on something else:
+// here only whole words, in capital letters.
 func ExampleStream() {
 	wrap := func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 		held := ""
@@ -58,7 +58,7 @@ func ExampleStream() {
 
 type modelWrap = func(*middleware.Context, *middleware.Request, middleware.NextModel) (*abi.Response, error)
 
-// each passes on every chunk after applying change.
+// each returns a wrapper that sends every chunk with its text changed.
 func each(change func(string) string) modelWrap {
 	return func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 		stream := next.Stream(req)

@@ -40,8 +40,8 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState counts its calls, and removes the last message if there are
-// more than three.
+// BeforeModelRewriteState counts its calls in the run, and appends a message with the phrase and
+// the count. If the list has more than three messages, it first removes the last one.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	n, err := seen.Add(ctx, 1)
 	if err != nil {
@@ -56,7 +56,7 @@ func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middlewa
 	return nil
 }
 
-// WrapModel repeats a failed call without tools.
+// WrapModel repeats a failed call without tools, and puts the phrase before the response's text.
 func (g *guest) WrapModel(
 	ctx *middleware.Context, req *middleware.Request, next middleware.NextModel,
 ) (*abi.Response, error) {

@@ -43,7 +43,8 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState replaces the last message by a number.
+// BeforeModelRewriteState replaces the last message by the phrase and the number of its calls in
+// the run.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	g.hooks["before_model_rewrite_state"]++
 	n, err := seen.Add(ctx, 1)
