@@ -46,7 +46,8 @@ func (r *reply) problemHeader(t *testing.T, status int) http.Header {
 	return r.header
 }
 
-// mask is a module that changes the user's message and the model's answer.
+// mask is a module that changes the user's message, the arguments of tool calls and the model's
+// answer.
 const mask = `import { defineMiddleware, textOf } from "@agent-runner/middleware";
 
 const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
@@ -89,7 +90,7 @@ const crash = `import { defineMiddleware } from "@agent-runner/middleware";
 export default defineMiddleware({ name: "crash", beforeAgent: ({ messages }) => ({ instruction: messages.at(99).content }) });
 `
 
-// A cutting is a server whose event streams are cut off after a while, each once.
+// A cutting is a handler that cuts off the first event stream of each run after two writes.
 type cutting struct {
 	http.Handler
 	mu    sync.Mutex

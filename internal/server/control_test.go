@@ -63,7 +63,8 @@ func flooder() *inproc.Middleware {
 	}
 }
 
-// floods starts runs that flood, and returns their ids when all of them do.
+// floods starts n runs of the agent flood, and returns their ids when each of them has emitted an
+// event.
 func (f *fixture) floods(key string, n int) (ids []string) {
 	f.t.Helper()
 	for range n {
@@ -81,7 +82,8 @@ func (f *fixture) floods(key string, n int) (ids []string) {
 	return ids
 }
 
-// ends waits until a run has ended, and returns the time that this took.
+// ends waits for at most 20 s until a run has finished, and returns the run and the time that this
+// took.
 func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 	f.t.Helper()
 	began := time.Now()
@@ -92,8 +94,8 @@ func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 	return run, time.Since(began)
 }
 
-// TestControlBeforeData checks that a run that floods its journal ends soon after it is canceled or
-// its module is blocked, while other runs flood the same journal.
+// TestControlBeforeData checks that a run that floods its journal ends within 10 s after it is
+// canceled or its module is blocked, while other runs flood the same journal.
 func TestControlBeforeData(t *testing.T) {
 	const digest = "1111111111111111111111111111111111111111111111111111111111111111"
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
@@ -125,8 +127,9 @@ func TestControlBeforeData(t *testing.T) {
 	require.Less(t, slices.Max(all), 10*time.Second, fmt.Sprint(all))
 }
 
-// TestDeadlineAndDeletionBeforeData checks that runs that flood end soon after their deadline, and
-// a tenant whose runs flood can be deleted, while others flood the same journal.
+// TestDeadlineAndDeletionBeforeData checks that a run that floods ends at its deadline, and that a
+// tenant whose runs flood can be deleted, each within 20 s and while other runs flood the same
+// journal.
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	flood := func(timeout time.Duration) func() *agent.Options {
 		return func() *agent.Options {
@@ -168,7 +171,8 @@ func (d digested) Describe() hook.Description {
 }
 
 // TestControlRequestsDoNotWait checks that control requests have their own rate limit and slots: a
-// tenant without requests left, or with queued lists, can still cancel.
+// tenant that has used up its requests can still cancel a run, and one whose list is being read can
+// still ask for the state of a run.
 func TestControlRequestsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

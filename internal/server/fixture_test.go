@@ -82,7 +82,8 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	return f
 }
 
-// key creates a key.
+// key creates an API key of a tenant with the given scopes, and returns it in the form that clients
+// send.
 func (f *fixture) key(tenant string, scopes ...string) string {
 	f.t.Helper()
 	_, shown, err := f.store.Tenant(tenant).
@@ -234,7 +235,8 @@ func (o *operation) at(t *testing.T, values map[string]string) string {
 	return path
 }
 
-// sample returns a body with the required fields of the operation's schema.
+// sample returns a body with the required fields of the operation's schema, one byte if the body is
+// not JSON, or nil if the operation has no body.
 func (o *operation) sample(t *testing.T) any {
 	t.Helper()
 	if !o.Body {
@@ -268,7 +270,7 @@ func (o *operation) sample(t *testing.T) any {
 	return out
 }
 
-// expired returns an expired key.
+// expired returns a tenant's key that has the operator's scopes and has expired.
 func (f *fixture) expired(tenant string) string {
 	f.t.Helper()
 	_, shown, err := f.store.Tenant(tenant).

@@ -87,7 +87,7 @@ func (h *health) Routes(rt *httpapi.Router) {
 	})
 }
 
-// Limits of queries for /readyz, which needs no key.
+// Limits on database queries for /readyz, which needs no key.
 const (
 	readyTTL     = time.Second
 	readyTimeout = 5 * time.Second

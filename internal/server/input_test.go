@@ -18,18 +18,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// inputs are requests that start a run, by path. %s is the user's message, and THREAD a conversation.
+// inputs holds the body of a request that starts a run, by path. %s stands for the user's message,
+// and THREAD for the id of a conversation.
 var inputs = map[string]string{
 	"/v1/runs":                `{"agent":"greeter","input":"%s"}`,
 	"/v1/chat/completions":    `{"model":"greeter","messages":[{"role":"user","content":"%s"}]}`,
 	"/v1/agents/greeter/agui": `{"threadId":"THREAD","runId":"r","messages":[{"id":"1","role":"user","content":"%s"}]}`,
 }
 
-// threads counts the threads of inputs.
+// threads is the number of the last thread that inputOf used.
 var threads atomic.Int64
 
-// inputOf returns a request body of size bytes. Each body is of another thread, because a thread has
-// one run for each turn: of two requests for the same turn that arrive together, one gets 409.
+// inputOf returns a request body of size bytes for a path of inputs. Each body has a thread of its
+// own, because a thread has one run for each turn: if two requests for the same turn arrive
+// together, one gets status 409.
 func inputOf(path string, size int) []byte {
 	form := strings.Replace(inputs[path], "THREAD", fmt.Sprint(threads.Add(1)), 1)
 	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))

@@ -125,7 +125,7 @@ func TestListsSkipNoRuns(t *testing.T) {
 	}
 }
 
-// populateLists creates several rows for each list of acme and beta.
+// populateLists creates at least n rows in each list of acme, beta and the operator.
 func populateLists(t *testing.T, f *fixture, n int) {
 	t.Helper()
 	ctx := t.Context()
@@ -234,7 +234,8 @@ func TestListsHaveCursors(t *testing.T) {
 	}
 }
 
-// TestListsAreInTheDocument checks that all lists in the document have cursors.
+// TestListsAreInTheDocument checks that all lists in the document have cursors, and are in the table
+// lists.
 func TestListsAreInTheDocument(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -31,7 +31,8 @@ func wasm(t *testing.T, name string) []byte {
 const script = `import { middleware } from "@agent-runner/middleware";
 export default { name: "shout", before_agent(input: { x: number }) { return {}; } };`
 
-// pushModule uploads a module.
+// pushModule uploads b as a module with the content type kind. query is the query of the URL, such
+// as ?name=x, or empty.
 func (f *fixture) pushModule(key, query string, b []byte, kind string) *reply {
 	f.t.Helper()
 	return f.send("PUT", "/v1/modules"+query, key, b, "Content-Type", kind)

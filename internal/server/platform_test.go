@@ -138,8 +138,8 @@ func TestPlatform(t *testing.T) {
 	)
 }
 
-// TestTenantsEndpointGetsNoOperatorKey checks that an agent with its own endpoint does not receive
-// the operator's key, and cannot reach the operator's network.
+// TestTenantsEndpointGetsNoOperatorKey checks that an agent that sets its own endpoint cannot reach
+// the operator's network, and that its error does not contain the operator's key.
 func TestTenantsEndpointGetsNoOperatorKey(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("x"))

@@ -22,7 +22,8 @@ func (f *fixture) pool(tenants ...string) {
 	}
 }
 
-// TestAgentPoolMemory checks that idle agents stay in the pool while there is memory for them.
+// TestAgentPoolMemory checks that Evict closes the least recently used idle agents above the limits
+// of all tenants and of one tenant, and that agents in use stay in the pool.
 func TestAgentPoolMemory(t *testing.T) {
 	t.Parallel()
 	f := platform(t)

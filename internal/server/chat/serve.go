@@ -22,7 +22,8 @@ import (
 const writeTime = 30 * time.Second
 
 // holdTimeout is the maximum time for which a completion waits until the tenant's other responses
-// leave room for it. As long may a client take to read a response that is no stream.
+// leave room for it. It equals the server's default limit for a whole response, the Response of
+// httpapi.Timeouts.
 const holdTimeout = 2 * time.Minute
 
 // A Hold waits until the response may hold a number of bytes in memory. Meanwhile it calls wait with

@@ -147,8 +147,8 @@ var forbidden = regexp.MustCompile(
 		`\beval\(|new Function|Function\(|setTimeout\(["'` + "`" + `]|javascript:|\bstyle=|\son[a-z]+=|setAttribute\("(?:on|style|src)|https?://|localStorage|document\.cookie|import\(`,
 )
 
-// TestNothingMakesHTML checks that the console shows data from modules, models and tenants as text,
-// never as HTML.
+// TestNothingMakesHTML checks that the console's files contain no code that forbidden matches, so
+// that data from modules, models and tenants is shown as text, never as HTML.
 func TestNothingMakesHTML(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
@@ -176,8 +176,8 @@ func TestNothingMakesHTML(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// TestElementsAreMadeInOnePlace checks that only one file creates elements, and it determines the
-// allowed attributes.
+// TestElementsAreMadeInOnePlace checks that only dom.js, which determines the allowed attributes,
+// creates elements and sets attributes. It also checks that the scripts import files that exist.
 func TestElementsAreMadeInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := fs.Glob(embedded, "web/*.js")
@@ -195,7 +195,7 @@ func TestElementsAreMadeInOnePlace(t *testing.T) {
 	}
 }
 
-// TestSmall checks that the compressed size of the page and its files is bounded.
+// TestSmall checks that the page and its files have less than 48 KiB in all when compressed.
 func TestSmall(t *testing.T) {
 	t.Parallel()
 	h, patterns := served(t)

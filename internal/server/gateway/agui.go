@@ -150,7 +150,7 @@ func turnID(tenant, name string, in *agui.Input) string {
 }
 
 // answersOf returns the answers to a run's interrupts: the client's answers and the results of its
-// tools.
+// tools. It fails if the input has neither.
 func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessage, error) {
 	answers := map[string]json.RawMessage{}
 	for id, a := range in.Answers {

@@ -10,8 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// admit counts a request against its tenant's quotas before its body is read. leave ends the
-// request.
+// admit counts a request against its tenant's quotas before its body is read. It also rejects
+// inputs of runs that are too large, or that arrive while memory is short. The caller calls leave
+// when the request ends.
 func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), err error) {
 	if err := rt.admission.CheckRate(c.Key.Tenant, r.Control, c.Info.Quota.RequestsPerMin); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ type Caller struct {
 	BodyBytes   int    // size of the request's body, once it is read
 	ReleaseBody func() // reports that the request's body is no longer in memory
 
-	Response *admission.Response // counts what the response holds in memory; nil until the request is admitted
+	Response *admission.Response // counts the response's bytes in memory; nil until the request is admitted
 }
 
 // Has reports whether the caller's key has a scope. Only keys of the operator's tenant can have
@@ -34,15 +34,15 @@ func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, 
 	return a.Parse(ctx, c.Key.Tenant, bytes, fn)
 }
 
-// Read calls fn, which reads and encodes much data for the caller's response, once a admits it. It
-// fails with an [*admission.QuotaError], and does not call fn, if the tenant's responses hold all that
-// they may. What fn reads may exceed the limit, since a tenant has one such call at a time.
+// Read calls fn, which reads and encodes a large response for the caller, once a admits it. It fails
+// with an [*admission.QuotaError], and does not call fn, if the responses in memory have reached a
+// limit. The data that fn reads may exceed the limit, since a tenant has one such call at a time.
 func (c *Caller) Read(ctx context.Context, a *admission.Controller, fn func() error) error {
 	if err := c.Response.Check(); err != nil {
 		return err
 	}
 	return a.Read(ctx, c.Key.Tenant, false, func() error {
-		if err := c.Response.Check(); err != nil { // others may have read meanwhile
+		if err := c.Response.Check(); err != nil { // other requests may have read data meanwhile
 			return err
 		}
 		return fn()

@@ -64,8 +64,8 @@ func NewParameterProblem(name, detail string) *Problem {
 	return p
 }
 
-// PositionAfter returns the position of the deprecated parameter after if it is set, or else
-// the cursor's.
+// PositionAfter returns the position of name, the value of the deprecated parameter "after", or
+// the cursor's position if name is empty. It fails if both are set.
 func PositionAfter(cursor *store.Position, name string) (*store.Position, error) {
 	switch {
 	case name == "":
@@ -129,7 +129,7 @@ func encodeCursor(list ListName, tenant string, at *store.Position) string {
 }
 
 // decodeCursor returns the position of a cursor that encodeCursor returned for the same
-// list and tenant. It returns false for any other text.
+// list and tenant. It returns false for any other string.
 func decodeCursor(list ListName, tenant, cursor string) (at *store.Position, ok bool) {
 	if len(cursor) > maxCursor {
 		return nil, false
@@ -147,7 +147,7 @@ func decodeCursor(list ListName, tenant, cursor string) (at *store.Position, ok 
 	if created != 0 {
 		at.Created = time.UnixMilli(created)
 	}
-	// Databases accept no other text, and only one spelling of a cursor is valid.
+	// Databases reject other names, and only one spelling of a cursor is valid.
 	if !utf8.ValidString(at.Name) || strings.ContainsRune(at.Name, 0) || encodeCursor(list, tenant, at) != cursor {
 		return nil, false
 	}

@@ -20,7 +20,7 @@ var WriteJSON = huma.DefaultJSONFormat.Marshal
 // maxDepth limits the nesting of JSON bodies.
 const maxDepth = 64
 
-// DecodeJSON decodes JSON that is UTF-8 and not nested too deeply.
+// DecodeJSON decodes JSON into v. It fails if b is not UTF-8 or is nested deeper than maxDepth.
 func DecodeJSON(b []byte, v any) error {
 	if !utf8.Valid(b) {
 		return errors.New("the body is not UTF-8")
@@ -65,7 +65,8 @@ func ReadJSONBody(req *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// readError returns the problem of a body that could not be read.
+// readError returns the error for a body that could not be read: err itself if the body is too
+// large, or else a problem.
 func readError(err error) error {
 	var size *http.MaxBytesError
 	if errors.As(err, &size) {

@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// checkPath rejects URLs that other programs may interpret differently.
+// checkPath rejects URLs with control characters or invalid UTF-8, which other programs may
+// interpret differently.
 func checkPath(r *http.Request) error {
 	for _, part := range []string{r.URL.Path, r.URL.RawQuery} {
 		if !utf8.ValidString(part) || strings.ContainsFunc(part, func(c rune) bool { return c < ' ' || c == 0x7f }) {

@@ -29,7 +29,8 @@ func (a *responseRecorder) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter]. It counts a large b that the response does not hold yet.
+// Write implements [http.ResponseWriter]. While it writes a b of more than SmallResponse bytes, the
+// caller's response holds at least the bytes of b.
 func (a *responseRecorder) Write(b []byte) (int, error) {
 	if a.caller != nil && a.caller.Response != nil && len(b) > admission.SmallResponse {
 		defer a.caller.Response.Cover(len(b))()
@@ -59,7 +60,8 @@ func setCause(r *http.Request, err error) {
 	}
 }
 
-// bodyField returns the index of an output's field for a body of JSON, or nil if it has none.
+// bodyField returns the index of the field that holds an output's JSON body, or nil if the output
+// has none.
 func bodyField(output reflect.Type) []int {
 	f, ok := output.FieldByName("Body")
 	if !ok || f.Type.Kind() == reflect.Func || f.Type == reflect.TypeFor[[]byte]() {
@@ -68,10 +70,11 @@ func bodyField(output reflect.Type) []int {
 	return f.Index
 }
 
-// encode encodes a handler's body of JSON, and counts its bytes as the response's. It clears the
-// body, so that nothing but these bytes is in memory while the client reads them. It fails with an
-// [*admission.QuotaError] if the body is the answer to a GET request and does not fit. Large reads were
-// checked before, and other requests must not be repeated; their bodies are bounded by the requests.
+// encode encodes a handler's body as JSON, and counts its bytes as the response's. It clears the
+// body, so that only these bytes are in memory while the client reads them. It fails with an
+// [*admission.QuotaError] if the bytes do not fit and the route is a GET that is not Large. Large
+// requests were checked before they read data. Requests with other methods must not be repeated,
+// and the sizes of their responses are bounded by the requests.
 func (a *responseRecorder) encode(r *Route, body reflect.Value) error {
 	var b bytes.Buffer
 	if err := WriteJSON(&b, body.Interface()); err != nil {

@@ -34,8 +34,9 @@ type Route struct {
 	// Control marks a request that controls a run or asks for its state. Such requests have
 	// their own rate limit and do not wait for other requests.
 	Control bool
-	// Large marks a GET request that reads much. It fails before it reads if the tenant's responses
-	// hold all that they may. The response to another one fails if it is large after all.
+	// Large marks a GET request whose response may be large. The request fails before it reads data
+	// if the responses in memory have reached a limit. A GET request without Large fails after it
+	// has read its data, if the response does not fit.
 	Large bool
 	// Streamed marks a body that is never completely in memory.
 	Streamed bool
@@ -109,8 +110,8 @@ func (rt *Router) operation(r Route) huma.Operation {
 	return op
 }
 
-// Register registers a handler of JSON. Its output is encoded under the slot of requests that only
-// read, and written afterwards.
+// Register registers a handler whose input and output are JSON. The output of a GET request is
+// encoded while the request holds its slot for reading, and written afterwards.
 func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
 	op := rt.operation(r)
 	defer rt.checkParameters(r)

@@ -60,8 +60,8 @@ func (m *Service) acquire(
 // CloseIdle closes all modules that no agent uses, and returns their number.
 func (m *Service) CloseIdle() int { return m.cache.EvictAll() }
 
-// CloseOld closes modules that no agent has used for a minute, and the least recently used ones
-// above a maximum.
+// CloseOld closes modules that no agent has used for a minute, and the least recently used of the
+// other unused ones until at most 64 are left (maxIdleModules).
 func (m *Service) CloseOld() {
 	now := m.now()
 	m.cache.Evict(func(idle []refcache.Idle[cacheKey, *host.Module]) []refcache.Idle[cacheKey, *host.Module] {

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A slowStore reports each load of a module, and ends it when the test says so, even if its
-// context has ended.
+// A slowStore sends to began when it loads a module, and fails the load when it can receive from
+// end, even if the context of the load has ended.
 type slowStore struct {
 	store.Store
 	began, end chan struct{}
@@ -27,8 +27,8 @@ func (s *slowStore) Module(context.Context, string) ([]byte, error) {
 	return nil, errors.New("no module")
 }
 
-// TestLoadKeepsItsSlot checks that the load of a module whose caller has left holds its slot
-// until it ends: a tenant that leaves again and again does not start more loads.
+// TestLoadKeepsItsSlot checks that the load of a module whose caller has left holds its slot until
+// it ends, so that a tenant cannot start more loads by canceling its requests.
 func TestLoadKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	s := &slowStore{began: make(chan struct{}), end: make(chan struct{})}

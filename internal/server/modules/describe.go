@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// describe returns a module's description of itself.
+// describe returns the API's description of a module: the module's own description, its hooks,
+// imports and limits, and warnings.
 func describe(m *module.Module) *api.About {
 	info, limits := m.Info(), m.Limits()
 	a := &api.About{
@@ -57,8 +58,10 @@ func readsConversation(a *api.About) bool {
 		slices.ContainsFunc(a.Powers, func(p api.Power) bool { return p.Name == "messages" })
 }
 
-// CombinedWarnings returns warnings about grants that are dangerous in combination. The grants
-// are those of an agent, or those that a module can use, with HOST and NAME as placeholders.
+// CombinedWarnings returns warnings about grants that are dangerous in combination. reads reports
+// whether the module can read the conversation if the grants allow it. The grants are those of an
+// agent, or those that a module can use, with HOST and NAME as placeholders. If provided is not
+// empty, it ends each warning, as the condition under which the warning applies.
 func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	var hosts, tools []string
 	var keeps, asks bool

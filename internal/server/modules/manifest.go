@@ -36,8 +36,8 @@ func detect(content []byte, contentType string) (name string, module []byte, war
 	)
 }
 
-// readManifest returns the module of an Extism manifest. It ignores the manifest's other
-// fields, which the agent file sets, so that a module has the same digest in every manifest.
+// readManifest returns the module of an Extism manifest. It ignores the manifest's settings, so that
+// a module has the same digest in every manifest, and warns that the agent file must set them.
 func readManifest(b []byte) (module []byte, warnings []string, err error) {
 	var m struct {
 		Wasm []struct {

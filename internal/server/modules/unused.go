@@ -11,7 +11,8 @@ const (
 	UnusedAge      = 24 * time.Hour // since the upload; newer ones may be about to get a name
 )
 
-// DeleteUnused deletes modules that no tenant has, until ctx is done.
+// DeleteUnused deletes modules that no tenant has and that were uploaded at least age ago. It does
+// so at once and then at the interval every, until ctx is done.
 func (m *Service) DeleteUnused(ctx context.Context, every, age time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

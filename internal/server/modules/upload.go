@@ -36,13 +36,13 @@ const (
 
 var moduleType = reflect.TypeFor[api.Module]()
 
-// An upload is an upload in progress.
+// An upload is a module that a tenant is uploading.
 type upload struct {
 	modules  *Service
 	caller   *httpapi.Caller
 	name     string
 	version  string
-	progress func(stage string, more map[string]any) // may be called at any stage
+	progress func(stage string, more map[string]any) // reports a stage to the client; never nil
 
 	digest string // digest of the received bytes
 	size   int64
@@ -210,7 +210,8 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	return u.store(ctx, m, content, warnings)
 }
 
-// store stores a loaded module.
+// store stores the content of a loaded module, and adds the module to those of the tenant, with the
+// upload's name and version. It fails if the tenant's quota does not allow another module.
 func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*api.Module, error) {
 	kind := "wasm"
 	if b := module.BundleOf(m); b != nil {

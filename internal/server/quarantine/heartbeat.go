@@ -28,7 +28,7 @@ type excessRate struct {
 	at       time.Time
 	excess   time.Duration
 	fraction float64
-	over     time.Time // since when fraction exceeds excessThreshold; zero if it does not
+	over     time.Time // start of the time in which fraction exceeds excessThreshold; zero if it does not
 }
 
 // next returns the rate at a later time. Intervals below half a heartbeat are too short to
@@ -50,7 +50,8 @@ func (b *excessRate) next(now time.Time, excess time.Duration) *excessRate {
 	return n
 }
 
-// Watch sends heartbeats until ctx is done.
+// Watch stores heartbeats, and ends trials that are over, until ctx is done. It does nothing if the
+// server has no owner.
 func (q *Service) Watch(ctx context.Context) {
 	owner := q.options.Owner
 	if owner == "" {
