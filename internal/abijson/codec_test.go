@@ -84,7 +84,7 @@ func checkCodec(t *testing.T, b []byte, typ reflect.Type) {
 	require.NoError(t, err, "%s: %s", typ, written)
 }
 
-// codecSeeds returns JSON that reaches every branch: the inputs and answers of the golden
+// codecSeeds returns JSON for the tests of codecs: the inputs, answers and errors of the golden
 // vectors, and corner cases.
 func codecSeeds(t testing.TB) (out [][]byte) {
 	files, err := filepath.Glob("../../testdata/abi/*.json")

@@ -17,8 +17,8 @@ import (
 const commonBegin = `{"run":{"id":"run_1","agent":"agent","step":3,"step_id":"step_3","max_steps":20,` +
 	`"usage":{"prompt_tokens":1234567,"completion_tokens":10,"total_tokens":0},`
 
-// TestCommon checks that fastCommon agrees with the shapes for unusual encodings and for
-// truncated text.
+// TestCommon checks that Read, which uses fastCommon, agrees with strict decoding for unusual
+// encodings of the common fields and for truncated text.
 func TestCommon(t *testing.T) {
 	t.Parallel()
 	const rest = `,"call":{"id":"c","name":"n","arguments":"{\"a\":1}"}}`
@@ -55,7 +55,7 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// The fast path must read the host's own encoding completely.
+// TestFastCommon checks that fastCommon reads the host's own encoding completely.
 func TestFastCommon(t *testing.T) {
 	t.Parallel()
 	in := GateToolInput{
@@ -126,7 +126,8 @@ func TestReadLocal(t *testing.T) {
 }
 
 // TestShortTexts checks that short strings of every length, with every kind of byte at every
-// position, have the encoding of encoding/json.
+// position, have the encoding of encoding/json and are decoded again, and that Writer.Int writes
+// integers like fmt.
 func TestShortTexts(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {

@@ -16,8 +16,8 @@ import (
 // pieceBytes is the number of bytes that jsoncodec copies at once.
 const pieceBytes = 256 << 10
 
-// TestCloneLarge checks that copies of large text equal the original, whatever piece boundaries
-// the text crosses.
+// TestCloneLarge checks that large text is the same after it is encoded and decoded, whatever piece
+// boundaries the text crosses.
 func TestCloneLarge(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -47,7 +47,7 @@ func decode(s *jsoncodec.Scanner, v any) (unknown []string, err error) {
 	return s.Unknown, nil
 }
 
-// DecodeValue is Decode for a value of an author's type, without the generated code.
+// DecodeValue is Decode for types that module authors define. It does not use the generated code.
 func DecodeValue(b []byte, v any) (unknown []string, err error) {
 	return decodeValue(&jsoncodec.Scanner{B: b}, v)
 }
@@ -78,8 +78,8 @@ type typeInfo struct {
 	shape  func(first byte) reflect.Type
 }
 
-// forms returns the type of the form of a value of type t that begins with first, for the
-// types that have several forms. It returns nil to accept any value.
+// forms returns, for a type t whose values have several forms, a function that selects the type of
+// the form of a value that begins with first. The function returns nil to accept any value.
 func forms(t reflect.Type) func(first byte) reflect.Type {
 	switch t {
 	case reflect.TypeFor[abi.Content]():

@@ -14,7 +14,8 @@ import (
 // stopInterval is the number of bytes between two calls of stop.
 const stopInterval = 64 << 10
 
-// Decoding must call stop soon, whatever the text consists of.
+// TestDecodeUntil checks that decoding calls stop at least once per 128 KiB of text on average,
+// whatever the text consists of, and that it fails with the error of stop.
 func TestDecodeUntil(t *testing.T) {
 	t.Parallel()
 	const size = 20 * stopInterval

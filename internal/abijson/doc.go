@@ -5,7 +5,8 @@
 //     from modules.
 //   - A module calls [Read] and [Write] with the types of this package, such as
 //     (*Message)(m) for an *abi.Message. Read trusts the host, and has few checks.
-//   - Both call [ReadValue], [AppendValue] and [DecodeValue] for values of an author's types.
+//   - Both call [ReadValue], [AppendValue] and [DecodeValue] for values of types that module
+//     authors define.
 //
 // The encoding is that of encoding/json, without escaping <, > and &. No function panics,
 // whatever its input. The package imports abi, contract, jsoncodec and word, and nothing of the

@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A type that embeds one of this package's types does not inherit its codec.
+// TestMarshalEmbedded checks that a type that embeds a type of package abi does not inherit its
+// codec.
 func TestMarshalEmbedded(t *testing.T) {
 	t.Parallel()
 	type mine struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// AppendJSON must append what Marshal returns, whatever precedes it, and nothing on
-// error.
+// TestAppendJSON checks that AppendJSON appends what Marshal returns, whatever precedes it, and
+// nothing on error.
 func TestAppendJSON(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]any{

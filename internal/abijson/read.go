@@ -77,7 +77,7 @@ func (t *reader) rawObject() abi.JSON {
 	return raw
 }
 
-// hasTextAt reports whether b contains text at i. It returns false if text has less than eight
+// hasTextAt reports whether b contains text at i. It returns false if text has fewer than eight
 // bytes.
 func hasTextAt(b []byte, i int, text []byte) bool {
 	n := len(text) - 8

@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Keys must be found whatever their length and position.
+// TestReadKeys checks that Read finds keys whatever their length and position.
 func TestReadKeys(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -78,8 +78,8 @@ func TestReadKeys(t *testing.T) {
 	}
 }
 
-// Keys in the host's encoding must be found by their words, whichever field was read
-// last.
+// TestReadHostKeys checks that simple finds keys in the host's encoding by their words, whichever
+// field was read last, and does not find keys that differ in one byte.
 func TestReadHostKeys(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*objectShape{
@@ -111,7 +111,8 @@ func TestReadHostKeys(t *testing.T) {
 	}
 }
 
-// TestReadTruncated checks that Read rejects truncated text and never reads beyond the text.
+// TestReadTruncated checks that Read does not panic for truncated text, and returns an error for
+// text that ends in the middle of a message.
 func TestReadTruncated(t *testing.T) {
 	t.Parallel()
 	for _, b := range codecSeeds(t) {
@@ -132,7 +133,8 @@ func TestReadTruncated(t *testing.T) {
 	}
 }
 
-// Read must ignore the bytes after the text, even if they look like its continuation.
+// TestReadTrailingBytes checks that Read ignores the bytes after the text, even if they look like
+// its continuation.
 func TestReadTrailingBytes(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []string{`1`, `"`, `\`, `x`, `,"id":"x"}`, `":1}`, `}`} {
@@ -161,7 +163,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Write must return the same as Marshal.
+// TestWrite checks that Write appends what Marshal returns.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Writable{&GateToolAnswer{Decision: abi.DecideDeny, Message: "\"no\"\n\u2028é"}, &ObserveAnswer{}, &Message{Role: abi.RoleUser}, &RequestPatch{Model: "m"}} {
@@ -175,7 +177,7 @@ func TestWrite(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Read must use the spare capacity of a slice as far as it suffices.
+// TestReadIntoCapacity checks that Read uses the spare capacity of a slice if it suffices.
 func TestReadIntoCapacity(t *testing.T) {
 	t.Parallel()
 	for _, chunks := range []string{
@@ -194,7 +196,8 @@ func TestReadIntoCapacity(t *testing.T) {
 	}
 }
 
-// The constants and the layout that other packages define must agree with those here.
+// TestSharedDefinitions checks that the constants and the layout that other packages define agree
+// with those of this package.
 func TestSharedDefinitions(t *testing.T) {
 	t.Parallel()
 	of, have := reflect.TypeFor[abi.Content](), reflect.TypeFor[content]()

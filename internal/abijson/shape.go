@@ -58,8 +58,9 @@ func grown[T any](p **T) unsafe.Pointer {
 	return unsafe.Pointer(*p)
 }
 
-// extended appends a zero element to a list and returns its address. If the list is full,
-// it allocates capacity for about toCome more elements.
+// extended appends a zero element to a list and returns its address. If the list is full, it
+// allocates capacity for toCome more elements, but for at most 64, or for half of the list's length
+// if that is more.
 func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 	list := *v
 	n := len(list)
@@ -84,7 +85,7 @@ type place struct {
 	outer bool // run was called for this object
 
 	// Set if the object is an element of a list.
-	list  unsafe.Pointer // the slice; nil if the object is no element
+	list  unsafe.Pointer // the slice; nil if the object is not an element
 	size  uintptr        // size of an element
 	begin int            // index in the text at which the list begins
 	grow  func(p unsafe.Pointer, n int) unsafe.Pointer

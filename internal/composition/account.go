@@ -25,7 +25,7 @@ type Account struct {
 	Open bool
 }
 
-// Common texts of all runs, and the error messages of the model and of tools.
+// Text that all runs use, and the error messages of the model and of tools.
 const (
 	instruction = "be good"
 	question    = "hi"
@@ -33,7 +33,7 @@ const (
 	toolFails   = "fail:tool"
 )
 
-// Placeholders for the host's own texts, whose wording the contract leaves open.
+// Placeholders for text of the host, whose wording the contract leaves open.
 const (
 	notRun       = "not-run"
 	unknownTool  = "unknown-tool"
@@ -68,7 +68,7 @@ func ownCall(entry string, h abi.Hook, about string) string {
 
 func callID(step, i int) string { return fmt.Sprintf("c%d.%d", step, i+1) }
 
-// hostTexts maps the host's own texts to their placeholders.
+// hostTexts maps text of the host to its placeholders.
 var hostTexts = []struct {
 	text *regexp.Regexp
 	is   string
@@ -113,7 +113,7 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
 }
 
-// plain replaces the host's own texts and ids in a line by placeholders.
+// plain replaces the host's own text and ids in a line with placeholders.
 func plain(line string) string {
 	for _, t := range hostTexts {
 		line = t.text.ReplaceAllString(line, t.is)
@@ -238,7 +238,7 @@ var ofRound = regexp.MustCompile(
 	`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`,
 )
 
-// ofLive matches faults of hooks that a resumed run calls again. Each of them is reported.
+// ofLive matches faults of hooks that a resumed run calls again. Each call reports its fault.
 var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
 
 // withoutLive removes the faults that ofLive matches.

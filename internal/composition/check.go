@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Check runs a composition and returns the differences from its prediction, or "". It is
-// deterministic.
+// A Check compares runs of a composition with its prediction. Run returns the differences, or "".
+// It is deterministic.
 type Check struct {
 	Name string
 	// Each is the distance between the seeds for which the check runs; it is larger for expensive
@@ -21,7 +21,7 @@ type Check struct {
 	Run  func(context.Context, *Composition) string
 }
 
-// Checks lists the checks that run puppets in this process.
+// Checks lists the checks that run puppets as Go code in this process.
 func Checks() []Check {
 	return []Check{
 		{"prediction", 1, whole},
@@ -111,8 +111,8 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// crashes runs a composition in processes that die. The persisted run must not depend on the point
-// of death.
+// crashes runs a composition in simulated processes that die. The persisted run must not depend on
+// the point of death.
 func crashes(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = s.Keep && s.Next == nil && h != contract.HookWrapModel &&
@@ -188,7 +188,8 @@ func (s *seen) against(want *Account) string {
 	return s.inOrder() + s.matchesObserver() + s.matchesStream() + got.differsFrom(want)
 }
 
-// inOrder returns an error in the order of the events, or "".
+// inOrder describes the first error in the order and pairing of the events. It returns "" if there
+// is none.
 func (s *seen) inOrder() string {
 	open, inner := map[string]bool{}, map[string]int64{}
 	for i, e := range s.events {

@@ -130,7 +130,7 @@ func (c *Composition) owns() bool {
 	return false
 }
 
-// with returns a copy of the composition whose scripts change has replaced.
+// with returns a copy of the composition in which the result of change replaces each script.
 func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *Composition {
 	out := *c
 	if c.Kid != nil {

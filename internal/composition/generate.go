@@ -39,7 +39,7 @@ type repertoire struct {
 	does []string
 }
 
-// hooks lists the hooks that puppets have. They neither observe nor translate.
+// hooks lists the hooks that puppets have. Puppets neither observe nor translate.
 var hooks = func() (out []repertoire) {
 	for _, row := range abitable.Hooks() {
 		name := abi.Hook(row.Name)
@@ -61,10 +61,10 @@ func mayPause(h abi.Hook) bool {
 		h != contract.HookGateTool
 }
 
-// A generator generates compositions.
+// A generator makes the random choices of [Generate].
 type generator struct{ *rand.Rand }
 
-// Generate returns the composition of a seed.
+// Generate returns the composition for a seed. The same seed always has the same composition.
 func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
 	faults := g.IntN(3) // 0 none, 1 some, 2 more

@@ -26,7 +26,7 @@ type memoryJournal struct {
 
 var errDied = errors.New("the process died")
 
-// die kills the process. Its later writes fail.
+// die simulates the death of the process. Its later writes fail.
 func (j *memoryJournal) die() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -135,7 +135,7 @@ func (j *memoryJournal) committed() []abi.Event {
 const maxLives = 200
 
 // playCrashing runs a composition in processes that die. The first dies when hook number at starts,
-// and the next ones after the same number of further hooks, up to three in all.
+// and each of the next ones after the same number of further hooks. At most three processes die.
 func playCrashing(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
 	s := &seen{}

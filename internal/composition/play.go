@@ -77,7 +77,8 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 	return s.runFor(ctx, c, a, id, func() chain.Encoder { return nil })
 }
 
-// runFor makes one run of the agent for a client.
+// runFor makes one run of the agent. encoder returns the encoder of the run's client, or nil if
+// there is no client.
 func (s *seen) runFor(
 	ctx context.Context,
 	c *Composition,
@@ -163,7 +164,7 @@ func resume(
 	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
-// approvals approves the last question, or all of them.
+// approvals returns the answers that approve the last question, or all of them.
 func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	if !all {
 		questions = questions[len(questions)-1:]

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A limit is a limit of a run that was reached.
+// A limit is a limit that a run has reached.
 type limit struct {
 	name, tool string
 	value      int

@@ -204,7 +204,8 @@ func (x *exchange) runChild(q request) answer {
 	return answer{text: end.final.text, source: "tool"}
 }
 
-// toolMessages returns the messages that record a result. The first entry that returns any decides.
+// toolMessages returns the messages that record a result. The first entry that returns messages or
+// fails decides.
 func (p *prediction) toolMessages(c toolCall, a answer) []message {
 	def := message{role: "tool", callID: c.id, text: a.text}
 	says := a.text

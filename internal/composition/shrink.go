@@ -134,8 +134,8 @@ func smallerScripts(s puppet.Script) []*puppet.Script {
 	return out
 }
 
-// whole reports whether a generator could have made the composition: an entry that adds a tool has
-// call_tool.
+// whole reports whether Generate could have returned the composition: sensible does not change it,
+// and every entry that adds a tool has call_tool.
 func (c *Composition) whole() bool {
 	if c.sensible().String() != c.String() {
 		return false

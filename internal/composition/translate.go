@@ -75,7 +75,8 @@ func (t translator) entry() hook.Entry {
 	}
 }
 
-// translated returns the effect of the translator on an event. behind means after encoding.
+// translated returns the effect of the translator on an event. encoded reports whether e is already
+// encoded.
 func (t translator) translated(e translated, encoded bool) (text string, drop, fault bool) {
 	switch {
 	case e.Type != string(abi.EventCustom):

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// abiCases pass invalid pointers, lengths and numbers to the host.
+// abiCases returns cases that pass invalid pointers, lengths and numbers to the host.
 func abiCases() []Case {
 	pages := 4 << 16
 	bounds := func(name, f string, args ...[]byte) Case {
@@ -160,7 +160,8 @@ func errorReply(name, f, text string, args ...[]byte) Case {
 	}}
 }
 
-// wantInstruction checks the instruction of the first request to the model.
+// wantInstruction returns an error unless the first request to the model begins with the
+// instruction want.
 func wantInstruction(s *Seen, want string) error {
 	if len(s.Requests) == 0 {
 		return fmt.Errorf("the model was not asked")
@@ -171,7 +172,7 @@ func wantInstruction(s *Seen, want string) error {
 	return nil
 }
 
-// jsonCases answer with invalid or ambiguous JSON.
+// jsonCases returns cases that answer with invalid or ambiguous JSON.
 func jsonCases() []Case {
 	bad := func(name, answer string, text ...string) Case {
 		return Case{Name: name, Module: func() []byte { return answering(contract.HookBeforeAgent, answer) }, Want: Faulted,
@@ -325,7 +326,8 @@ func unknownKeys(n int) string {
 	return b.String()[1:]
 }
 
-// forged checks the ids and origins that reached the model.
+// forged returns an error if the first request to the model has a duplicate id, or lacks a message
+// with content "x" whose origin is the module.
 func forged(s *Seen) error {
 	ids := map[string]bool{}
 	for _, m := range s.Requests[0].Messages {

@@ -26,7 +26,8 @@ func keys(n int) string {
 	return b.String()[1:]
 }
 
-// answerCases answer with JSON that costs the host more to parse than the guest to write.
+// answerCases returns cases that answer with JSON that costs the host more to parse than the guest
+// to write.
 func answerCases() []Case {
 	const limit = 8_388_000 // bytes of the largest answer
 	answer := func(name string, text func() string) Case {

@@ -124,7 +124,7 @@ var (
 
 func join(parts ...[]byte) []byte { return slices.Concat(parts...) }
 
-// A branch to a loop repeats it; a branch to a block leaves it.
+// loop repeats its parts whenever they branch to it. A branch to a block leaves it.
 func loop(parts ...[]byte) []byte  { return wrapped(0x03, parts) }
 func block(parts ...[]byte) []byte { return wrapped(0x02, parts) }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// endless returns a case of a hook that never ends by itself. Its fuel is unlimited, because
-// compilers remove work that has no effect.
+// endless returns a case of a hook that never ends by itself. Its fuel is unlimited, so that the
+// deadline ends the hook: compilers remove work that has no effect, so that a loop could use up its
+// fuel before the deadline.
 func endless(name string, build func() []byte) Case {
 	c := timed(Case{Name: name, Module: build, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultTimeout,
 		Text: []string{"ran longer than 60ms"}})
@@ -197,7 +198,7 @@ func callingForever(string) []byte {
 	return g.hook(contract.HookBeforeAgent, forever(i32(0), i64(0), call(f), drop)).bytes()
 }
 
-// bulks are single instructions that move the whole memory or table.
+// bulks returns cases of single instructions that move or grow the whole memory or table.
 func bulks() []Case {
 	const pages, size = 1000, 1000 << 16
 	in := func(code ...[]byte) func() []byte {
@@ -228,7 +229,8 @@ func bulks() []Case {
 	}
 }
 
-// hooksThatLoop loop in other hooks than the first one of a run.
+// hooksThatLoop returns cases with an endless loop in a hook. It skips hooks in which other cases
+// loop.
 func hooksThatLoop() []Case {
 	var all []Case
 	for _, row := range abitable.Hooks() {
@@ -244,8 +246,8 @@ func hooksThatLoop() []Case {
 	return all
 }
 
-// costlyCalls are cases with endless host calls that take much work of the host and little of the
-// guest.
+// costlyCalls returns cases that endlessly make host calls. Each call takes much work of the host
+// and little of the guest.
 func costlyCalls() []Case {
 	const text = 0x30000
 	// repeated returns a guest that calls f endlessly on size bytes of text, after a prelude.

@@ -1,6 +1,6 @@
-// Package hostile makes hostile modules, which a host of untrusted code must survive, and
-// states the expected outcome of each. It is for tests only. They run every module in the
-// host, from loading to the end of a run.
+// Package hostile makes hostile modules, which a host of untrusted code must survive, and states
+// the expected outcome of each. The package is for tests only, which run every module in the host,
+// from loading to the end of a run.
 //
 // [Cases] are written by hand, [LimitCases] are cases that only one limit stops, and a
 // [Generator] makes any number of others, always the same ones for a seed.
@@ -33,7 +33,7 @@ const (
 type Case struct {
 	Group string // group in the catalogue
 	Name  string
-	// Module makes the module.
+	// Module returns the module in the binary format.
 	Module func() []byte
 	// Config is the module's configuration; none if empty.
 	Config string
@@ -80,7 +80,7 @@ type Request struct {
 	Params   abi.Params
 }
 
-// Of returns the events of a type.
+// Of returns the events of type t.
 func (s *Seen) Of(t abi.EventType) []abi.Event {
 	var out []abi.Event
 	for _, e := range s.Events {

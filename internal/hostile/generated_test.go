@@ -41,7 +41,7 @@ var (
 // deadlineSlack bounds the time by which a hook may exceed its deadline.
 const deadlineSlack = 10 * time.Millisecond
 
-// stuckAfter bounds the time of one module.
+// stuckAfter bounds the time of one module. A child that takes longer is killed.
 const stuckAfter = 2 * time.Minute
 
 // A verdict is the outcome of one generated module, as a child process reports it.

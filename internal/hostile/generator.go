@@ -166,7 +166,8 @@ func mutateStructure(r *rand.Rand, b []byte) []byte {
 	return m.Encode()
 }
 
-// number returns a number for an index, a size or a count, which is rarely valid.
+// number returns an index, a size or a count. Two thirds of the numbers are below 12; the others
+// are at the boundaries of limits and types, and mostly invalid.
 func number(r *rand.Rand) uint32 {
 	if r.IntN(3) > 0 {
 		return uint32(r.IntN(12))

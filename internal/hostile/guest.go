@@ -63,7 +63,8 @@ type guest struct {
 // newGuest returns a guest with a memory of 4 pages.
 func newGuest() *guest { return &guest{names: map[string]int{}, pages: []byte{0, 4}} }
 
-// signature returns the index of a type.
+// signature returns the index of a function type, which is given in the form of abiTypes. It adds
+// the type if necessary.
 func (g *guest) signature(params, results string) int {
 	t := join([]byte{0x60}, letters(params), letters(results))
 	if i := slices.IndexFunc(g.signatures, func(s []byte) bool { return bytes.Equal(s, t) }); i >= 0 {
@@ -85,7 +86,8 @@ func letters(s string) []byte {
 	return b
 }
 
-// use imports a function and returns its index.
+// use imports a function, at most once, and returns its index. It panics if the guest already has
+// functions of its own.
 func (g *guest) use(module, name, params, results string) int {
 	if len(g.declared) > 0 {
 		panic(fmt.Sprintf("import %s.%s comes after a function", module, name))
@@ -99,13 +101,13 @@ func (g *guest) use(module, name, params, results string) int {
 	return g.names[key]
 }
 
-// abi imports a function of the ABI.
+// abi imports a function of the ABI and returns its index.
 func (g *guest) abi(name string) int {
 	t := abiTypes[name]
 	return g.use(contract.ImportModule, name, t[0], t[1])
 }
 
-// wasi imports a function of WASI.
+// wasi imports a function of WASI and returns its index.
 func (g *guest) wasi(name string) int {
 	t := wasiTypes[name]
 	return g.use(wasiModule, name, t[0], t[1])
@@ -136,7 +138,7 @@ func (g *guest) start(code ...[]byte) *guest {
 	return g
 }
 
-// place adds a data segment.
+// place adds a data segment that copies text to the address at.
 func (g *guest) place(at int, text string) *guest {
 	g.placed = append(g.placed, join([]byte{0}, i32(at), []byte{0x0b}, str(text)))
 	return g
@@ -160,7 +162,7 @@ func (g *guest) entries(n int, list ...int) *guest {
 	return g
 }
 
-// counter adds a mutable global of type i32.
+// counter adds a mutable global of type i32 and returns its index.
 func (g *guest) counter() int {
 	g.globals = append(g.globals, []byte{typeI32, 1, 0x41, 0, 0x0b})
 	return len(g.globals) - 1
@@ -244,7 +246,7 @@ func asking(h abi.Hook, name string, code func(g *guest, f int) []byte, others .
 	return g.hook(h, code(g, f), call(show))
 }
 
-// answerAt is the address of the answer of answering.
+// answerAt is the address at which most guests place their answer.
 const answerAt = 0x400
 
 // answering returns a guest that answers one hook with answer.

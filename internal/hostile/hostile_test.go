@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// slack bounds the time of milliseconds of work on a busy machine.
+// slack bounds, on a busy machine, the time of work that takes milliseconds on an idle one.
 const slack = 2 * time.Second
 
 // heapSlack bounds the growth of the heap by a case in bytes: pools keep an instance for a
@@ -86,8 +86,8 @@ func caseSlack() time.Duration {
 	return 25 * deadlineSlack
 }
 
-// overshoot returns the processor time of a hook after its deadline. Elapsed time would include
-// the work of others.
+// overshoot returns the longest processor time that a call of c.Hook took beyond its deadline, if c
+// expects a timeout. Elapsed time would include the work of others.
 func (o *outcome) overshoot(c *Case) (worst time.Duration) {
 	for _, call := range o.calls {
 		if c.Kind == sandbox.FaultTimeout && call.hook == c.Hook && call.err != nil && !call.waits {
@@ -111,7 +111,8 @@ func TestTruncatedAnywhere(t *testing.T) {
 	require.Empty(t, h.complaints())
 }
 
-// TestFuelIsExact checks that the same work uses the same fuel, and ends at the same place.
+// TestFuelIsExact checks that a module that runs repeatedly uses the same amount of fuel each time,
+// and at most 10 % more than its budget.
 func TestFuelIsExact(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -231,8 +232,7 @@ func TestDigestThatDiffers(t *testing.T) {
 	require.ErrorContains(t, err, "the module's SHA-256 is")
 }
 
-// TestFiles checks that files that are not modules are rejected, and read at most up to the
-// limit.
+// TestFiles checks that a directory, a device and a file of 1 TiB are rejected as modules.
 func TestFiles(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -251,8 +251,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves checks that a caller that leaves or cancels ends a run whose module loops in
-// one of four hooks.
+// TestCallerLeaves checks that canceling the context ends a run whose module loops in a hook, for
+// four hooks, and that no goroutine is left.
 func TestCallerLeaves(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)

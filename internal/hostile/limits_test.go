@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// greatest contains the maximum of limits that cannot be raised further.
+// greatest has the largest values of the limits that cannot be raised to math.MaxInt64.
 var greatest = map[string]int64{
 	"MemoryBytes": 4 << 30,
 	"InputBytes":  1 << 30, "OutputBytes": 1 << 30, "ReplyBytes": 1 << 30, "HostCalls": 1 << 30, "Instances": 1 << 30,

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// wrapping returns a guest that calls next n times in a hook, then shows the last reply and
-// returns.
+// wrapping returns a guest that calls next n times with patch in a hook, executes then, and shows
+// the last reply.
 func wrapping(h abi.Hook, n int, patch string, then ...[]byte) []byte {
 	return asking(h, "next", func(g *guest, f int) []byte {
 		g.place(0x800, patch)
@@ -211,7 +211,7 @@ func wantRequests(s *Seen, n int) error {
 	return nil
 }
 
-// delivered checks the beginning of the text of all chunks.
+// delivered returns an error unless the text of all chunks begins with want.
 func delivered(s *Seen, want string) error {
 	if got := chunkText(s); !strings.HasPrefix(got, want) {
 		return fmt.Errorf("want chunks of %q, got %q", want, got)
@@ -341,7 +341,7 @@ func streamCases() []Case {
 	}
 }
 
-// storageCases fill stored values, counters, logs and events.
+// storageCases returns cases that fill stored values, counters, logs and events.
 func storageCases() []Case {
 	logging := func(text string, n int) func() []byte { return func() []byte { return logging(text, n) } }
 	return []Case{
@@ -472,7 +472,8 @@ func storageCases() []Case {
 	}
 }
 
-// storing returns a guest that sets n run-local values of this size, and shows the last reply.
+// storing returns a guest that sets n run-local values of the given size in bytes, and shows the
+// last reply.
 func storing(n, bytes int) []byte {
 	return asking(contract.HookBeforeAgent, "local_set", func(g *guest, f int) []byte {
 		const key, value = 0x600, 0x30000
@@ -488,7 +489,7 @@ func storing(n, bytes int) []byte {
 	}).bytes()
 }
 
-// counting returns a guest that makes n counters, and shows the last reply.
+// counting returns a guest that creates n counters and shows the last reply.
 func counting(n int) []byte {
 	return asking(contract.HookBeforeAgent, "local_add", func(_ *guest, f int) []byte {
 		const key = 0x600
@@ -499,7 +500,8 @@ func counting(n int) []byte {
 	}).bytes()
 }
 
-// printing returns a guest that writes 100 MB to stdout, in pieces with and without a line end.
+// printing returns a guest that writes 100 MB to stdout in writes of 1 MB, each of which begins
+// with four line ends and has no others.
 func printing() []byte {
 	g := newGuest()
 	write := g.wasi("fd_write")

@@ -37,7 +37,8 @@ var extismTypes = map[string][2]string{
 	"error_get": {"", "I"}, "http_headers": {"", "I"}, "get_log_level": {"", "i"}, "log_error": {"I", ""},
 }
 
-// userCalls are the host calls of the ABI for plug-ins, with an offset or without parameters.
+// userCalls maps the host calls of the ABI for plug-ins to their parameters: one offset ("I"), or
+// none.
 var userCalls = func() map[string]string {
 	calls := map[string]string{}
 	for _, row := range abitable.Imports() {
@@ -102,7 +103,7 @@ func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 	}
 }
 
-// pluginCases are cases of Extism plug-ins. Their blocks are in the host's memory.
+// pluginCases returns cases of Extism plug-ins. Their blocks are in the host's memory.
 func pluginCases() []Case {
 	fault := func(name, text string, code func(g *guest) []byte, names ...string) Case {
 		return Case{
@@ -336,7 +337,7 @@ func pluginCases() []Case {
 	return append(all, costlyPlugins()...)
 }
 
-// costlyPlugins are cases of plug-ins that take much work of the host and little of the guest.
+// costlyPlugins returns cases of plug-ins that take much work of the host and little of the guest.
 func costlyPlugins() []Case {
 	f := (*guest).extismOf
 	endlessly := func(name string, code func(g *guest) []byte, names ...string) Case {

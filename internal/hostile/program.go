@@ -27,7 +27,7 @@ type program struct {
 // A place is the address and the length of a string in memory.
 type place struct{ at, n int }
 
-// Memory of a program. Texts start at textAt.
+// textAt is the address of the first string in a program's memory.
 const textAt = 0x1000
 
 func newProgram(r *rand.Rand, talks bool) *program {
@@ -173,7 +173,8 @@ func (p *program) statement(depth int) []byte {
 	}
 }
 
-// repeats generates a loop that is endless, counts, or ends at random.
+// repeats generates the branch at the end of a loop, which makes the loop endless, counting, or
+// ending at random.
 func (p *program) repeats() []byte {
 	switch p.IntN(4) {
 	case 0:

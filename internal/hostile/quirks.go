@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// quirkCases are valid modules in unusual encodings, and modules with very many items.
+// quirkCases returns cases of valid modules in unusual encodings, and of modules with very many
+// items.
 func quirkCases() []Case {
 	accepted := func(name string, build func() []byte) Case { return Case{Name: name, Module: build, Want: Harmless} }
 	with := func(change func(g *guest)) func() []byte {

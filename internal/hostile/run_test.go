@@ -168,7 +168,7 @@ func (h *host) run(ctx context.Context, c *Case) *outcome {
 	return out
 }
 
-// take runs an agent with the middleware in its chain.
+// take runs an agent with the middleware in its chain, c.Entries times, and records the outcome.
 func (o *outcome) take(ctx context.Context, c *Case, mw hook.Middleware) error {
 	var mu sync.Mutex
 	w := &watched{mw, func(call hookCall) {
@@ -286,7 +286,7 @@ func tools() (list []tool.Tool, release func()) {
 	}, release
 }
 
-// fault returns the first fault of a hook.
+// fault returns the first fault of a hook, or nil.
 func (o *outcome) fault() *ending.FaultError {
 	for _, c := range o.calls {
 		var f *ending.FaultError

@@ -26,8 +26,8 @@ func typed(op byte, signature int, parts ...[]byte) []byte {
 	return join([]byte{op}, signed(int64(signature)), join(parts...), []byte{0x0b})
 }
 
-// shapeCases are about the structure of code: blocks, indices, immediates and stacks, which the
-// validator and the metering must read like the engine.
+// shapeCases returns cases about the structure of code: blocks, indices, immediates and stacks,
+// which the validator and the metering must read like the engine.
 func shapeCases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
@@ -206,7 +206,7 @@ func badConstants() []Case {
 	}
 }
 
-// atLimits are modules that reach the limits of structure.
+// atLimits returns cases of modules that reach or exceed the limits of structure.
 func atLimits() []Case {
 	in := func(code ...[]byte) func() []byte {
 		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
@@ -318,7 +318,7 @@ func trapShapes() []Case {
 	}
 }
 
-// oddEncodings are costly instructions in unusual encodings.
+// oddEncodings returns cases of costly instructions in unusual encodings.
 func oddEncodings() []Case {
 	const pages, size = 1000, 1000 << 16
 	in := func(code ...[]byte) func() []byte {
@@ -407,7 +407,7 @@ func (g *guest) looping(loops, locals int) {
 	g.hook(contract.HookBeforeAgent, call(f))
 }
 
-// deepFrames are cases that recurse with the largest possible frames.
+// deepFrames returns cases that recurse with the largest possible frames.
 func deepFrames() []Case {
 	stack := func(name string, build func(g *guest)) Case {
 		return Case{Name: name, Module: func() []byte {
@@ -457,7 +457,7 @@ func deepFrames() []Case {
 	}
 }
 
-// oddHooks are cases with unusual hooks and host calls.
+// oddHooks returns cases with unusual hooks and host calls.
 func oddHooks() []Case {
 	invalidCase := func(name, f string, args ...[]byte) Case {
 		return Case{

@@ -2,8 +2,8 @@ package hostile
 
 import "github.com/agent-runner/agent-runner/internal/contract"
 
-// sliceCases are hooks that are fast for long, so that the host grants the largest slices of
-// fuel, and then do work with the most time for each fuel.
+// sliceCases returns cases of hooks that are fast for long, so that the host grants the largest
+// slices of fuel, and that then do the work that takes the most time per fuel.
 func sliceCases() []Case { return append(touches(), slowWork()...) }
 
 // fastIterations is the number of fast iterations at the beginning.
@@ -15,10 +15,11 @@ func (g *guest) quickly(code ...[]byte) []byte {
 	return g.hook(contract.HookBeforeAgent, count(n0, fastIterations), join(code...), forever()).bytes()
 }
 
-// touches are cases that write to untouched pages, two with each store.
+// touches returns cases that write to untouched pages. Each store touches two pages.
 func touches() []Case {
 	const pages, size = 1000, 1000 << 16
-	// The last byte of a page, with which a store begins, and the distance to the next one.
+	// edge is the offset of a store that begins in one page and ends in the next. far is the
+	// distance between two such stores.
 	const edge, far = 4094, 2 * 4096
 	vector := func(op byte, at int) []byte { return join([]byte{0xfd, op, 4}, leb(at)) }
 	vectors := func(end, from int) []byte {
@@ -87,7 +88,7 @@ func touches() []Case {
 	}
 }
 
-// slowWork are cases that take long without touching new pages.
+// slowWork returns cases that take long without touching new pages.
 func slowWork() []Case {
 	return []Case{
 		endless("fast for long, then dependent loads", func() []byte { return chase(1<<16, 120) }),
@@ -148,8 +149,8 @@ func chase(n, pages int) []byte {
 		forever(local(n2), repeat(10_000, load32(0)...), setLocal(n2))).bytes()
 }
 
-// joins returns a guest whose hook has this many locals, which branches set that are never
-// taken. Where control flow joins, the compiler merges each local.
+// joins returns a guest whose hook has the given number of locals of type typ. Branches that are
+// never taken set the locals, and the compiler merges each local where control flow joins.
 func joins(locals, times int, typ byte, store []byte) []byte {
 	const first = big1 + 1
 	var set, use []byte

@@ -156,7 +156,7 @@ func startCases() []Case {
 	}
 }
 
-// describing returns a guest with this description.
+// describing returns a guest whose describe hook answers with description.
 func describing(description string) []byte {
 	g := newGuest()
 	write := g.abi("write")
@@ -177,8 +177,8 @@ func multiplying(n int) string {
 	return b.String()
 }
 
-// everyCall returns a guest that makes each call of the ABI with a reply where none is allowed,
-// and traps unless each one fails.
+// everyCall returns a guest that makes each host call of the ABI, except read, write and log, at a
+// place that in chooses and that allows none of them. The guest traps unless each call fails.
 func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 	g := newGuest()
 	var code []byte

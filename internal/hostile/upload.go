@@ -121,7 +121,7 @@ func badSections() []Case {
 	}
 }
 
-// claims are modules of a few bytes that declare billions of items.
+// claims returns cases of modules of a few bytes that declare billions of items.
 func claims() []Case {
 	all := []Case{
 		refused("2^32-1 locals", claimed(1, limit), "4,294,967,295 locals, more than the limit"),
@@ -180,7 +180,8 @@ func claims() []Case {
 	)
 }
 
-// claimed returns a module with one function and these groups of locals.
+// claimed returns a function that returns a module with one function that has the given groups of
+// locals.
 func claimed(groups int, locals ...[]byte) func() []byte {
 	body := function(join(leb(groups), join(locals...), []byte{typeI32}))
 	return fixed(
@@ -188,7 +189,7 @@ func claimed(groups int, locals ...[]byte) func() []byte {
 	)
 }
 
-// heavy are modules that take a compiler seconds or gigabytes.
+// heavy returns cases of modules that take a compiler seconds or gigabytes.
 func heavy() []Case {
 	return []Case{
 		refused(
@@ -274,7 +275,7 @@ func manySegments(n int) []byte {
 	return g.hook(contract.HookBeforeAgent).bytes()
 }
 
-// outerSections are modules with invalid imports or exports.
+// outerSections returns cases of modules with invalid imports or exports.
 func outerSections() []Case {
 	with := func(module, name, params, results string) func() []byte {
 		return func() []byte {
@@ -387,7 +388,7 @@ func outerSections() []Case {
 	}
 }
 
-// features returns modules that use WebAssembly proposals that the host disables. The
+// features returns cases of modules that use WebAssembly proposals that the host disables. The
 // rejection must name the proposal.
 func features() []Case {
 	in := func(code ...byte) func() []byte {
@@ -411,7 +412,7 @@ func features() []Case {
 	}
 }
 
-// harmless are modules that look hostile but are not.
+// harmless returns cases of modules that look hostile but are not.
 func harmless() []Case {
 	lie := join(leb(1), leb(20), limit, limit, limit)
 	return []Case{
@@ -453,7 +454,7 @@ func harmless() []Case {
 	}
 }
 
-// between inserts bytes between all sections of a module.
+// between inserts bytes before, between and after the sections of a module.
 func between(module, what []byte) []byte {
 	out := append(bytes.Clone(module[:8]), what...)
 	for b := module[8:]; len(b) > 0; {

@@ -32,8 +32,8 @@ func subscriptions(n int, timeout uint64, flags uint16) string {
 	return string(b)
 }
 
-// wasiCases call WASI with invalid descriptors, pointers and sizes, print or sleep endlessly, or
-// exit.
+// wasiCases returns cases that call WASI with invalid descriptors, pointers and sizes, print or
+// sleep endlessly, or exit.
 func wasiCases() []Case {
 	const text = 0x1000
 	// asked returns a case of a guest that calls one function of WASI and traps unless the

@@ -13,7 +13,8 @@ func (s *Scanner) ErrorAt(text string) error {
 	return &DecodeError{Offset: s.I, text: text}
 }
 
-// AddUnknown records the path of the current value as an unknown key.
+// AddUnknown records the path of the current value as an unknown key, unless maxUnknown keys are
+// recorded already.
 func (s *Scanner) AddUnknown() {
 	if len(s.Unknown) < maxUnknown {
 		s.Unknown = append(s.Unknown, s.Where())
@@ -37,7 +38,8 @@ func (e *DecodeError) Error() string { return e.text + " (at byte " + strconv.It
 // Reason returns the message without the offset.
 func (e *DecodeError) Reason() string { return e.text }
 
-// Kind names the kind of a value that begins with first, for error messages.
+// Kind names the kind of a value that begins with first, for error messages. It returns "a number"
+// if first begins no value of another kind. The caller must handle null.
 func Kind(first byte) string {
 	switch first {
 	case '"':

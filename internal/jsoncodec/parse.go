@@ -123,7 +123,7 @@ func (t *Parser) Null() bool {
 	return true
 }
 
-// Text reads a string. null counts as absent.
+// Text reads a string. null reads as "".
 func (t *Parser) Text() string {
 	if t.I >= len(t.B) || t.B[t.I] != '"' {
 		if !t.Null() {
@@ -315,7 +315,7 @@ func (t *Parser) Bool() bool {
 	return c == 't'
 }
 
-// Int reads an integer.
+// Int reads an integer. null reads as 0. A number that is not an int64 marks the text as malformed.
 func (t *Parser) Int() int64 {
 	start := t.I
 	if t.I < len(t.B) && t.B[t.I] == '-' {

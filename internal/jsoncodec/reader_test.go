@@ -108,7 +108,8 @@ func TestReaderKind(t *testing.T) {
 	require.Zero(t, r.Kind(), "after an error")
 }
 
-// FuzzReader checks that reading terminates, and fails for truncated text.
+// FuzzReader checks that reading terminates, and that ReadValue accepts all valid text that a
+// Reader accepts.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{`{"names":["a"],"rows":[[1]],"inner":{"x":{}}}`, `{"names":[`, `[[[`, `{"rows":[1,,]}`, `{"a"`, "", "{]"} {
 		f.Add([]byte(text))

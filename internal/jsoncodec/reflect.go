@@ -8,10 +8,9 @@ import (
 	"sync"
 )
 
-// Reading and writing values of types of middleware authors: configurations, arguments
-// and stored values. It uses reflection and supports the tags and interfaces of
-// encoding/json. Without encoding/json a module is a third smaller, and these values are
-// cheaper to process.
+// Values of types that module authors define, such as configurations, arguments and stored values,
+// are read and written by reflection, with the tags and interfaces of encoding/json. Without
+// encoding/json a module is a third smaller, and these values are cheaper to process.
 
 // The interfaces of encoding/json.
 type (

@@ -57,7 +57,8 @@ func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	return unknown, t.End()
 }
 
-// common reads maps of the types that modules store most often, without reflection.
+// common reads maps of the types that modules store most often, without reflection. It reports
+// whether it has read v.
 func (t *Parser) common(v any) bool {
 	switch v := v.(type) {
 	case *map[string]int:
@@ -82,7 +83,8 @@ func (t *Parser) common(v any) bool {
 	return true
 }
 
-// mapKey returns the last key, for use as the key of a map.
+// mapKey returns the last key, for use as the key of a map. The key does not share memory with B if
+// Copy is set.
 func (t *Parser) mapKey() string {
 	if t.Copy {
 		return string([]byte(t.Last))

@@ -118,7 +118,7 @@ func (w *Writer) textFrom(s string, i int) {
 // quote returns text quoted for error messages.
 func quote(text string) string { return string(AppendText(nil, text)) }
 
-// AppendText appends text to b as a JSON string, as Marshal encodes it.
+// AppendText appends text to b as a JSON string, without escaping <, > and &.
 func AppendText(b []byte, text string) []byte {
 	w := Writer{B: b}
 	w.Text(text)

@@ -87,7 +87,8 @@ func goGuest(t testing.TB) []byte {
 	return b
 }
 
-// dependency maps the modules that this one depends on to their directories.
+// dependency maps the paths of the modules wazero and Extism Go SDK to their directories. It is
+// empty if "go list" fails.
 var dependency = sync.OnceValue(func() map[string]string {
 	dirs := map[string]string{}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}",

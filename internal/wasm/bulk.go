@@ -14,12 +14,12 @@ const (
 	entryBytes = 3
 	// pageBytes is the binary logarithm of the page size in bytes.
 	pageBytes = 16
-	// maxHelpers is the maximum number of helper functions in a module. It needs one for
-	// each combination of bulk instruction and segments or tables.
+	// maxHelpers is the maximum number of helper functions in a module. A module needs one for each
+	// combination of bulk instruction and segments or tables.
 	maxHelpers = 1_000
 )
 
-// hasHelper reports whether Meter replaces the instruction by a call of a helper.
+// hasHelper reports whether Meter replaces the instruction with a call to a helper.
 func (op Opcode) hasHelper() bool {
 	switch op {
 	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
@@ -191,7 +191,7 @@ func wraps(a *assembler, local uint32) {
 	a.op(opI32LtU)
 }
 
-// endAddress pushes a local, plus count if the local is an address.
+// endAddress pushes a local. It adds count if place is true: the local then holds an address.
 func endAddress(a *assembler, local uint32, place bool) {
 	a.get(local)
 	if place {
@@ -223,7 +223,7 @@ func step(a *assembler, local uint32, op Opcode, piece int32) {
 	a.index(OpLocalSet, local)
 }
 
-// chargeCount charges one fuel for each 1<<unit of count.
+// chargeCount charges one fuel for each 1<<unit of count and then checks the fuel.
 func (w *rewriter) chargeCount(a *assembler, unit int) {
 	a.index(OpGlobalGet, w.fuel)
 	a.get(count)
@@ -235,9 +235,9 @@ func (w *rewriter) chargeCount(a *assembler, unit int) {
 	w.check(a)
 }
 
-// growMemory returns the body of the memory.grow helper, which charges for the new pages.
-// A growth beyond the maximum fails and is free, because allocators try it. The helper
-// calls the host after a successful growth: how long a fuel slice takes depends on the
+// growMemory returns the body of the memory.grow helper, which charges for the new pages. A growth
+// beyond the maximum fails and is free, because allocators try it. The helper calls the host after
+// each memory.grow by at least one page, because the time that a fuel slice takes depends on the
 // amount of untouched memory.
 func (w *rewriter) growMemory() []byte {
 	a := assembler{}
@@ -275,8 +275,8 @@ func (w *rewriter) growTable(h helper) []byte {
 	return a
 }
 
-// chargeGrowth charges a local shifted left by shift, if the condition on the stack is
-// true.
+// chargeGrowth charges a local shifted left by shift, if the condition on the stack is true. It
+// then checks the fuel.
 func (w *rewriter) chargeGrowth(a *assembler, local uint32, shift int64) {
 	a.block(OpIf, BlockType{})
 	a.index(OpGlobalGet, w.fuel)

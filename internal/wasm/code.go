@@ -121,8 +121,8 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 	}
 }
 
-// shape checks the limits on what makes compiling costly, for the function c and all
-// functions so far.
+// shape checks the limits on quantities that make compiling costly: those of the function c, and
+// the totals over all functions so far.
 func (b *body) shape(c *Code) {
 	d, t := b.d, &b.d.totals
 	// Meter may add this many fuel checks, each of two blocks and a call.

@@ -219,7 +219,8 @@ func (d *decoder) order(at, id, last int) {
 	)
 }
 
-// complete checks what is known only at the end of the module.
+// complete makes the checks that need the whole module: the number of bodies and the number of data
+// segments must be those that earlier sections declare.
 func (d *decoder) complete() {
 	if d.err != nil {
 		return

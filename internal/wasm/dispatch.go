@@ -19,9 +19,9 @@ package wasm
 //	local.set $x              =>       local.set $x
 //	br $loop                           br $block
 //
-// This executes the same path with two instructions less. It also avoids the fuel check
-// at the head of the loop, so that only backward jumps execute it. Fuel is charged for
-// the two instructions as before.
+// This executes the same path with two fewer instructions. It also avoids the fuel check at the
+// head of the loop, so that only backward jumps execute it. Fuel is charged for the two
+// instructions as before.
 type dispatch struct {
 	local  uint32
 	blocks int
@@ -59,9 +59,9 @@ func readDispatch(c *Code, loop *Instruction) *dispatch {
 	return d
 }
 
-// known returns the dispatch that the branch in targets and the label that the dispatch
-// selects. It returns nil if the local's value is unknown or the label is not one of the
-// dispatch's blocks.
+// known returns the dispatch that the branch instruction in jumps to, and the label that the
+// dispatch then selects. It returns nil if the local's value is unknown or the label is not one of
+// the dispatch's blocks.
 func (p *planner) known(in *Instruction) (*dispatch, int) {
 	s := &p.scopes[len(p.scopes)-1-int(in.X)]
 	d := s.dispatch

@@ -8,10 +8,10 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// goShape returns a function (i32) -> i32 as Go's compiler makes them, with three
-// targets: 0 and 1, which are the same, 2, and all others. The result is 7 or 9,
-// depending on how the function returns. jump is the code of target 2, within one more
-// block and the loop.
+// goShape returns a module with a function (i32) -> i32 in the form that Go's compiler generates.
+// head is the code up to the dispatch, which has three targets: one for 0 and 1, one for 2, and one
+// for all other values. The result is 7 or 9, depending on how the function returns. jump is the
+// code of target 2, within the loop and one more block.
 func goShape(t *testing.T, head, jump []byte) *Module {
 	code := append(bytes.Clone(head), 0x20, 0, 0x0e, 3, 0, 0, 1, 2, 0x0b) // local.get 0; br_table 0 0 1 2; end
 	code = append(code, 0x41, 2, 0x21, 0, 0x0c, 2, 0x0b)                  // target 0: jump to 2; end
@@ -28,8 +28,8 @@ func goShape(t *testing.T, head, jump []byte) *Module {
 	return m
 }
 
-// TestDirectJumps checks that forward jumps within the body of a Go function become
-// direct, and that code that only resembles one stays unchanged.
+// TestDirectJumps checks that forward jumps within the body of a Go function become direct, and
+// that code that only resembles such a jump stays unchanged.
 func TestDirectJumps(t *testing.T) {
 	t.Parallel()
 	three := []byte{0x03, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40} // loop; block; block; block
@@ -80,8 +80,8 @@ func TestDirectJumps(t *testing.T) {
 	}
 }
 
-// TestBackwardJump checks that a jump to a target whose block has ended goes backwards
-// and is charged exactly. Here target 2 jumps to 0 unless the other local is set.
+// TestBackwardJump checks that a jump to a target whose block has ended goes backwards and is
+// charged exactly. Here target 2 jumps to 0 until the other local exceeds 5.
 func TestBackwardJump(t *testing.T) {
 	t.Parallel()
 	jump := []byte{
@@ -99,8 +99,9 @@ func TestBackwardJump(t *testing.T) {
 	require.Equal(t, int64(exact.ExportedGlobal("exact").Get()), k.used())
 }
 
-// TestJumpOutOfLoop checks a table that also branches out of the loop, which is not a jump within
-// the loop.
+// TestJumpOutOfLoop checks that a function has the same results with and without metering, and is
+// charged at least its exact work, if its br_table also branches out of the loop. Such a branch is
+// not a jump within the loop.
 func TestJumpOutOfLoop(t *testing.T) {
 	t.Parallel()
 	m, err := Decode(binaryOf(

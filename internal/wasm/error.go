@@ -50,8 +50,8 @@ type Error struct {
 	Function int
 	// Thing names what is wrong, such as "locals", "branch target" or a feature's name.
 	Thing string
-	// Value is the module's value, and Limit is the maximum. Both are 0 if the error has
-	// no number.
+	// Value is the number in the module, and Limit is the maximum or the expected number. Both are
+	// 0 if the error has no number.
 	Value, Limit uint64
 
 	text string

@@ -38,8 +38,9 @@ type node struct {
 	unresolved bool
 }
 
-// edge leads from a node to a label. If by is not noNode, it leads there through the
-// dispatch by, if that dispatch only continues to the label.
+// edge leads from a node to a label. If by is not noNode, the edge goes through the dispatch at
+// node by, whose choice is known. resolve redirects the edge to the dispatch itself if another
+// branch reaches the dispatch with an unknown value.
 type edge struct{ label, by int32 }
 
 // noNode is the index of a target outside of the body.
@@ -53,7 +54,8 @@ type scope struct {
 	used   bool  // a branch targets the label
 	dead   bool  // the block is unreachable
 	sets   int   // number of assignments to locals, and of globals that calls may set
-	// dispatch belongs to the loop, or to the loop whose dispatch the block serves.
+	// dispatch is the dispatch of the loop. For a block that is a target of a dispatch, it is that
+	// dispatch.
 	dispatch *dispatch
 }
 
@@ -244,7 +246,8 @@ func (p *planner) otherwise(in *Instruction) {
 	p.beginAt(s.orElse, in.End)
 }
 
-// end starts a new node after a block that control can leave in more than one place.
+// end closes the innermost scope. It starts a new node after a block that control can leave in more
+// than one place.
 func (p *planner) end(in *Instruction) {
 	last := len(p.scopes) - 1
 	s := p.scopes[last]
@@ -280,7 +283,8 @@ func (p *planner) target(label uint32) int32 {
 	return s.label
 }
 
-// unknownTarget is target for a branch that may reach a dispatch with any value.
+// unknownTarget does the same as target, for a branch that may reach a dispatch with any value. It
+// marks the dispatch as unresolved.
 func (p *planner) unknownTarget(label uint32) int32 {
 	if s := &p.scopes[len(p.scopes)-1-int(label)]; s.op == OpLoop && s.dispatch != nil {
 		p.nodes[s.dispatch.node].unresolved = true

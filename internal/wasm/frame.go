@@ -1,6 +1,6 @@
 package wasm
 
-// A framer estimates the stack size of a call of a function.
+// A framer estimates how much stack a call of a function takes, in bytes.
 //
 // wazero's compiler gives a value its own stack slot if no register is free for it, for
 // instance across calls, and never reuses a slot. Values are the results of instructions,
@@ -14,12 +14,12 @@ package wasm
 //   - one slot for each instruction that sets a local;
 //   - for each block, loop and if, one slot for each local that is set in it.
 //
-// Frames of bodies constructed for it are within 2 % of that sum (TestFrames); 600 bytes
-// of code can need 40 KB of stack. In compiled code, few of these values live across a
-// call: by this sum, 4 MiB would allow only 28 calls of a JavaScript interpreter. So the
-// estimate is the fixed part plus a quarter of the body's size, which exceeds the frames
-// of such code, and at least a sixteenth of the sum. Hostile code can thus use more stack
-// than its limit, but at most 16 times as much.
+// The frames of bodies that are constructed to reach that sum are within 2 % of it (TestFrames);
+// 600 bytes of code can need 40 KB of stack. In compiled code, few of these values live across a
+// call: by this sum, 4 MiB would allow only 28 calls of a JavaScript interpreter. So the estimate
+// is the fixed part plus a quarter of the body's size, which exceeds the frames of such code, and
+// at least a sixteenth of the sum. Hostile code can thus use more stack than its limit, but at most
+// 16 times as much.
 type framer struct {
 	operands
 	scopes  []int // number of assignments to locals in each open scope
@@ -35,8 +35,8 @@ type framer struct {
 }
 
 const (
-	// frameRest is the size of the rest of a frame: the return address, the frame pointer
-	// and what wazero saves there.
+	// frameRest is the size of the rest of a frame in bytes: the return address, the frame pointer
+	// and the registers that wazero saves.
 	frameRest = 96
 	// registers is the number of operands that are certain to be in registers.
 	registers = 8
@@ -106,7 +106,8 @@ func (x *framer) read(in *Instruction) {
 	x.place(len(x.stack) - registers)
 }
 
-// during counts the operands on the stack below a call's parameters.
+// during counts the operands on the stack below the parameters of a call, and below more further
+// operands, such as the table index of call_indirect.
 func (x *framer) during(typ uint32, more int) {
 	t := &x.m.Types[typ]
 	x.calls = max(x.calls, slots(t.Params)+slots(t.Results))

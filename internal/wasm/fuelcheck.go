@@ -36,7 +36,7 @@ const (
 	fuelMoves = 16 // number of further moves per fuel
 )
 
-// moves returns the fuel of a merge after a block, or at a loop's head, with that many
+// moves returns the fuel of a merge after a block, or at a loop's head, with the given number of
 // assignments.
 func (p *planner) moves(sets int) int {
 	return max(0, min(sets, p.locals+p.globals)-freeMoves) / fuelMoves
@@ -53,7 +53,7 @@ func (p *planner) sets(op Opcode) {
 	}
 }
 
-// cut starts a new node if the current one is large.
+// cut starts a new node if the current one has at least maxNodeFuel fuel.
 func (p *planner) cut(in *Instruction) {
 	if p.cur == noNode {
 		return

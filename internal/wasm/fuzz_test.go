@@ -25,8 +25,8 @@ func seeds(f *testing.F) {
 	))
 }
 
-// FuzzDecode searches for panics, for errors without a text, and for modules that make
-// the decoder allocate much more than their size.
+// FuzzDecode searches for panics, for errors without a message, and for modules for which the
+// decoder allocates at least 100 times their size plus 64 KiB.
 func FuzzDecode(f *testing.F) {
 	seeds(f)
 	l := DefaultLimits()

@@ -272,7 +272,7 @@ func (g *generator) multiBlock(depth int) {
 	g.dropAll(t.Results)
 }
 
-// leave branches to a label, or returns, under a condition.
+// leave generates code that, under a condition, branches to a label, returns or traps.
 func (g *generator) leave(depth int) {
 	g.value(I32, depth+1)
 	g.a.block(OpIf, BlockType{})
@@ -549,10 +549,9 @@ func genBinary(t ValueType, codes ...byte) (all []genOperation) {
 	return all
 }
 
-// genArithmetic returns the 15 operations from add to rotr without and. wazero 1.12.0's
-// compilers mistake 0 < (a & b) for (a & b) < 0 in a branch condition. The result is at
-// least deterministic, and Go, C and Rust compilers generate other code, so Meter does
-// not work around it.
+// genArithmetic returns the 14 operations from add to rotr except "and". wazero 1.12.0's compilers
+// mistake 0 < (a & b) for (a & b) < 0 in a branch condition. The result is at least deterministic,
+// and Go, C and Rust compilers generate other code, so Meter does not work around it.
 func genArithmetic(add byte) []byte {
 	return append(genCodes(7, add), genCodes(7, add+8)...)
 }

@@ -80,7 +80,7 @@ type Limits struct {
 	// 250 KiB, and 0.5 s for 6,000.
 	Blocks int
 	// BlockSquares is the sum of the square of Blocks over all functions. Compile time is
-	// proportional to it: about 3 ns each.
+	// proportional to it: about 3 ns per unit.
 	BlockSquares int
 	// BlockLocals is the sum over all functions of basic blocks times locals. A compiler
 	// in static single assignment form may give each block a parameter for each local.

@@ -28,13 +28,13 @@ const (
 // some module changes, because it is part of the key of cached machine code.
 const MeterVersion = 8
 
-// GlobalExport returns the name under which Meter exports the mutable global with that
-// index. Meter does not export globals of vector or reference types.
+// GlobalExport returns the name under which Meter exports the mutable global with the given index.
+// Meter does not export globals of vector or reference types.
 func GlobalExport(index int) string { return ReservedPrefix + "global." + strconv.Itoa(index) }
 
 // MeterOptions configures Meter.
 type MeterOptions struct {
-	// Depth is the initial value of the stack counter in bytes. It bounds the start
+	// Depth is the initial value of the stack counter in bytes. It bounds the stack of the start
 	// function.
 	Depth int64
 	// MemoryPages lowers the maximum of the memory, in pages of 64 KiB. A growth beyond

@@ -22,7 +22,7 @@ var (
 
 var generated = flag.Uint64("generated", 200, "how many modules TestMeterPreservesBehavior generates")
 
-// tank is the host's side of a metered module.
+// tank supplies a metered module with fuel, as a host does.
 type tank struct {
 	slice, budget int64 // a budget of 0 is unlimited
 	given         int64
@@ -45,7 +45,7 @@ func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
 	stack[0] = uint64(fuel + add)
 }
 
-// machine is a runtime for one module under test.
+// machine is an instance of the module under test, in a runtime of its own.
 type machine struct {
 	api.Module
 	tank   tank
@@ -55,7 +55,8 @@ type machine struct {
 
 const testDepth = 1 << 20
 
-// start instantiates a module. It provides the host's import for metered modules.
+// start instantiates a module in a new runtime. It provides WASI and the host's import for metered
+// modules.
 func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
 	t.Helper()
 	ctx := context.Background()
@@ -79,8 +80,8 @@ func (k *machine) used() int64 {
 	return k.tank.given - int64(k.ExportedGlobal(FuelExport).Get())
 }
 
-// call sets the depth, as a host does before each call. It returns the first line of an
-// error, without the stack.
+// call calls an exported function. Before the call, it sets the depth, as a host does, and the
+// budget of a generated module. It returns the results, or the first line of the error.
 func (k *machine) call(name string, params ...uint64) ([]uint64, string) {
 	if g, ok := k.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
 		g.Set(testDepth)
@@ -111,9 +112,9 @@ func metered(t testing.TB, m *Module, o MeterOptions) *Module {
 	return out
 }
 
-// TestMeterPreservesBehavior checks that generated modules have the same results,
-// traps, memory and globals with and without metering. The count must never be less
-// than the work, and must hardly exceed the work if nothing traps. Measured: 0.02 %.
+// TestMeterPreservesBehavior checks that generated modules have the same results, traps, memory and
+// globals with and without metering. The count must never be less than the work. Over all calls
+// that do not trap, it must exceed the work by at most 0.5 %. Measured: 0.02 %.
 func TestMeterPreservesBehavior(t *testing.T) {
 	t.Parallel()
 	n := *generated

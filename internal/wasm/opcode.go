@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Opcode is an instruction's code. Those with a prefix have it in the upper
-// byte and their number in the lower one: memory.copy is 0xfc0a.
+// Opcode is an instruction's code. An instruction with a prefix has the prefix in the upper byte
+// and its number in the lower one: memory.copy is 0xfc0a.
 type Opcode uint16
 
-// The opcodes that this package and its users have to know by name.
+// The opcodes that this package and its callers refer to by name.
 const (
 	OpUnreachable  Opcode = 0x00
 	OpNop          Opcode = 0x01
@@ -249,7 +249,8 @@ func vectorOperations() (t [256]operation) {
 	return t
 }
 
-// names fills a table, starting at an opcode. The name "-" skips an opcode.
+// names fills a table with operations without immediates, starting at an opcode. The name "-" skips
+// an opcode.
 func names(t []operation, first int, list string) {
 	for i, name := range strings.Fields(list) {
 		if name != "-" {

@@ -130,7 +130,7 @@ func newOperands(m *Module) operands {
 	return o
 }
 
-// begin starts a body.
+// begin prepares for the body c of a function of type t.
 func (o *operands) begin(t FuncType, c *Code) {
 	o.locals = append(o.locals[:0], t.Params...)
 	for _, g := range c.Locals {
@@ -161,7 +161,7 @@ func (o *operands) pop(n int) {
 
 func (o *operands) push(types ...ValueType) { o.stack = append(o.stack, types...) }
 
-// step applies an instruction.
+// step applies the effect of an instruction to the operand stack.
 func (o *operands) step(in *Instruction) {
 	switch in.Op {
 	case OpBlock, OpLoop, OpIf:

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads the bytes of a module. It records the first error and then moves to its
-// end, so that loops terminate and callers can check err when it matters.
+// reader reads the bytes of a module. It records the first error and then skips the remaining
+// bytes, so that loops terminate and callers can check err when it matters.
 type reader struct {
 	b        []byte // up to the limit of this reader
 	pos      int

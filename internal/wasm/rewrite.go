@@ -46,7 +46,8 @@ func (w *rewriter) bodies() bool {
 	return true
 }
 
-// locals returns the locals of a function whose body has been rewritten.
+// locals returns the locals of the function whose body was rewritten last, including those that the
+// body's workarounds need.
 func (w *rewriter) locals(c *Code) []Locals {
 	if !w.workaround.used {
 		return c.Locals
@@ -118,7 +119,7 @@ func (w *rewriter) blockType(results []ValueType) BlockType {
 	return BlockType{Index: w.typeIndex(FuncType{Results: results}), HasIndex: true}
 }
 
-// instructions copies a body and inserts charges and replacements.
+// instructions copies a body and inserts charges, fuel checks and replacements.
 func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 	next, copied := 1, 0
 	var in Instruction
@@ -189,15 +190,15 @@ func (w *rewriter) insertCheck(a *assembler, p *planner, node int) {
 	}
 }
 
-// charge subtracts cost from the fuel.
+// charge appends code that subtracts cost from the fuel.
 func (w *rewriter) charge(a *assembler, cost int) {
 	if cost > 0 {
 		w.add(a, w.fuel, -int64(cost))
 	}
 }
 
-// add adds n to a counter. It subtracts negative numbers, because wazero encodes a
-// positive number as an immediate but needs another instruction for a negative one.
+// add appends code that adds n to a counter. The code subtracts negative numbers, because wazero
+// encodes a positive number as an immediate but needs another instruction for a negative one.
 func (w *rewriter) add(a *assembler, global uint32, n int64) {
 	op := opI64Add
 	if n < 0 {
@@ -209,13 +210,13 @@ func (w *rewriter) add(a *assembler, global uint32, n int64) {
 	a.index(OpGlobalSet, global)
 }
 
-// check calls the host if the fuel is used up.
+// check appends code that calls the host if the fuel is used up.
 func (w *rewriter) check(a *assembler) {
 	a.index(OpGlobalGet, w.fuel)
 	w.ifNegative(a)
 }
 
-// checkBoth calls the host if the fuel or the stack is used up.
+// checkBoth appends code that calls the host if the fuel or the stack is used up.
 func (w *rewriter) checkBoth(a *assembler) {
 	a.index(OpGlobalGet, w.fuel)
 	a.index(OpGlobalGet, w.depth)

@@ -10,8 +10,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// runaway returns a module whose first function "f" never returns. It has a memory of 64
-// MiB and a table of 60,000 entries.
+// runaway returns a module with the given bodies of type () -> (), the first of which is exported
+// as "f". It has a memory of 64 MiB and a table of 60,000 entries.
 func runaway(t *testing.T, bodies ...[]byte) *Module {
 	code := [][]byte{}
 	for _, b := range bodies {

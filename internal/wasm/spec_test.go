@@ -76,7 +76,7 @@ func specNumber(t *testing.T, kind, text string) uint64 {
 	return n
 }
 
-// specWorld runs the suite's modules.
+// specWorld instantiates modules of the suite in one runtime, each as changed by rewrite.
 type specWorld struct {
 	runtime wazero.Runtime
 	rewrite func(m *Module) *Module
@@ -127,7 +127,7 @@ func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) 
 
 // do executes a step and returns the results or the trap.
 func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, results []uint64, trap string) {
-	for _, m := range w.all { // a trap leaves the fuel that was used before it
+	for _, m := range w.all { // a trap leaves the depth as it was at the trap
 		if g, ok := m.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
 			g.Set(testDepth)
 		}

@@ -11,7 +11,9 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// recursive returns a module whose function calls itself in the middle of its body.
+// recursive returns a module whose first function has the given locals, numbers of i64 parameters
+// and results, and body, in the middle of which it calls itself. The exported function "f" calls
+// it.
 func recursive(t *testing.T, locals []byte, params, results int, body []byte) *Module {
 	typ := func(n int) []byte { return append(leb(n), bytes.Repeat([]byte{0x7e}, n)...) }
 	m, err := Decode(binaryOf(

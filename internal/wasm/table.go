@@ -10,10 +10,10 @@ import (
 // of call_indirect: for each type, a function with a br_table that branches to the call
 // of the selected function. The table itself is then empty.
 //
-// This saves memory. wazero implements a table as a list of pointers to objects that it
-// allocates for each entry of each instance: 160 KB for a Go program, two thirds of the
-// size of an instance, and some thousand objects for Go's garbage collector to scan.
-// Machine code is shared.
+// This saves memory. wazero implements a table as a list of pointers to objects that it allocates
+// for each entry of each instance: 160 KB for a Go program, two thirds of the size of an instance,
+// and several thousand objects for Go's garbage collector to scan. All instances share the machine
+// code.
 //
 // The calls and their fuel are the same. A call that would trap still traps, but always
 // with the error for an index out of range, even if the entry has another type.
@@ -24,16 +24,18 @@ type fixedTable struct {
 const (
 	noFunction = math.MaxUint32
 
-	// Smaller tables are left unchanged, because they take little memory.
+	// minFixedEntries is the minimum number of functions in a replaced table. Smaller tables take
+	// little memory.
 	minFixedEntries = 256
-	// Larger tables, and tables that are called with many types, are left unchanged too:
-	// each type needs a br_table with all entries, which takes time to compile.
+	// maxFixedEntries and maxFixedCases bound the size and the types of a replaced table: each type
+	// needs a br_table with all entries, which takes time to compile.
 	maxFixedEntries = 16 << 10
 	maxFixedCases   = 32 << 10 // sum of the entries over all types
 )
 
-// fix returns the table of a module if nothing but call_indirect can change or observe
-// it, and nil otherwise.
+// fix returns the table of a module if it has at least minimum functions and at most
+// maxFixedEntries entries, and if nothing but call_indirect can change or observe it. Otherwise it
+// returns nil.
 func fix(m *Module, minimum int) *fixedTable {
 	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 ||
 		m.Tables[0].Size.Min > maxFixedEntries {
@@ -112,8 +114,8 @@ func (w *rewriter) fixTable() {
 	w.out.Tables[0].Size = Range{HasMax: true}
 }
 
-// callFixed returns the function that replaces call_indirect with a type. Its last
-// parameter is the table index.
+// callFixed returns the type and body of the function that replaces call_indirect with type typ.
+// Its last parameter is the table index.
 //
 //	block
 //	  block … block

@@ -54,8 +54,8 @@ func tabled(n int) *Module {
 	return m
 }
 
-// TestFixedTable checks that calls through a replaced table behave the same and cost the same
-// fuel.
+// TestFixedTable checks that calls through a replaced table have the same results, trap in the same
+// cases and cost the same fuel as calls through the original table.
 func TestFixedTable(t *testing.T) {
 	t.Parallel()
 	const n = 400
@@ -85,8 +85,8 @@ func TestFixedTable(t *testing.T) {
 	require.Equal(t, b.used(), a.used())
 }
 
-// TestTablesNotFixed checks that tables that something could observe or change stay unchanged,
-// and small ones too.
+// TestTablesNotFixed checks that a table stays unchanged if it is small or large, if nothing calls
+// through it, or if something could observe or change it.
 func TestTablesNotFixed(t *testing.T) {
 	t.Parallel()
 	body := func(ops ...byte) func(m *Module) {

@@ -17,12 +17,12 @@ import "math"
 // 	            i64.reinterpret_f64; local.get $y; local.get $c; select
 // 	            f64.reinterpret_i64
 //
-// For v128.bitselect, copysign and unsigned conversions, the compiler modifies an
-// intermediate value in its register and then uses another operand. If that operand was
-// spilled, the reload can take the same register, since the register allocator prefers
-// certain registers even while others are free. The intermediate value is then restored from
-// a copy that was made before the modification. A conversion moreover branches around such
-// reloads. The replacements have one modification an instruction and no branch:
+// For v128.bitselect, copysign and unsigned conversions, the compiler modifies an intermediate
+// value in its register and then uses another operand. If that operand was spilled, the reload can
+// take the same register, since the register allocator prefers certain registers even while others
+// are free. The intermediate value is then restored from a copy that was made before the
+// modification. A conversion moreover branches around such reloads. The replacements modify one
+// value per instruction and do not branch:
 //
 // 	v128.bitselect  =>  local.tee $c; v128.andnot; local.set $y
 // 	                    local.get $c; v128.and; local.get $y; v128.or
@@ -42,7 +42,7 @@ import "math"
 // A replacement costs the same fuel as the instruction. None contains blocks, because the
 // compile time of blocks is superlinear.
 
-// workaround finds and replaces these instructions in one body.
+// workaround finds and replaces the miscompiled instructions of one body.
 type workaround struct {
 	operands
 	scratch uint32 // index of the first added local

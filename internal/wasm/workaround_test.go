@@ -124,8 +124,9 @@ var selects = []struct {
 	},
 }
 
-// Functions of the same type, which use v128.bitselect or copysign. wazero's compiler for
-// amd64 miscompiles these, too: it loses what an instruction did to an intermediate value.
+// intermediates are functions of the same type that use v128.bitselect or copysign. wazero's
+// compiler for amd64 miscompiles these, too: it loses what an instruction did to an intermediate
+// value.
 var intermediates = []struct {
 	t    ValueType
 	body []byte
@@ -144,7 +145,7 @@ func decodeHex(s string) []byte {
 	return b
 }
 
-// selectModule returns a module with a function of that body.
+// selectModule returns a module that exports "f", a function (typ, i32) -> typ with the given body.
 func selectModule(t *testing.T, typ ValueType, body []byte) *Module {
 	m, err := Decode(binaryOf(
 		section(sectionType, []byte{2, 0x60, 2, byte(typ), 0x7f, 1, byte(typ), 0x60, 0, 0}),

@@ -68,8 +68,8 @@ const (
 // Tool returns the name of the tool that the puppet of an entry adds.
 func Tool(entry string) string { return "of_" + entry }
 
-// Signs are the characters that on_chunk changes. They occur in the texts of models, tools and
-// puppets, but not in texts of the host. An entry replaces one of them by the next, so that the
+// Signs are the characters that on_chunk changes. They occur in text from models, tools and
+// puppets, but not in text from the host. An entry replaces one of them by the next, so that the
 // result does not depend on the division of text into chunks, but does depend on the order of
 // entries.
 const Signs = "@%^*$"

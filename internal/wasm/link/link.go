@@ -18,9 +18,9 @@ import (
 // that part imports from module partImports with the exports of main. Both must come from
 // [wasm.Decode].
 //
-// The result exports what part exports, except the functions that main imported, and
-// those exports of main that keep names. part may contain only functions, which can use
-// main's memory. It must not have data, tables or globals of its own.
+// The result exports the functions that part exports, except those that main imported, and those
+// exports of main that keep names. part may contain only functions, which can use main's memory. It
+// must not have data, tables or globals of its own.
 func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...string) (*wasm.Module, error) {
 	l := linker{main: main, part: part, out: *main}
 	l.out.Types = slices.Concat(main.Types, part.Types)
@@ -69,9 +69,9 @@ type linker struct {
 	out        wasm.Module
 }
 
-// imports adds the functions that a module imports from elsewhere to the output, each
-// once. It returns the new index of each imported function, and the functions that the
-// other module must supply.
+// imports adds the functions that a module imports from elsewhere to the output, each once. types
+// is the number of types in the output before those of m. imports returns the new index of each
+// imported function, and the functions that the other module must supply.
 func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32, wanted map[int]string) {
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
@@ -114,7 +114,7 @@ func supply(m *wasm.Module, at []uint32, wanted map[int]string, other *wasm.Modu
 	return nil
 }
 
-// unsupported are the instructions that refer to globals, tables or segments.
+// unsupported lists the instructions that refer to globals, tables or segments.
 var unsupported = []wasm.Opcode{
 	wasm.OpGlobalGet, wasm.OpGlobalSet, wasm.OpCallIndirect, wasm.OpMemoryInit, wasm.OpDataDrop, wasm.OpElemDrop,
 	wasm.OpTableGet, wasm.OpTableSet, wasm.OpTableInit, wasm.OpTableCopy, wasm.OpTableGrow, wasm.OpTableSize,

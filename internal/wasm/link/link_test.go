@@ -11,7 +11,7 @@ import (
 // opI32Add is i32.add.
 const opI32Add = 0x6a
 
-// codeOf returns the code of a function.
+// codeOf returns the code of a function without locals. It appends the final end to ops.
 func codeOf(ops ...byte) wasm.Code { return wasm.Code{Body: append(ops, byte(wasm.OpEnd))} }
 
 // linkable returns two modules that call each other: twice doubles the result of part's
