@@ -34,7 +34,7 @@ type Reservation struct {
 	Parallel int
 	// Room is the memory for model and tool calls that middlewares make themselves.
 	Room *Room
-	// Release returns the memory. It must be called after the run's last call; further calls do
+	// Release ends the reservation. It must be called after the run's last call; further calls do
 	// nothing.
 	Release func()
 }
@@ -73,8 +73,8 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	return ctx, &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
 }
 
-// worstCase returns the most memory, in bytes, that a run with the given number of parallel tool
-// calls uses, without calls that modules make themselves.
+// worstCase returns the maximum memory, in bytes, that a run with the given number of parallel tool
+// calls uses, without the calls that modules make themselves.
 func worstCase(run []Placed, parallel int) (bytes int64) {
 	for _, p := range run {
 		bytes += int64(p.instances(parallel)) * p.worstCase()
@@ -82,14 +82,15 @@ func worstCase(run []Placed, parallel int) (bytes int64) {
 	return bytes
 }
 
-// worstCase returns the most memory that one instance and the host on its behalf can use, in bytes.
+// worstCase returns the maximum memory, in bytes, that one instance uses, including the memory that
+// the host holds for it.
 func (mw *Middleware) worstCase() int64 {
 	return mw.image.WorstCase() + mw.module.transport.HostBytes(&mw.module.limits)
 }
 
-// instances returns the most instances of the entry that a run with the given number of parallel
-// tool calls uses at once. A hook uses one; a second runs while the first waits in next, if the
-// entry has such hooks.
+// instances returns the maximum number of instances of the entry that a run with the given number
+// of parallel tool calls uses at once. A call needs a second instance if another hook of the entry
+// can run while the first waits in next.
 func (mw *Middleware) instances(parallel int) int {
 	client := 0
 	if mw.hasAny(contract.HookTranslateBefore, contract.HookTranslateAfter) {
@@ -102,8 +103,8 @@ func (mw *Middleware) hasAny(hooks ...abi.Hook) bool {
 	return slices.ContainsFunc(hooks, func(h abi.Hook) bool { return slices.Contains(mw.module.hooks, h) })
 }
 
-// during reports whether a hook of the module is called in a phase of [abitable.Hook.During], or in
-// calls of models and tools.
+// during reports whether the module has a hook whose [abitable.Hook.During] is phase, or is "call",
+// which means both model and tool calls.
 func (mw *Middleware) during(phase string) bool {
 	return slices.ContainsFunc(mw.module.hooks, func(h abi.Hook) bool {
 		during := abitable.HookOf(h).During
@@ -111,7 +112,7 @@ func (mw *Middleware) during(phase string) bool {
 	})
 }
 
-// inToolCall returns the most instances that one tool call uses at once.
+// inToolCall returns the maximum number of instances that one tool call uses at once.
 func (mw *Middleware) inToolCall() int {
 	switch {
 	case mw.hasAny(contract.HookWrapToolCall) &&
@@ -124,7 +125,7 @@ func (mw *Middleware) inToolCall() int {
 	}
 }
 
-// inModelCall returns the most instances that one model call uses at once.
+// inModelCall returns the maximum number of instances that one model call uses at once.
 func (mw *Middleware) inModelCall() int {
 	switch {
 	case mw.hasAny(contract.HookWrapModel) && mw.hasAny(contract.HookOnChunk):

@@ -145,7 +145,9 @@ func (mw *Middleware) buildVisit() *invoke.Invocation {
 	return inv
 }
 
-// configure merges config with the manifest's configuration. Keys of config take precedence.
+// configure merges config, which defaults to {} if it is empty or null, with the configuration of
+// the Extism manifest. Keys of config take precedence. The error says that config is not valid
+// JSON, or not an object although the manifest has a configuration.
 func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	if len(config) > 0 {
 		if err := jsoncodec.Valid(config); err != nil {

@@ -26,10 +26,10 @@ import (
 // maxDescription bounds the answer to describe, in bytes.
 const maxDescription = 512 << 10
 
-// maxText bounds the text of a description, in bytes.
+// maxText bounds the field "description" of the answer to describe, in bytes.
 const maxText = 4 << 10
 
-// maxNames bounds the length of each list in a description.
+// maxNames bounds the number of names in each list of the answer to describe.
 const maxNames = 256
 
 // prepare calls describe, if the module exports it, and checks the answer. Afterwards the module's
@@ -58,7 +58,8 @@ func (m *Module) prepare(ctx context.Context) error {
 	return m.checkDescription()
 }
 
-// describe replaces the module's image with its state after describe, and returns the answer.
+// describe calls the module's describe, if it has one, and returns the answer. It replaces the
+// module's image with one of the state after the call.
 func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
 	var once sync.Once // a module that cannot be reset is described again for each instance
@@ -100,7 +101,7 @@ func (m *Module) build(
 	print := func(line []byte) { inv.Print(line) }
 	prepare := from.Prepare
 	if _, plugin := m.transport.(extism.Transport); plugin {
-		prepare = from.PrepareAnew // a plug-in can read its configuration from its first instruction
+		prepare = from.PrepareAnew // a plug-in can read its configuration as soon as it starts
 	}
 	image, err := prepare(inv.Context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)},
 		setup)
@@ -116,8 +117,8 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
 		LogFunc: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
-// logBuilding writes text that a module logs to the operator's log, at the module's level but at
-// most warn: the error level is reserved for the host.
+// logBuilding writes log text of the module to the operator's log. The level is the module's, but
+// at most warn, because the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 	at := slog.Level(min(max(level, contract.LogDebug), contract.LogWarn)-1) * 4 // slog's levels are the ABI's, four apart
 	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(),
@@ -165,8 +166,8 @@ func (m *Module) refusal(err error) error {
 	return refused
 }
 
-// features returns what a module may list in requires in addition to hooks: the imports of this
-// host, and hold_stream.
+// features returns the names, apart from hooks, that a module may list in requires: those of the
+// ABI's imports, and "hold_stream".
 func features() []string {
 	out := []string{"hold_stream"}
 	for _, i := range native.Imports() {
@@ -196,7 +197,8 @@ func joinHooks(hooks []abi.Hook) string {
 	return strings.Join(names, ", ")
 }
 
-// checkDescription validates the module's description and selects the hooks to call.
+// checkDescription validates the module's description, selects the hooks to call, and compiles the
+// schema of the configuration.
 func (m *Module) checkDescription() error {
 	d := &m.desc
 	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {

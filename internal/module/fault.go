@@ -16,8 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// fault converts an error of a call into a fault with all details except the entry. Endings that
-// the module met in next are returned unchanged.
+// fault converts an error of a call into a fault with all details except the entry. It returns an
+// error unchanged if that ends the run, such as the end of an inner middleware that the module got
+// from a host call.
 func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	if ending.Is(err) {
 		return err

@@ -58,8 +58,8 @@ type Loader struct {
 	faults  *replay.Dir // nil if faults are not recorded
 }
 
-// NewLoader returns a loader. It returns an error if it cannot use one of the directories. The
-// caller must call Close.
+// NewLoader returns a loader. If opts is nil, all options have their defaults. NewLoader returns an
+// error if it cannot use one of the directories. The caller must call Close.
 func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	if opts == nil {
 		opts = &LoaderOptions{}
@@ -110,8 +110,8 @@ func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*
 }
 
 // LoadBytes loads a module from b, which must not change afterwards. b is a .wasm file, the source
-// of a script if name has a script's extension, or a bundled script as [Module.Bundle] returns it.
-// A script's source can import only @agent-runner/middleware here. Messages use name.
+// of a script if name has a script's extension, or a bundled script as [BundleOf] returns it. A
+// script's source can import only @agent-runner/middleware here. Messages use name.
 func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits policy.Limits) (*Module, error) {
 	return l.load(ctx, source{name: name}, b, limits)
 }
@@ -178,7 +178,7 @@ func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, erro
 	return m, nil
 }
 
-// readModule reads a module's file, up to the limit module_bytes.
+// readModule reads a module's file. It rejects a file that is larger than the limit module_bytes.
 func readModule(path string, limits policy.Limits) ([]byte, error) {
 	limit := limits.ModuleBytes
 	if limit == 0 {

@@ -7,15 +7,14 @@
 //     and calls configure. The module's memory after that is the image of a
 //     [Middleware], which a chain takes as an entry.
 //  4. [Middleware.Open] begins a run: its instances start from the image.
-//  5. Each hook call gets an instance of the run that has no live call,
-//     through the module's transport. No instance is re-entered.
+//  5. Each hook call runs in an instance of the run that has no call in flight, so no instance is
+//     re-entered. The module's transport makes the call.
 //  6. Closing the session closes the instances.
 //
-// A transport defines how hooks and host calls cross the boundary between host
-// and guest: native, extism and script, each in a package of that name. This
-// package imports them and picks one per module. They never import it; they
-// work on an [invoke.Invocation], which implements the host calls once for all
-// transports.
+// A transport defines how hooks and host calls cross the boundary between host and guest: native,
+// extism and script, each in a package of that name. This package imports the transports and picks
+// one per module. The transports never import this package; they work on an [invoke.Invocation],
+// which implements the host calls once for all transports.
 package module
 
 import (
@@ -61,14 +60,14 @@ type transport interface {
 	Start(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
 	// Pack prepares an instance for an image to be taken of it.
 	Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
-	// HostBytes returns the most memory that the host holds for one call in addition to the
-	// instance and to the messages that every transport passes, in bytes.
+	// HostBytes returns the maximum memory, in bytes, that the host holds for one call in addition
+	// to the instance and to the messages that every transport passes.
 	HostBytes(l *policy.Limits) int64
 	// HookType returns the function type of the module's hooks.
 	HookType() verify.FuncType
 	// Call calls the invocation's hook with its pending input, and reports whether the module
-	// answered with an error. An err is a fault, the end of the run met by a host call, or the
-	// context's error.
+	// answered with an error. A non-nil err is a fault, an error of a host call that ends the run,
+	// or the context's error.
 	Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error)
 }
 
@@ -100,7 +99,7 @@ func (m *Module) has(h abi.Hook) bool { return m.image.HasExport(string(h)) }
 // Info describes a module before it runs.
 type Info struct {
 	Path        string          `json:"path"`
-	Digest      string          `json:"digest"` // SHA-256 of the bytes in hexadecimal; those of a script are its bundle
+	Digest      string          `json:"digest"` // SHA-256 of the module, or of a script's bundle, in hexadecimal
 	Size        int64           `json:"size"`   // in bytes
 	Transport   string          `json:"transport"`
 	Description abi.Description `json:"description"` // the answer to describe; zero if the module has no describe

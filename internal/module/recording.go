@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// recorder returns a recorder, or nil if faults are not recorded.
+// recorder returns a new recorder for one call, or nil if faults are not recorded.
 func (m *Module) recorder() *replay.Recorder {
 	if m.loader.faults == nil {
 		return nil

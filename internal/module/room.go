@@ -11,10 +11,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A Room is the memory for calls that a run's middlewares make themselves through the imports model
-// and tool. Such a call needs instances for the hooks that it passes while the caller waits. It
-// uses the run's reservation first, then free memory. It never waits for memory, because the caller
-// holds some.
+// A Room is the memory for calls that a run's middlewares make themselves through the imports
+// "model" and "tool". Such a call needs instances for the hooks that it passes while the caller
+// waits. It uses the run's reservation first, then free memory. It never waits for memory, because
+// the caller holds some.
 type Room struct {
 	loader   *Loader
 	run      []Placed
@@ -26,8 +26,8 @@ type Room struct {
 	under    map[hook.Own]int // calls in flight; guarded by mu
 }
 
-// granted returns the most memory that one call needs, among the calls that entries have grants
-// for, in bytes.
+// granted returns the memory, in bytes, of the largest call that the grants of any entry allow: a
+// model call or a tool call.
 func (r *Room) granted() (bytes int64) {
 	for _, p := range r.run {
 		if p.grants.Model {
@@ -47,7 +47,8 @@ func (r *Room) bytes(of hook.Own) (bytes int64) {
 	return bytes
 }
 
-// within returns the most instances of the entry that one such call uses at once.
+// within returns the maximum number of instances of the entry that one call of the given kind, made
+// by a middleware, uses at once.
 func (p Placed) within(of hook.Own) int {
 	switch {
 	case of == hook.OwnTool:
@@ -62,9 +63,9 @@ func (p Placed) within(of hook.Own) int {
 // roomKey is the context key of a run's Room.
 type roomKey struct{}
 
-// beyond reserves memory for an instance that the run's reservation does not cover. The reservation
-// covers all current hooks; beyond is a safeguard for hooks that are added later. release is nil if
-// no memory was reserved.
+// beyond reserves memory for one instance of mw if has, the number of its instances in use, exceeds
+// the run's reservation. The reservation covers all current hooks; beyond is a safeguard for hooks
+// that are added later. release is nil if no memory was reserved.
 func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
 	if r == nil {
 		return nil, nil // the run reserved no memory
@@ -85,9 +86,9 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 	return nil, nil
 }
 
-// Take reserves what one call needs until release is called. The error is an *abi.Error with code
-// limit if an entry's limit instances is too low or the memory can never suffice, and with code
-// unavailable if the memory is not free now.
+// Take reserves the memory that one call of the given kind, made by a middleware, needs until
+// release is called. The error is an *abi.Error with code limit if an entry's limit "instances" is
+// too low or the memory can never suffice, and with code unavailable if the memory is not free now.
 func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,7 +56,7 @@ type worker struct {
 }
 
 // Call runs one hook in an instance that has no call in flight. It returns faults, errors of the
-// module and endings as hook.Session documents.
+// module, and errors that end the run as hook.Session documents.
 func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	began := time.Now()
 	inv, err := s.visit(c, in)
@@ -179,7 +179,8 @@ func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 		What: fmt.Sprintf("the entry's hooks used %d fuel in this run", inv.Limits.RunFuel-left+int64(inv.Report.Fuel))}
 }
 
-// acquire returns an idle instance or a new one.
+// acquire returns an idle instance for the call, or a new one. It returns an error if the session
+// is closed or has reached the limit "instances".
 func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker, error) {
 	s.mu.Lock()
 	limit := inv.Limits.Instances
@@ -231,8 +232,8 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	print := func(line []byte) { w.visit.Print(line) }
 	fuel := policy.ScheduleOf(&s.mw.module.limits)
 	in, err := s.mw.image.Instantiate(
-		// A module that cannot be reset is built again here. Its host calls must not find the
-		// invocation of another module, which waits for this call further up in ctx.
+		// A module that cannot be reset is built again here. ctx may carry the invocation of
+		// another module, which waits for this call. The host calls of the build must not find it.
 		invoke.LazyContext(ctx, s.mw.buildVisit),
 		sandbox.InstanceConfig{
 			Stdout:   print,
@@ -256,7 +257,8 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	return w, nil
 }
 
-// release returns an instance after a call. If the call failed, the instance is closed.
+// release makes an instance idle after a call. It closes the instance instead if good is false, the
+// session is closed, or maxIdle instances are idle.
 func (s *session) release(w *worker, good bool) {
 	s.mu.Lock()
 	s.live--
@@ -299,7 +301,7 @@ func (s *session) count(inv *invoke.Invocation, wall time.Duration, faulted bool
 	s.stats.Fuel += int64(inv.Report.Fuel)
 }
 
-// Stats returns what the session has used so far.
+// Stats returns the number of calls and the resource use of the session so far.
 func (s *session) Stats() abi.EntryStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,8 +29,9 @@ func surface() sandbox.Surface {
 	return s
 }
 
-// checkHooks returns the check that a module's hooks have the type that its transport requires. The
-// module's imports determine the transport.
+// checkHooks returns a check that a module's hooks have the type that its transport requires. The
+// module's imports determine the transport. The error is a *verify.RefusedError if they belong to
+// two transports.
 func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	want := native.HookType
 	switch isExtism, isNative := importsOf(imports); {

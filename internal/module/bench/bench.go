@@ -60,9 +60,9 @@ type Row struct {
 
 // Run runs the module's hooks on a conversation like an agent whose model and tools answer at once.
 // It returns a row per hook, in the order in which a run calls them. Every hook is called, even
-// after one before it failed or stopped the run, but the circuit breaker disables a module that
-// faults repeatedly for the rest of a run. Run returns an error if the configuration is invalid or
-// ctx ends.
+// after an earlier one failed or stopped the run, with two exceptions: call_tool is called only if
+// the module adds a tool, and the circuit breaker disables a module that faults repeatedly for the
+// rest of a run. Run returns an error if the configuration is invalid or ctx ends.
 func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	messages, err := benchMessages(o.Messages)
 	if err != nil {
@@ -294,7 +294,7 @@ func (b *bench) callModel(
 	return res
 }
 
-// callTools calls two of the agent's tools, and each tool that the module added once.
+// callTools makes two calls of the agent's tools, and one of each tool that the module added.
 func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *message.List {
 	calls := []abi.Call{
 		{ID: "call_a", Name: "search", Arguments: `{"query":"orders","path":"."}`},

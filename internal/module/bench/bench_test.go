@@ -47,8 +47,8 @@ func benchRow(t *testing.T, rows []Row, h abi.Hook) Row {
 	return Row{}
 }
 
-// TestBench checks that every hook is called, and that everything but the time is the same in each
-// run.
+// TestBench checks that Run calls every hook of a module that adds no tools, except call_tool, and
+// that everything but the time is the same when Run is repeated.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "puppet.wasm")
@@ -79,7 +79,8 @@ func TestBench(t *testing.T) {
 	require.Equal(t, rows, again)
 }
 
-// TestBenchTrouble checks that every hook is called even if earlier ones fail or fault.
+// TestBenchTrouble checks that the last hook is called after earlier ones failed, but not after
+// repeated faults opened the breaker. It also checks the errors of Run.
 func TestBenchTrouble(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "puppet.wasm")
@@ -110,7 +111,8 @@ func TestBenchTrouble(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestBenchLazy checks that a module with fewer read grants receives smaller inputs.
+// TestBenchLazy checks that a module receives smaller inputs if it may read only the last message,
+// or if the conversation is short.
 func TestBenchLazy(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "mirror.wasm")

@@ -31,15 +31,15 @@ type block struct {
 const (
 	// firstBlock is the offset of the first block. Offset 0 means none.
 	firstBlock = 1 << 10
-	// blockGap is the least distance between blocks, so that an access that starts in one block and
-	// runs past its end hits no other.
+	// blockGap is the minimum distance between blocks, so that an access that starts in one block
+	// and runs past its end hits no other.
 	blockGap = 16
 	// maxBlocks bounds the live blocks of one call. Ordinary plug-ins use a few per host call, and
 	// some languages' SDKs free none.
 	maxBlocks = 1 << 16
-	// minSpare is the least size of a block whose memory is reused. Without reuse, a plug-in could
-	// make the host allocate gigabytes per second, and the garbage collector would slow every other
-	// run.
+	// minSpare is the minimum size of a block whose memory is reused. Without reuse, a plug-in
+	// could make the host allocate gigabytes per second, and the garbage collector would slow every
+	// other run.
 	minSpare = 64 << 10
 	// clearBytes is the amount of memory that is cleared between two checks of the time. It takes
 	// about 20 µs.
@@ -83,13 +83,14 @@ func (s *blocks) fresh(n uint64, look func()) []byte {
 	return b
 }
 
-// clearPiece must remain a function call: the garbage collector can preempt the clearing of a large
-// block there.
+// clearPiece clears b. It must remain a function call: the garbage collector can preempt the
+// clearing of a large block there.
 //
 //go:noinline
 func clearPiece(b []byte) { clear(b) }
 
-// retire keeps the memory of a freed block for reuse.
+// retire keeps the memory of a freed block for reuse, if it has at least minSpare bytes and is
+// larger than the spare block.
 func (s *blocks) retire(data []byte) {
 	if len(data) >= minSpare && len(data) > len(s.spare) {
 		s.spare = data

@@ -118,12 +118,13 @@ func (row *envFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint
 	inv.End()
 }
 
-// outside aborts the guest: the bytes that it names are in no block.
+// outside aborts the guest, because no block contains the n bytes that it named.
 func outside(inv *invoke.Invocation, g *sandbox.Guest, name string, n, at uint64) {
 	inv.Abort(g, &CallError{fmt.Sprintf("%s: %d bytes at offset %#x are in no block", name, n, at)})
 }
 
-// give adds a read-only block with b and returns its offset.
+// give adds a read-only block with b, charges for it, and returns its offset. It aborts the guest
+// if the block would exceed a limit.
 func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64 {
 	if err := p.room(uint64(len(b))); err != nil {
 		inv.Abort(g, err)
@@ -133,7 +134,8 @@ func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64
 }
 
 // whole returns the contents of the block at an offset, without copying. Offset 0 is an empty
-// block.
+// block. If no block starts at the offset, or the block is larger than output_bytes, whole aborts
+// the guest.
 func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	if at == 0 {
 		return nil
@@ -211,7 +213,7 @@ func storeWord(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	binary.LittleEndian.PutUint64(p.change(inv, g, "store_u64", stack[0], 8), stack[1])
 }
 
-// change returns n bytes of a block for writing.
+// change returns n bytes of a block for writing. It first copies the block if that is read-only.
 func (p *plugin) change(inv *invoke.Invocation, g *sandbox.Guest, name string, at, n uint64) []byte {
 	if b := p.in(at); b != nil && b.shared {
 		g.Charge(len(b.data)) // p.own copies it
@@ -247,7 +249,7 @@ func inputLength(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(len(p.input))
 }
 
-// Reads beyond the end of the input return 0, as do the missing bytes of a read of eight.
+// inputLoad8 returns one byte of the input, or 0 beyond its end.
 
 func inputLoad8(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	inv.BytesIn++
@@ -258,6 +260,7 @@ func inputLoad8(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uin
 	stack[0] = 0
 }
 
+// inputLoad64 returns eight bytes of the input, with 0 for those beyond its end.
 func inputLoad64(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	inv.BytesIn += 8
 	stack[0] = load64(p.input[min(stack[0], uint64(len(p.input))):])

@@ -17,7 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// ParseManifest parses a manifest and warns of each key that has no effect.
+// ParseManifest parses a manifest and warns of each key that has no effect. It returns an error
+// unless the manifest names exactly one module.
 func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	if err := jsoncodec.Valid(b); err != nil {
 		return m, nil, fmt.Errorf("not valid JSON: %w", err)
@@ -54,8 +55,8 @@ func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	}
 }
 
-// LowerLimits applies a manifest's limits where they are stricter than l, and warns where they are
-// not.
+// LowerLimits returns l with each limit lowered to the manifest's. It warns of limits of the
+// manifest that are higher than those of l, and of max_var_bytes, which has no effect.
 func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []string) {
 	if m.Memory != nil && m.Memory.MaxPages > 0 {
 		limit := cmp.Or(l.MemoryBytes, sandbox.DefaultMemoryBytes)

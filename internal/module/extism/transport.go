@@ -41,7 +41,7 @@ var HookType = verify.FuncType{Results: []api.ValueType{api.ValueTypeI32}}
 // Name returns "extism".
 func (Transport) Name() string { return "extism" }
 
-// HostBytes returns the most memory that the blocks of one call take.
+// HostBytes returns the maximum memory, in bytes, that the blocks of one call take.
 func (Transport) HostBytes(l *policy.Limits) int64 { return int64(blockBytes(l)) }
 
 // HookType returns [HookType].
@@ -144,7 +144,8 @@ type plugin struct {
 	headers   []byte // headers of the last response, as JSON
 }
 
-// pluginOf returns the invocation's state. Its first block is the input.
+// pluginOf returns the plug-in's state in the invocation. It creates the state on the first call,
+// with the input as the first block.
 func pluginOf(inv *invoke.Invocation) *plugin {
 	if p, ok := inv.State.(*plugin); ok {
 		return p
@@ -185,8 +186,8 @@ func blockBytes(l *policy.Limits) int {
 	return min(int(l.MemoryBytes), 4*max(l.InputBytes, l.OutputBytes, l.ReplyBytes))
 }
 
-// A CallError is the cause of a fault: a host call failed whose Extism function cannot return an
-// error.
+// A CallError is the cause of a fault: a host call failed, and the Extism function by which the
+// plug-in made it cannot return an error.
 type CallError struct{ text string }
 
 func (e *CallError) Error() string { return e.text }

@@ -169,7 +169,7 @@ func (row *userFunction) reply(ctx context.Context, inv *invoke.Invocation, arg 
 	return row.do(ctx, inv, arg)
 }
 
-// argument decodes the argument of a function.
+// argument decodes the argument of a function. An empty argument counts as {}.
 func argument(inv *invoke.Invocation, arg []byte, out any) error {
 	if len(arg) == 0 {
 		arg = []byte("{}")

@@ -19,6 +19,8 @@ type AnswerError struct{ Text string }
 func (e *AnswerError) Error() string { return e.Text }
 
 // DecodeAnswer decodes the output of a hook that succeeded. Without output, out stays unchanged.
+// The error is an [*AnswerError], or a *sandbox.FaultError if decoding takes too long; see
+// AnswerDeadline.
 func (inv *Invocation) DecodeAnswer(out any) error {
 	if len(inv.Output) == 0 {
 		return nil
@@ -46,7 +48,7 @@ const (
 
 // AnswerDeadline returns a function that returns an error once decoding the answer takes too long.
 // Decoding counts towards the hook's time, because a module can craft an answer that takes more
-// than 100 ms to decode. It returns nil for short answers.
+// than 100 ms to decode. For short answers, AnswerDeadline returns nil instead of a function.
 func (inv *Invocation) AnswerDeadline() func() error {
 	if len(inv.Output) <= smallJSON {
 		return nil

@@ -12,7 +12,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Decoding an answer counts towards the hook's time. 8 MB of tiny elements take about 100 ms.
+// TestSlowAnswer checks that decoding a long answer counts towards the hook's time, but that short
+// answers and the time in which other processes run do not. Decoding 8 MB of tiny elements takes
+// about 100 ms.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{}

@@ -12,7 +12,7 @@ import (
 // maxEmit bounds the JSON of an event, in bytes. It is checked before the event is copied.
 const maxEmit = 1 << 20
 
-// Emit emits the custom event in b. The reply is empty.
+// Emit emits the custom event that b encodes as JSON. The reply is empty.
 func (inv *Invocation) Emit(b []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "emit", Bytes: []replay.Blob{b}} },

@@ -52,8 +52,8 @@ func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr
 	return *room
 }
 
-// holdTaken accounts for n bytes that are copied. An answer replaces the previous one; an argument
-// counts twice, for what is decoded from it.
+// holdTaken accounts for n bytes that are copied from the guest. An answer replaces the previous
+// one. An argument counts twice: for its bytes, and for the values that are decoded from them.
 func (inv *Invocation) holdTaken(room *[]byte, n int) error {
 	if room != &inv.outputBuffer {
 		return inv.holdReply(2 * n)

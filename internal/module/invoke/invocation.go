@@ -65,7 +65,8 @@ type Invocation struct {
 	BytesIn   int64 // copied to the guest
 	BytesOut  int64 // copied from the guest
 
-	// Bytes accounted for the last host call and for the answer.
+	// heldReply and heldOutput are the bytes that are accounted for the last host call and for the
+	// answer.
 	heldReply, heldOutput int64
 
 	inputBuffer, replyBuffer []byte // reused for the input, and for replies with messages
@@ -96,7 +97,7 @@ func (inv *Invocation) Release() {
 	pool.Put(inv)
 }
 
-// reusable returns buf emptied for reuse, or nil if it has grown too large.
+// reusable returns room with length 0, or nil if its capacity exceeds maxReusedBuffer.
 func reusable(room []byte) []byte {
 	if cap(room) > maxReusedBuffer {
 		return nil
@@ -152,7 +153,7 @@ func (c *lazyContext) Value(key any) any {
 }
 
 // LazyContext returns a context whose invocation make creates when the guest first makes a host
-// call. Most images are built without one.
+// call. Most images are built without a host call.
 func LazyContext(ctx context.Context, make func() *Invocation) context.Context {
 	return &lazyContext{Context: ctx, make: make}
 }
@@ -173,8 +174,8 @@ func (inv *Invocation) Clock() int64 {
 // Running reports whether a run, or a recording of one, can answer host calls.
 func (inv *Invocation) Running() bool { return inv.Call != nil || inv.Replay != nil }
 
-// Ask makes a host call with do, or returns the recorded reply during a replay. q describes the
-// call; it is called only if calls are recorded or replayed.
+// Ask makes a host call with do and records it, or returns the recorded reply during a replay. q
+// describes the call; it is called only if calls are recorded or replayed.
 func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	if inv.Replay != nil {
 		call := q()
@@ -211,8 +212,8 @@ func (inv *Invocation) wait(fn func()) {
 // smallJSON is the size of JSON that is decoded without checking the time, in bytes.
 const smallJSON = 16 << 10
 
-// checkTime aborts the guest if its time is used up. Host calls that compute for long call it
-// regularly.
+// checkTime aborts the guest if its time or fuel is used up, or the call was canceled. Otherwise it
+// returns nil. Host calls that compute for long call it regularly.
 func (inv *Invocation) checkTime() error {
 	if inv.guest != nil {
 		inv.guest.CheckLimits()

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// log writes text to the log of the call.
+// log passes text to LogFunc or, by default, to the log of the call.
 func (inv *Invocation) log(level int32, text string) {
 	switch {
 	case inv.LogFunc != nil:
@@ -35,7 +35,8 @@ func (inv *Invocation) Print(line []byte) {
 	inv.log(contract.LogInfo, text)
 }
 
-// logRoom returns how many of n bytes of log text fit the limits.
+// logRoom returns the number of bytes, of n bytes of log text, that fit the limits. It logs a
+// warning when log_bytes is first exceeded.
 func (inv *Invocation) logRoom(n int) int {
 	left := inv.Limits.LogBytes - inv.logged
 	inv.logged += n
@@ -70,7 +71,8 @@ const (
 	recentBytes = 1 << 10 // per line
 )
 
-// Remember keeps a line that the guest printed or logged, for a fault.
+// Remember keeps a line that the guest printed or logged, for the report of a fault. It keeps the
+// last recentLines lines.
 func (inv *Invocation) Remember(text string) {
 	text = Printable(text, recentBytes)
 	if len(inv.Recent) == recentLines {
@@ -79,7 +81,7 @@ func (inv *Invocation) Remember(text string) {
 	inv.Recent = append(inv.Recent, text)
 }
 
-// Printable cuts s to limit bytes and replaces characters that do not print.
+// Printable cuts s to limit bytes and replaces characters that do not print, other than tabs.
 func Printable(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit] + "…"

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// hold accounts for n bytes that the host keeps during the call; see [hook.Call.Hold]. The error
-// is a [*policy.LimitError].
+// hold accounts for n bytes that the host keeps during the call; see [hook.Control.Hold]. The error
+// is a [*policy.LimitError] if the run's memory limit is reached.
 func (inv *Invocation) hold(n int64) error {
 	if inv.Call == nil {
 		return nil

@@ -20,7 +20,7 @@ func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
 	return reply, err
 }
 
-// Messages returns the messages from, inclusive, to, exclusive, of a list as JSON.
+// Messages returns, as JSON, the messages of a list with indices in [from, to).
 func (inv *Invocation) Messages(list, from, to int) ([]byte, error) {
 	return inv.appendMessages(nil, list, from, to)
 }

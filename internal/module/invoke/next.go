@@ -64,7 +64,7 @@ func (inv *Invocation) Decode(what string, b []byte, out any) error {
 	return nil
 }
 
-// callPatch decodes a patch of a tool call. It also scans the arguments, so that the time which the
+// callPatch decodes a patch of a tool call. It also scans the arguments, so that the time that the
 // chain will spend validating them counts as the guest's. The chain reports errors in them.
 func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, err error) {
 	if err = inv.Decode(what, patch, &p); err == nil && p.Arguments != nil {

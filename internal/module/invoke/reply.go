@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// CheckAvailable returns an error if the host call needs a run, or for config a configuration, and
-// there is none.
+// CheckAvailable returns an error if the named host call cannot be answered. A host call needs a
+// run or its recording; for "config", a configuration is enough.
 func (inv *Invocation) CheckAvailable(name string) error {
 	if inv.Running() || name == "config" && inv.Config != nil {
 		return nil

@@ -169,7 +169,8 @@ func searches(s Source) *ScriptError {
 	}
 }
 
-// A call of import or require in esbuild's output, and one with a constant path.
+// importCall matches a call of import or require in esbuild's output; constantCall matches one with
+// a constant path.
 var (
 	importCall   = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\(`)
 	constantCall = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\("[^"\\]*"[,)]`)
@@ -195,14 +196,14 @@ func computesPaths(s Source) bool {
 // that match, past the plugin, so the answer must not depend on the outcome.
 func (b *builder) searchedFiles(out api.BuildResult) bool {
 	found := slices.ContainsFunc(out.Warnings, func(m api.Message) bool { return m.ID == "empty-glob" })
-	// The plugin words all errors about other imports.
+	// The plugin reports all other imports that fail, in its own words.
 	missing := slices.ContainsFunc(out.Errors,
 		func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") })
 	return found || missing || b.foreign
 }
 
 // inProject replaces messages about files outside of the project, such as a package.json that
-// esbuild read past the plugin: they quote the file.
+// esbuild read past the plugin, because they quote the file.
 func inProject(messages []api.Message) []api.Message {
 	for i, m := range messages {
 		if m.Location != nil && !filepath.IsLocal(m.Location.File) {
@@ -246,14 +247,14 @@ func place(m api.Message) string {
 	return fmt.Sprintf("%s:%d:%d: ", m.Location.File, m.Location.Line, m.Location.Column+1)
 }
 
-// A builder is one build.
+// A builder is the state of one build: the script's source, and the files that were read.
 type builder struct {
 	source Source
 
 	mu     sync.Mutex // esbuild loads files concurrently
 	inputs map[string]string
 	total  int
-	// foreign reports whether esbuild asked for a file other than the script without files.
+	// foreign is set if esbuild asked for another file while it bundled a script without files.
 	foreign bool
 }
 
@@ -345,7 +346,7 @@ func IsScript(path string) bool {
 	}
 }
 
-// load reads a file for esbuild and hides its source map.
+// load reads a file for esbuild, and appends noMap to a script so that esbuild reads no source map.
 func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	if b.source.Text != nil && args.Path != b.source.Entry {
 		b.mu.Lock()

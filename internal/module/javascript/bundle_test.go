@@ -91,7 +91,8 @@ export const deny = () => "not this one";
 	require.Fail(t, "the call is not in the bundle")
 }
 
-// TestBuildRefused checks that a script cannot import anything outside of its project.
+// TestBuildRefused checks the errors for imports from outside of the project, other imports that
+// cannot be bundled, and malformed scripts. No error quotes a file outside of the project.
 func TestBuildRefused(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret.txt")

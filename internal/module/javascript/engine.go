@@ -9,7 +9,8 @@ import (
 	wasmlink "github.com/agent-runner/agent-runner/internal/wasm/link"
 )
 
-// The types for authors, and the copy of their package.
+// The first command generates the types for authors of scripts. The second copies their package for
+// the bundler.
 //
 //go:generate go run ../../../internal/tsgen ../../../abi ../../contract ../../../guest-sdk/typescript/abi.d.ts
 //go:generate cp ../../../guest-sdk/typescript/index.js engine/middleware.js
@@ -61,8 +62,9 @@ const (
 	ExportPack  = "script_pack"  // (free bytes)
 )
 
-// The engine's only import outside of the ABI: () -> i32, whether the script exceeded a limit and
-// must end. The engine calls it every few thousand calls and loop iterations.
+// The engine's only import outside of the ABI and WASI. Its type is () -> i32, and it returns 1 if
+// the script exceeded a limit and must end, and 0 otherwise. The engine calls it every few thousand
+// calls and loop iterations.
 const (
 	ImportModule = "agent_runner_script"
 	ImportOver   = "over"

@@ -14,10 +14,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fileref"
 )
 
-// canary is the content of every file that no script can read.
+// canary is the content of the files that scripts must not be able to read.
 const canary = fileref.Canary
 
-// plant writes files that no script can read, and returns their directory.
+// plant writes files that scripts must not be able to read, and returns their directory.
 func plant(t *testing.T) string {
 	t.Helper()
 	dir := project(t, "")
@@ -25,7 +25,8 @@ func plant(t *testing.T) string {
 	return dir
 }
 
-// answerOf returns everything that the author of a script learns from building it.
+// answerOf returns everything that the author of a script learns from building it: the error, or
+// the bundle with its source map.
 func answerOf(s Source) string {
 	bundle, err := Build(s)
 	if err != nil {
@@ -42,9 +43,9 @@ func mapOf(b *Bundle) string {
 	return string(m)
 }
 
-// TestUploadReadsNoFile builds scripts without files that refer to a file in every way that a
-// bundler supports. The result must be the same whether the file exists or not, and must not quote
-// it.
+// TestUploadReadsNoFile checks that the result of building a script without files neither quotes
+// the files that it refers to nor depends on their existence. The scripts refer to a file in every
+// way that a bundler supports.
 func TestUploadReadsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
@@ -81,7 +82,8 @@ func TestUploadName(t *testing.T) {
 	}
 }
 
-// TestProjectReadsNoOtherFile builds a project that refers to a file outside of it.
+// TestProjectReadsNoOtherFile checks that the result of building a project does not quote a file
+// outside of it that the project refers to.
 func TestProjectReadsNoOtherFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
@@ -107,7 +109,7 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, strings.ReplaceAll(answerOf(s), text, ""), canary, kind)
 	}
-	// Files that esbuild reads without asking the plugin.
+	// esbuild reads these files without asking the plugin.
 	require.NoError(t, os.WriteFile(entry, []byte(`import x from "y"; export default x;`), 0o600))
 	for name, content := range map[string]string{
 		"tsconfig.json": fmt.Sprintf(`{"extends": %q, "compilerOptions": {"paths": {"y": [%q]}, "baseUrl": %q}}`, dir+"/tsconfig.json", dir+"/secret.js", dir),
@@ -122,8 +124,9 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	}
 }
 
-// TestOwnComments checks that only comments change: text that looks like one, and the positions of
-// errors, stay the same.
+// TestOwnComments checks that text that looks like a source map comment stays in a string and in
+// the source that the map quotes, and that errors neither show nor count the line that load
+// appends.
 func TestOwnComments(t *testing.T) {
 	t.Parallel()
 	b, err := Build(

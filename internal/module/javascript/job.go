@@ -38,7 +38,8 @@ type jobOutput struct {
 	Mistake string  `json:"mistake,omitempty"`
 }
 
-// JobResult decodes the output of the job.
+// JobResult decodes the output of the job. It returns a [*ScriptError] for an error in the script,
+// and another error for malformed output.
 func JobResult(output []byte) (*Bundle, error) {
 	var out jobOutput
 	switch err := json.Unmarshal(output, &out); {

@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// maxSegments bounds the size of a source map. The largest bundle needs far fewer than two segments
-// per byte.
+// maxSegments bounds the number of segments in a source map. A segment takes 20 bytes of memory.
 const maxSegments = 8 << 20
 
 // A Map maps positions of a bundle to positions in the sources. See https://tc39.es/ecma426/.
@@ -192,7 +191,7 @@ func (m *Map) Frame(p Position) string {
 	return frame(shown, first, p.Line, p.Column)
 }
 
-// position matches positions of the bundle in the engine's texts.
+// position matches positions of the bundle in the engine's output.
 var position = regexp.MustCompile(`<script>:(\d+):(\d+)`)
 
 // Translate replaces positions of the bundle in text by positions in the sources.
@@ -220,7 +219,7 @@ func (m *Map) First(stack string) (Position, bool) {
 
 func (m *Map) find(s string) (Position, bool) {
 	groups := position.FindStringSubmatch(s)
-	line, _ := strconv.Atoi(groups[1]) // out of range gives 0 or the maximum, which map to nothing
+	line, _ := strconv.Atoi(groups[1]) // a number out of range becomes 0 or the maximum, and neither maps to a source
 	column, _ := strconv.Atoi(groups[2])
 	return m.Find(line, column)
 }

@@ -1,6 +1,5 @@
-// Package native is the transport of the ABI itself: hooks are exports of type
-// (input_len: i32) -> i32, and host calls are imports that leave their reply
-// pending for the import read.
+// Package native is the transport of the ABI itself: hooks are exports of type (input_len: i32) ->
+// i32, and host calls are imports that leave their reply pending for the import "read".
 //
 // [Imports] goes into the sandbox's surface, and [Transport] calls hooks. The
 // package translates between Wasm parameters and the methods of
@@ -27,7 +26,7 @@ type Transport struct{}
 // Name returns "native".
 func (Transport) Name() string { return "native" }
 
-// HostBytes returns 0: the transport needs nothing beyond what every call needs.
+// HostBytes returns 0, because the transport itself holds no memory.
 func (Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
 // HookType returns [HookType].
@@ -39,7 +38,8 @@ func (Transport) Start(context.Context, *sandbox.Instance, *invoke.Invocation) e
 // Pack does nothing: a native module needs no preparation for its image.
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
-// Call calls the hook with the length of its input, which the hook takes with a host call.
+// Call calls the hook with the length of its input. The hook copies the input with the import
+// "read".
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook), api.EncodeI32(int32(len(inv.Pending))))
 	if err != nil {
@@ -63,13 +63,13 @@ type function struct {
 	abitable.Import
 	fuel policy.FuelClass
 
-	// do makes the host call. It requires a run, or for config a configuration.
+	// do makes the host call. It is called only if [invoke.Invocation.CheckAvailable] returns nil.
 	do func(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) (reply []byte, err error)
 	// raw replaces do for imports that leave no reply pending.
 	raw func(inv *invoke.Invocation, g *sandbox.Guest, p []uint64)
 }
 
-// implementations has a row for each import of the ABI.
+// implementations maps the name of each import of the ABI to its implementation.
 var implementations = map[string]function{
 	"read":         {raw: read},
 	"write":        {raw: write},
@@ -95,7 +95,7 @@ var implementations = map[string]function{
 	"store_add":    {do: storeAdd},
 }
 
-// fuelClasses are the prices of the table's classes.
+// fuelClasses maps the names of fuel classes in the ABI's table to the classes of package policy.
 var fuelClasses = map[string]policy.FuelClass{"value": policy.FuelValue, "record": policy.FuelRecord}
 
 // Imports returns all imports of the ABI, in the order of its table.

@@ -13,8 +13,8 @@ type Schedule struct {
 	Reply  bool  // whether a byte of a reply costs as much as a byte that an import copies
 }
 
-// fuelSchedules holds every version; abi/README.md documents them. Version 2 charges as much as
-// guest code that uses the processor time of persisting the byte or record.
+// fuelSchedules holds every version; abi/README.md documents them. Version 2 charges for a byte or
+// record as much fuel as guest code uses in the processor time that persisting it takes.
 var fuelSchedules = [FuelSchedule + 1]Schedule{
 	1: {},
 	2: {Record: 48_000, Value: 2_000, Byte: 64, Reply: true},
@@ -23,7 +23,7 @@ var fuelSchedules = [FuelSchedule + 1]Schedule{
 // A FuelClass selects the price of a host call.
 type FuelClass uint8
 
-// The classes with a price of their own. Other host calls cost nothing in addition.
+// The classes of host calls. Calls of class fuelPlain have no price of their own.
 const (
 	fuelPlain  FuelClass = iota
 	FuelValue            // Schedule.Value

@@ -21,7 +21,7 @@ type Grants struct {
 
 const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store"
 
-// ParseGrants parses grants in the form of configurations: read:last, model, tool:NAME, http:HOST,
+// ParseGrants parses grants as configurations write them: read:last, model, tool:NAME, http:HOST,
 // store.
 func ParseGrants(list []string) (Grants, error) {
 	var g Grants

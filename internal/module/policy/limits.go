@@ -16,7 +16,7 @@ import (
 // it, unless the field's comment says otherwise.
 type Limits struct {
 	// The sandbox's limits: size, memory, time per hook, and output to stdout and stderr. LogBytes
-	// and LogLineBytes also apply to the import log, separately; excess text is dropped or cut.
+	// and LogLineBytes also apply, separately, to the import "log"; excess text is dropped or cut.
 	sandbox.Limits
 
 	// InputBytes bounds a hook's input. Default 8 MiB.

@@ -28,8 +28,8 @@ type Options struct {
 	Grants policy.Grants
 	// Messages is used for lists of messages that the input does not contain.
 	Messages []abi.Message
-	// Next holds the replies of next in order, as JSON: {"response": …}, {"result": …} or {"error":
-	// …}.
+	// Next holds the replies to the hook's calls of next, in order, as JSON: {"response": …},
+	// {"result": …} or {"error": …}.
 	Next []json.RawMessage
 	// Event receives the events and log lines of the hook; optional.
 	Event func(abi.Event)
@@ -76,7 +76,8 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	return abijson.Marshal(answer)
 }
 
-// showLists fills in the lists of the input: its own items, or else messages.
+// showLists fills in p.Lists. Each list of the input has the items that the input gives it, or else
+// messages. Items without an ID get one.
 func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	revisions := message.NewRevisions()
 	v := reflect.ValueOf(in).Elem()
@@ -103,7 +104,7 @@ func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	p.Shown = func(n int, l abi.List) { places[n].Set(reflect.ValueOf(l)) }
 }
 
-// next returns a function that returns the replies in order.
+// next returns a function that returns the replies in order, and an error after the last one.
 func (o *Options) next() func(context.Context, any) (any, error) {
 	n := 0
 	return func(context.Context, any) (any, error) {
@@ -133,7 +134,7 @@ func (o *Options) next() func(context.Context, any) (any, error) {
 	}
 }
 
-// A prober is the host of the run.
+// A prober is the host of the run. It passes events to an optional function.
 type prober struct {
 	event func(abi.Event)
 	ids   int

@@ -23,7 +23,7 @@ import (
 
 // A Bundle is a fault and everything it depended on, so that another machine can reproduce it. It
 // contains what the module saw: its configuration, inputs including the conversation, and the
-// host's replies. Modules never see keys.
+// host's replies. Modules never see API keys.
 type Bundle struct {
 	Version int           `json:"version"` // 1
 	Time    time.Time     `json:"time"`

@@ -34,7 +34,7 @@ type Outcome struct {
 	Err    error
 }
 
-// Compare returns how a replayed call differs from r.
+// Compare returns the differences of a replayed call from r, one sentence each.
 func (r *Recording) Compare(now *Outcome) []string {
 	var out []string
 	var failed *abi.Error
@@ -49,7 +49,8 @@ func (r *Recording) Compare(now *Outcome) []string {
 	return append(out, r.compareWork(now)...)
 }
 
-// compareWork compares what a call did, whether it succeeded or not.
+// compareWork returns the differences in fuel, output and number of host calls. It ignores whether
+// the calls succeeded.
 func (r *Recording) compareWork(now *Outcome) []string {
 	var out []string
 	if r.Fuel != now.Fuel {
@@ -64,7 +65,8 @@ func (r *Recording) compareWork(now *Outcome) []string {
 	return out
 }
 
-// Compare returns how the replay of the faulting call differs.
+// Compare returns the differences of a replay of the bundle's faulting call from its recording, one
+// sentence each.
 func Compare(b *Bundle, now *Outcome) []string {
 	if b.Fault.Judged {
 		return b.Call.Compare(now)

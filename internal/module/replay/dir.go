@@ -45,13 +45,13 @@ func (p *PackedModule) write(z *zip.Writer) error {
 	return err
 }
 
-// A Dir is a directory of bundles. It keeps the newest ones.
+// A Dir is a directory of bundles. It keeps the newest maxBundles.
 type Dir struct {
 	path string
 	mu   sync.Mutex
 }
 
-// OpenDir creates the directory with mode 0700 if it is missing.
+// OpenDir returns the Dir at path. It creates the directory with mode 0700 if it is missing.
 func OpenDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("fault directory: %w", err)
@@ -64,7 +64,8 @@ var (
 	unsafeCharacters = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
 
-// Write writes a bundle atomically and returns its path.
+// Write writes a bundle atomically, removes the oldest bundles beyond maxBundles, and returns the
+// path of the new one.
 func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +91,7 @@ func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	return path, d.prune()
 }
 
-// prune removes the oldest bundles and leaves other files alone.
+// prune removes the oldest bundles beyond maxBundles, and no other files.
 func (d *Dir) prune() error {
 	entries, err := os.ReadDir(d.path) // sorted by name, and therefore by time
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// minReplayTime is the least hook time of a replay. The machine may be slower than the one that
+// minReplayTime is the minimum hook time of a replay. The machine may be slower than the one that
 // recorded, and fuel ends the guest anyway.
 const minReplayTime = time.Minute
 

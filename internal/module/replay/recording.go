@@ -16,7 +16,8 @@ type Recording struct {
 	Output Blob       `json:"output,omitempty"` // the last answer that it wrote
 	Failed bool       `json:"failed,omitempty"` // whether it returned 1
 	Fuel   uint64     `json:"fuel"`
-	// Stopped is set if the host stopped it for its time, after it had used Fuel.
+	// Stopped is set if the host stopped the call because its time was used up. The call had then
+	// used Fuel.
 	Stopped bool `json:"stopped,omitempty"`
 	// Cut is set if host calls are missing, because they were too many or too large.
 	Cut bool `json:"cut,omitempty"`

@@ -11,7 +11,7 @@ import (
 type keyword struct {
 	want string
 	is   func(v any) bool
-	// schemas says whether the value is a schema, or its elements are.
+	// schemas says whether the value is a schema, contains schemas, or neither.
 	schemas inside
 }
 
@@ -159,7 +159,8 @@ func checkKeywords(v any, path string) error {
 	return nil
 }
 
-// describe describes a value in terms of JSON.
+// describe describes a value for an error message: a scalar by its JSON value, a container as "a
+// list" or "an object".
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -29,7 +29,7 @@ const (
 
 // Compile compiles a module's schema. The validator follows references without a bound, and schemas
 // are untrusted. Compile therefore rejects recursive references, references that multiply beyond
-// maxValues, and references to other documents.
+// maxValues, and references to other documents. It returns nil if raw is empty or null.
 func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -64,7 +64,7 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if err != nil {
 		return nil, cutError(err)
 	}
-	// Only Validate looks at the draft.
+	// Resolve does not check the draft. Validate does, but that would be too late.
 	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") &&
 		!strings.Contains(s, "json-schema.org/draft-07/") {
 		return nil, fmt.Errorf("$schema is %.64q; want draft 2020-12 or draft-07", s)
@@ -72,13 +72,15 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	return resolved, nil
 }
 
-// A sizer measures a schema.
+// A sizer counts the values of a schema with each reference replaced by its target.
 type sizer struct {
 	root any
 	refs map[string]int // size of each reference's target; 0 while it is measured
 }
 
-// of returns the number of values in a part of a schema, including the targets of references.
+// of returns the number of values in a part of a schema, including the targets of references. top
+// is set for the whole schema, which alone may have an $id. The error says that there are more than
+// maxValues values, or that a reference is not allowed.
 func (w *sizer) of(part any, top bool) (int, error) {
 	work := 1
 	add := func(n int, err error) error {
@@ -194,7 +196,8 @@ func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 // validating matches the validator's description of the position in the schema.
 var validating = regexp.MustCompile(`^(?s)validating ([^:]*): (.*)$`)
 
-// configError replaces the validator's position in the schema by the position in the configuration.
+// configError returns a validator's error with the position in the schema replaced by the position
+// in the configuration, and without Go terms.
 func configError(err error) error {
 	text, at, path := err.Error(), "", ""
 	for m := validating.FindStringSubmatch(text); m != nil; m = validating.FindStringSubmatch(text) {
@@ -215,7 +218,7 @@ func configError(err error) error {
 	return errors.New(text)
 }
 
-// explanations rewrites the validator's messages without terms of Go.
+// explanations maps patterns of the validator's messages to messages without Go terms.
 var explanations = []struct {
 	pattern *regexp.Regexp
 	means   string

@@ -22,7 +22,7 @@ const (
 	graceFuel = 20_000_000
 )
 
-// WithGrace returns limits that leave the grace to a script that exceeds l.
+// WithGrace returns l with the grace added to its time and fuel.
 func WithGrace(l sandbox.Limits) sandbox.Limits {
 	if l.HookTime > 0 && l.Fuel > 0 { // otherwise the sandbox rejects them
 		l.HookTime = min(l.HookTime, math.MaxInt64-graceTime) + graceTime
@@ -32,8 +32,8 @@ func WithGrace(l sandbox.Limits) sandbox.Limits {
 }
 
 // isOver reports whether the script must end. Scripts ask too often for this to count as a host
-// call. A yes because of time is recorded like one, because time differs between a recording and
-// its replay.
+// call. If the script must end because of its time, that is recorded like a host call, because time
+// differs between a recording and its replay.
 func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	s := stateOf(inv)
 	s.polls++
@@ -77,7 +77,8 @@ func Import() invoke.Import {
 		}}}
 }
 
-// overCall is the name under which a yes because of time is recorded.
+// overCall is the name of the recorded call that says that the script had to end because of its
+// time.
 const overCall = "over"
 
 // A state holds the host's data for one call of a script.

@@ -52,8 +52,8 @@ const (
 	maxStackBytes     = 512 << 10
 )
 
-// New returns the transport of a script. Of the memory limit, the script's values get what the
-// engine leaves.
+// New returns the transport of a script. The script's values get seven eighths of the memory limit
+// beyond engineBytes. New returns a *policy.LimitError if the memory limit is less than minMemory.
 func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	if l.MemoryBytes < minMemory {
 		return nil, &policy.LimitError{
@@ -77,7 +77,7 @@ func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	return s, nil
 }
 
-// HostBytes returns 0: the transport needs nothing beyond what every call needs.
+// HostBytes returns 0, because the transport itself holds no memory.
 func (s *Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
 // HookType returns the function type of the engine's hooks, which is the native one.
@@ -94,7 +94,7 @@ func (s *Transport) Readable(text string) string {
 	return s.where().Translate(text)
 }
 
-// Start evaluates the script in a new instance.
+// Start evaluates the prelude and then the script in a new instance.
 func (s *Transport) Start(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error {
 	inv.Pending = javascript.Prelude()
 	if err := s.evaluate(ctx, in, inv, javascript.ExportStart, uint64(s.memory), uint64(s.stack)); err != nil {
@@ -144,7 +144,8 @@ func (s *Transport) enter(
 	return 0, err
 }
 
-// Pack frees memory in the instance before its image is taken.
+// Pack runs the engine's garbage collector and makes freeBytes of free memory in the instance,
+// before its image is taken.
 func (s *Transport) Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error {
 	_, err := in.Call(inv.Context(ctx), javascript.ExportPack, freeBytes)
 	return err
