@@ -2,8 +2,8 @@
 // the process, its tenants, their runs, and parts of a run.
 //
 // A reservation on an account is also a reservation on all accounts above it. Each account has a
-// limit. A caller that can wait for memory calls [Account.Reserve], which blocks while the account
-// is full of bytes that will be released without further action. A caller that cannot wait calls
+// limit. A caller that can wait for memory calls [Account.Reserve], which blocks if the bytes will
+// fit once draining accounts release theirs; see [NewDraining]. A caller that cannot wait calls
 // [Account.TryReserve], which fails with a [*LimitError].
 //
 // An account reserves memory from its parent in chunks, so that most reservations touch only one
@@ -21,7 +21,7 @@
 //	messages that an AG-UI encoder retains                4 MiB a run
 //	chunks between a stream and its reader                1 MiB or 256 chunks for each open stream
 //	responses of the server                               package admission counts them in accounts of their own
-//	text of a chat completion until its run is over       what the run may write to its journal
+//	text of a chat completion until its run is over       the run's limit of journal bytes
 //	linear memory of modules                              the sandbox reserves it before a run begins
 package account
 
@@ -39,7 +39,7 @@ import (
 // chunk is the unit in which an account reserves memory from its parent.
 const chunk = 32 << 10
 
-// A Level is the kind of holder that an account counts for. Errors name it.
+// A Level says whose bytes an account counts. Errors name it.
 type Level string
 
 // The levels of the tree.
@@ -62,7 +62,7 @@ type LimitError struct {
 	Want  int64
 }
 
-// Error names the full account and its limit, and suggests a remedy.
+// Error names the level, use and limit of the full account, and suggests a remedy.
 func (e *LimitError) Error() string {
 	what := map[Level]string{
 		LevelProcess: "the process holds", LevelTenant: "the tenant's runs hold",
@@ -91,12 +91,12 @@ const (
 	classes
 )
 
-// A mode selects the behavior of a reservation that does not fit.
+// A mode selects the behavior of a reservation that does not fit, or that finds others waiting.
 type mode int
 
 const (
 	try         mode = iota // fail
-	nonBlocking             // fail, also while other reservations wait
+	nonBlocking             // fail, even while it fits, if other reservations wait
 	wait                    // wait
 	force                   // exceed the limit
 )
@@ -121,7 +121,7 @@ type Account struct {
 	children map[*Account]struct{}
 	evict    context.CancelCauseFunc
 	closed   bool
-	full     time.Time // when a reservation did not fit, with none since that did; zero otherwise
+	full     time.Time // when a reservation first did not fit; zero once one fits
 	excess   stopwatch
 }
 
@@ -132,8 +132,8 @@ type waiter struct {
 	done  chan error // buffered
 }
 
-// New returns an account below parent, which may be nil. If limit is zero, only the accounts above
-// limit it.
+// New returns an account below parent, which may be nil. The limit is in bytes. If it is zero, only
+// the accounts above limit the new one.
 func New(level Level, name string, parent *Account, limit int64) *Account {
 	a := &Account{level: level, name: name, parent: parent, limit: limit}
 	parent.adopt(a)
@@ -210,8 +210,8 @@ func (a *Account) Limit() int64 {
 	return a.limit
 }
 
-// Full returns the time since a reservation on the account or one above it did not fit, or zero
-// if one has fit since. Forced reservations do not matter.
+// Full returns how long the account, or one above it, has been full: the time since a reservation
+// did not fit, if none has fit since. It ignores forced reservations.
 func (a *Account) Full() time.Duration {
 	if a == nil {
 		return 0
@@ -245,7 +245,8 @@ func (a *Account) TryReserve(n int64) error {
 }
 
 // Reserve reserves n bytes. It blocks while the bytes do not fit but will fit once draining bytes
-// are released. It fails with a [*LimitError] if they will not fit, or with the cause of ctx.
+// are released. It fails with a [*LimitError] if they will not fit, or with the cause of ctx when
+// ctx ends.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
 	if a == nil || n <= 0 {
 		return nil
@@ -253,7 +254,7 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	return a.reserve(ctx, a.class, n, wait)
 }
 
-// TryReserveInTurn reserves n bytes, or fails with a [*LimitError] if they do not fit, or other
+// TryReserveInTurn reserves n bytes, or fails with a [*LimitError] if they do not fit or if other
 // reservations wait.
 func (a *Account) TryReserveInTurn(n int64) error {
 	if a == nil || n <= 0 {
@@ -455,8 +456,8 @@ func (a *Account) release(c class, n int64) {
 	}
 }
 
-// surplus removes from held the bytes that the account does not need. It leaves a chunk or two
-// while the account is in use. The caller holds the lock.
+// surplus removes the bytes that the account does not need from held, and returns their number. It
+// keeps at most two chunks while the account is in use. The caller holds the lock.
 func (a *Account) surplus(c class) int64 {
 	need := a.used[c] - a.inflight[c]
 	spare := a.held[c] - need

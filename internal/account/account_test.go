@@ -248,7 +248,8 @@ func TestConcurrentUseLeavesNothingBehind(t *testing.T) {
 	require.LessOrEqual(t, process.Peak(), process.Limit())
 }
 
-// FuzzAgainstModel compares a tree with plain sums.
+// FuzzAgainstModel checks that the use and the failures of a tree of accounts agree with plain
+// sums, up to the chunks that accounts hold in advance.
 func FuzzAgainstModel(f *testing.F) {
 	f.Add([]byte{0, 10, 1, 200, 4, 10, 8, 0, 2, 255, 5, 200})
 	f.Fuzz(func(t *testing.T, ops []byte) {
@@ -301,7 +302,7 @@ func FuzzAgainstModel(f *testing.F) {
 			if err == nil && n > 0 && ops[0]>>1%5 < 2 {
 				require.True(t, fits, "it is above a limit")
 			}
-			// Chunks that siblings hold may fail a reservation that would just fit.
+			// A reservation that would just fit may fail, since sibling accounts hold spare chunks.
 			if err != nil {
 				require.False(t, fits && all+n+8*chunk <= 250*scale && total+n+4*chunk <= 200*scale && l.drains+n <= 100*scale)
 			}
@@ -329,8 +330,8 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// TestReservationsInTurn checks that a reservation in turn fails while another waits, and how long an
-// account has been full.
+// TestReservationsInTurn checks that TryReserveInTurn fails while another reservation waits, and
+// that Full returns the time since a reservation did not fit.
 func TestReservationsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewDraining(LevelTenant, "a", nil, 100)

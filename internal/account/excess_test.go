@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Overlapping periods count once, and a period in progress counts up to now.
+// TestExcess checks that overlapping periods count once, and that a period in progress counts up to
+// now.
 func TestExcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(LevelRun, "run", nil, 10)

@@ -30,7 +30,7 @@ const (
 // DefaultTenant returns the limit of a tenant that has no quota: a quarter of the process's limit.
 func DefaultTenant(process *Account) int64 { return process.Limit() / tenantPart }
 
-// fallback is the assumed memory of a machine that does not report its size.
+// fallback is the assumed memory, in bytes, of a machine that does not report its size.
 const fallback = 2 << 30
 
 // memory returns the memory available to the process in bytes: the Go runtime's limit if one is

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTenantsShareAnAccount checks that the users of a tenant share an account, which is closed with
-// its last user.
+// TestTenantsShareAnAccount checks that the users of a tenant share an account, and that it is
+// closed when the last of them has released it.
 func TestTenantsShareAnAccount(t *testing.T) {
 	process := New(LevelProcess, "", nil, 400<<20)
 	tenants := NewTenants(func(tenant string) *Account { return New(LevelTenant, tenant, process, 0) })

@@ -58,7 +58,7 @@ type Options struct {
 
 	Instruction string
 	Tools       []tool.Tool
-	// ReturnDirectly names the tools whose result is the answer of the run.
+	// ReturnDirectly names the tools whose result ends the run and is its answer.
 	ReturnDirectly []string
 	// Chain holds the middlewares; optional.
 	Chain *chain.Chain
@@ -69,21 +69,20 @@ type Options struct {
 	ToolTimeout time.Duration // time limit of one tool call; defaults to DefaultToolTimeout
 	Parallel    int           // maximum of concurrent tool calls; defaults to DefaultParallel
 	NoStream    bool          // ask the model for whole answers
-	// Memory limits how many bytes a run, with the runs inside it, makes the host hold:
-	// the conversation, what hooks, model and tools answered in a phase, run-local
-	// values, and at most DefaultPending bytes of pending events and changes. Hooks that
-	// emit events wait while too many are pending; a run that holds more ends with a
-	// [*MemoryError]. DefaultMemory when 0.
+	// Memory limits how many bytes a run, with the runs inside it, makes the host hold: the
+	// conversation, the answers of hooks, model and tools in a phase, run-local values, and at most
+	// DefaultPending bytes of pending events and changes. Hooks that emit events wait while too
+	// many are pending; a run that holds more ends with a [*MemoryError]. DefaultMemory when 0.
 	Memory int64
 	// PauseTimeout bounds the time in which a paused run can be resumed. A run that is resumed
 	// later ends with an *ExpiredError. Defaults to DefaultPauseTimeout; unlimited if negative.
 	PauseTimeout time.Duration
 
-	// Journal stores the agent's runs. Without it, a run ends with its process.
+	// Journal stores the agent's runs. Without it, a run is lost when its process ends.
 	Journal *journal.Options
 
-	// Admit is called with the chain and Parallel before a run starts or resumes. It may wait;
-	// the run's Timeout does not include that. The run continues with the returned context, or
+	// Admit is called with the chain and Parallel before a run starts or resumes. It may block; the
+	// run's Timeout does not include that time. The run continues with the returned context, or
 	// ends with the error. Optional.
 	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
@@ -153,7 +152,8 @@ func New(o *Options) (*Agent, error) {
 	return a, nil
 }
 
-// addTool adds a tool that the model may call.
+// addTool adds a tool that the model may call, with a.ToolTimeout unless it is an agent. It fails
+// if the declaration is invalid or another tool has the name.
 func (a *Agent) addTool(t tool.Tool) error {
 	d := t.Declaration()
 	if err := contract.CheckTool(&d); err != nil {
@@ -185,17 +185,17 @@ type Input struct {
 }
 
 // Run executes a run and yields its events as they happen. The last event is run_finished, with an
-// *Error if the run failed. It is run_paused with a *[PausedError] if the run waits for answers,
-// and an event without a type with a *[journal.Error] if the journal failed. A caller that stops
-// iterating cancels the run, and a slow caller slows it down.
+// *Error if the run failed. If the run waits for answers, the last event is run_paused, with a
+// *[PausedError]. If the journal failed, it is an event without a type, with a *[journal.Error]. A
+// caller that stops iterating cancels the run, and a slow caller slows it down.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		events(stream(ctx, newRun(a, in)))(yield)
 	}
 }
 
-// deepen grows the stack of a new goroutine to what a run with modules needs. Otherwise the
-// stack would grow in steps and be copied each time. With n == 0 it touches no memory.
+// deepen grows the stack of a new goroutine to the size that a run with modules needs. Otherwise
+// the stack would grow in steps and be copied each time. With n == 0 it touches no memory.
 //
 //go:noinline
 func deepen(n int) byte {

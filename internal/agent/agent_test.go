@@ -141,7 +141,8 @@ func TestToolRound(t *testing.T) {
 	require.Equal(t, "done", tr.last().Message.Content.String())
 }
 
-// orderOf is a middleware that notes each of its hooks.
+// orderOf returns a middleware that appends the entry's name and an abbreviation of the hook to
+// log, under mu, each time a hook runs.
 func orderOf(name string, log *[]string, mu *sync.Mutex) *inproc.Middleware {
 	note := func(what string) {
 		mu.Lock()
@@ -231,7 +232,7 @@ func TestOrderOfRings(t *testing.T) {
 	in := func(name string, ring hook.Ring) hook.Entry {
 		return hook.Entry{Name: name, Ring: ring, Middleware: orderOf(name, &log, &mu)}
 	}
-	// Registered in no particular order: the rings decide.
+	// The rings decide the order, not the registration.
 	try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")},
 		Chain: with(t, in("in", hook.Inner), in("ten", hook.Tenant), in("out", hook.Outer))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
@@ -644,7 +645,8 @@ func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
 	require.Zero(t, tr.count(abi.EventToolCall), "they are not this run's")
 }
 
-// Observers see every event as the caller does: with its number, step and time.
+// TestObserversSeeEventsAsTheyWereSent checks that observers see every event as the caller does,
+// with the same type, number, step and run, and with a time.
 func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 	t.Parallel()
 	var seen []abi.Event

@@ -19,7 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// Messages that tool_messages adds follow all results of the round, so that no call seems open.
+// TestMessagesBesideAnAnswer checks that the messages that tool_messages adds follow all results of
+// the round, so that no call seems open.
 func TestMessagesBesideAnAnswer(t *testing.T) {
 	t.Parallel()
 	beside := &inproc.Middleware{
@@ -52,8 +53,8 @@ func TestAnAnswerIsTakenAway(t *testing.T) {
 	require.Equal(t, 1, tr.count(abi.EventToolCall), "it is not told again")
 }
 
-// TestCompactedHistory: which messages and calls are the run's own does not
-// depend on where they stand.
+// TestCompactedHistory checks that the host still knows the run's own messages and calls after a
+// module has removed earlier messages.
 func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	var newFrom, total int

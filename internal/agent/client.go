@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// RunFor is like [Agent.Run] and also translates the events to a client's protocol. enc encodes an
-// event between the run's translate_before and translate_after hooks. Runs must not share an
+// RunFor is like [Agent.Run] and also translates the events to a client's protocol. enc encodes
+// each event between the run's translate_before and translate_after hooks. Runs must not share an
 // encoder.
 func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Seq2[delivery.Event, error] {
 	return func(yield func(delivery.Event, error) bool) {
@@ -49,7 +49,8 @@ type client struct {
 	until context.Context
 }
 
-// begin creates c.until, which ends translateBudget after the run's context.
+// begin creates c.until, which ends translateBudget after the run's context, or when stop is
+// called.
 func (c *client) begin(run context.Context) (stop func()) {
 	until, cancel := context.WithCancel(context.WithoutCancel(run))
 	c.until = until
@@ -58,8 +59,8 @@ func (c *client) begin(run context.Context) (stop func()) {
 }
 
 // prepare numbers an event and translates it if there is an encoder. Events that the translation
-// emits are sent first, so that a run's last event stays last. During its translation, the event
-// has a number that does not count them. Callers hold r.out.
+// emits are sent first, so that a run's last event stays last. While it is translated, the event
+// has the number that it would have without them. Callers hold r.out.
 func (r *run) prepare(e abi.Event) delivery.Event {
 	out := delivery.Event{Event: r.stamp(e, r.state.LastSeq+1)}
 	if r.client.encoder != nil && !r.client.gone.Load() {

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// lines is a protocol of one line for each event.
+// lines is an encoder of one line for each event.
 type lines struct{}
 
 func (lines) Protocol() string { return "lines" }
@@ -38,7 +38,8 @@ func (lines) Encode(e abi.Event) []chain.Encoded {
 	return []chain.Encoded{{JSON: b}}
 }
 
-// translator writes [REDACTED] over every chunk's text, and logs at the end.
+// translator returns a middleware that replaces the text of every chunk with [REDACTED], and logs
+// when the run finishes or pauses.
 func translator() *inproc.Middleware {
 	return &inproc.Middleware{
 		TranslateBefore: func(_ context.Context, c *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
@@ -76,8 +77,8 @@ func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from i
 	return out, err
 }
 
-// TestRunFor checks that a client gets events through the run's translators,
-// that the run itself does not notice, and that the end is the last event.
+// TestRunFor checks that a client's events pass through the run's translators, that the run's own
+// message stays the same, and that run_finished is the last event.
 func TestRunFor(t *testing.T) {
 	t.Parallel()
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
@@ -89,8 +90,8 @@ func TestRunFor(t *testing.T) {
 		"log translated the end", "run_finished hello"}, got)
 }
 
-// TestResumeFor checks that a pause is translated and can be resumed for
-// another client, with the numbers going on.
+// TestResumeFor checks that run_paused is translated, and that a client with a new encoder can
+// resume the run, whose event numbers continue.
 func TestResumeFor(t *testing.T) {
 	t.Parallel()
 	asks := &inproc.Middleware{

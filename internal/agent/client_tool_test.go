@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// Tools that the client runs pause the run beside those that the host runs, which
-// are not run again.
+// TestClientTools checks that calls of client tools pause the run, and that a tool of the host that
+// was called in the same round is not run again.
 func TestClientTools(t *testing.T) {
 	t.Parallel()
 	own := 0

@@ -19,7 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// kind is which of the types of endings an error has; it must be one alone.
+// kind returns the name of the ending type that errors.As finds in err. It requires that there is
+// exactly one.
 func kind(t *testing.T, err error) string {
 	t.Helper()
 	var kinds []string

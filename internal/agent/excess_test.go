@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// Waiting for room is an excess of the run only while what modules emitted takes most of
-// it, not while the run's own large messages do.
+// TestExcessIsWhatModulesEmit checks that waiting for memory counts as the run's excess while
+// events of modules take most of the pending memory, but not while the run's own large messages do.
 func TestExcessIsWhatModulesEmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		event  abi.Event

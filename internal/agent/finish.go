@@ -24,8 +24,8 @@ const (
 	translateBudget = stoppedBudget + 200*time.Millisecond
 )
 
-// finish ends the run, for the cause err. It answers open calls, runs after_agent and the
-// observers, and sends run_finished last.
+// finish ends the run for the cause err. It answers open calls, runs after_agent and the observers,
+// and sends run_finished last.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
 	if r.recorder != nil {
@@ -52,8 +52,8 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	r.last(out, journal.StatusFinished)
 }
 
-// ended determines the outcome and records it together with all earlier changes. A process
-// that resumes the run from there reports the same outcome.
+// ended determines the outcome and records it together with all earlier changes. A process that
+// resumes the run from that record reports the same outcome.
 func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	s := &r.state
 	if o := s.Outcome; o != nil {
@@ -215,8 +215,8 @@ func passes(err error) bool {
 	return errors.As(err, &short) && short.Retryable()
 }
 
-// boundEnd calls cancel once the hooks at the run's end exceed what they may write to the journal;
-// see [persist.Writer.AfterSpent]. The returned function cancels the registration.
+// boundEnd calls cancel once the hooks at the run's end exceed the journal bytes that they may
+// write; see [persist.Writer.AfterSpent]. The returned function cancels the registration.
 func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
 	k := r.recorder
 	for at := r.parent; at != nil; at = at.parent {

@@ -37,7 +37,7 @@ var errNotInner = errors.New("this journal has one run")
 func (j *innerJournal) Create(_ context.Context, r *journal.Creation) error {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
-		k.call(j.index, &j.outer.state.Calls[j.index]) // the call's number of runs
+		k.call(j.index, &j.outer.state.Calls[j.index]) // records the call's number of runs
 		k.inner(j.index, &runlog.ChildLog{Restarted: true, Log: logOf(r.Log)})
 	})
 	return j.flush(!r.Lazy, nil)
@@ -89,7 +89,7 @@ func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event) {
 // set.
 func (j *innerJournal) flush(synced bool, written func()) error {
 	if err := j.outer.recorder.Flush(context.Background(), synced, written); err != nil {
-		return errors.New(err.Error()) // final: the outer writer has retried
+		return errors.New(err.Error()) // not retryable: the outer writer has already retried
 	}
 	return nil
 }
@@ -144,8 +144,9 @@ func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.Ready()
 }
 
-// journalInside makes r, the run of a call, store itself in the log of the outer run. If the outer run
-// has no journal, or a module made the call, r is not stored.
+// journalInside makes r, the run of a call, store itself in the log of the outer run. If the outer
+// run has no journal, or a module made the call, r is not stored. A run without an outer run keeps
+// its own journal.
 func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) {
 	if c.run == nil {
 		return
@@ -162,9 +163,9 @@ func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) 
 	}
 }
 
-// restarter returns a function that discards the earlier run of a call of a sub-agent. It is called when
-// a middleware makes the call again. anew returns nil for other tools and for runs without a
-// journal.
+// restarter returns a function that discards the earlier run of a call of a sub-agent. The function
+// is called when a middleware makes the call again. restarter returns nil for other tools and for
+// runs without a journal.
 func (r *run) restarter(c *runlog.CallState) func() {
 	if _, ok := r.agent.tools[c.Call.Name].(*agentTool); !ok || r.recorder == nil {
 		return nil

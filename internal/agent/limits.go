@@ -101,7 +101,7 @@ func (o *Options) forModules() abi.RunLimits {
 	}
 }
 
-// limitText describes a limit.
+// limitText describes a limit in words that follow "the run has used up".
 func limitText(l *ending.LimitError) string {
 	switch {
 	case l.Limit == LimitMaxSteps:
@@ -134,8 +134,8 @@ const (
 	actionLast    = "last_call"
 )
 
-// mayStep returns an error, which ends the run, if no further step is allowed. With
-// LimitAnswer, the last step is without tools.
+// mayStep returns an error, which ends the run, if no further step is allowed. With LimitAnswer, it
+// marks the last step, in which the model is offered no tools, by setting LastLimit.
 func (r *run) mayStep() error {
 	s, l := &r.state, &r.root.Limits
 	for _, limit := range []struct {
@@ -159,8 +159,9 @@ func (r *run) modelCalls() int {
 	return r.state.ModelCalls
 }
 
-// countModelCall counts a model call in advance, in this run and those around it. A run
-// around this one with LimitAnswer reserves its last call for its own answer.
+// countModelCall counts a model call in advance, in this run and in those around it, or fails with
+// a [*ending.LimitError]. A run around this one with LimitAnswer reserves its last call for its own
+// answer.
 func (r *run) countModelCall() error {
 	for at := r; at != nil; at = at.parent {
 		l := &at.root.Limits
@@ -287,7 +288,7 @@ func beyond(l *ending.LimitError, name string) *abi.Result {
 	)
 }
 
-// onLimit returns what happens at a limit.
+// onLimit returns the OnLimit that applies to a limit.
 func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	if l.Limit == LimitToolCalls {
 		return r.root.Limits.OnToolLimit

@@ -16,7 +16,7 @@ const (
 	// 8 MiB. The host holds it as messages, as their encoding for modules and as the
 	// journal's next entry, in addition to answers of the model and of parallel tools.
 	DefaultMemory = account.DefaultRun
-	// DefaultPending is the part of DefaultMemory that may be pending, in bytes.
+	// DefaultPending is the maximum number of bytes of a run's memory that may be pending.
 	DefaultPending = account.DefaultPending
 )
 
@@ -71,9 +71,9 @@ func (r *run) closeMemory() {
 // Account implements [hook.Accountant].
 func (r *run) Account() *account.Account { return r.memory.run }
 
-// AwaitMemory implements [hook.Accountant]. While most of the pending bytes are what
-// modules emitted, waiting counts as an excess of the run: its modules emit faster than
-// the journal persists. A wait for the run's own messages doesn't count.
+// AwaitMemory implements [hook.Accountant]. While the events that modules emitted take more than
+// half of the pending memory, waiting counts as an excess of the run: its modules emit faster than
+// the journal persists. A wait for the run's own messages does not count.
 func (r *run) AwaitMemory(ctx context.Context, n int64) error {
 	p := r.memory.Pending
 	n = min(delivery.Copies*n, p.Limit()) // the size of an event has other limits

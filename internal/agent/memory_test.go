@@ -41,10 +41,10 @@ func (j *slowJournal) Renew(context.Context, string, int64, time.Duration) (bool
 	return false, nil
 }
 
-// A flood emits as much as a hook may, in every hook that may.
+// A flood emits up to 255 events of 8 KiB in each of its hooks.
 type flood struct {
 	emitted atomic.Int64 // bytes
-	before  func()       // each event
+	before  func()       // called before each event; optional
 }
 
 var block = json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`)
@@ -61,8 +61,8 @@ func (f *flood) emit(c *hook.Call) {
 	}
 }
 
-// nativeEntry returns a middleware that emits floods in each hook that may emit. For the given
-// number of steps it answers for the model with a call of its own tool.
+// nativeEntry returns a middleware that emits a flood in each hook that may emit. It answers for
+// the model: with a call of its own tool in the first steps-1 steps, and then without.
 func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	step := 0
 	return &inproc.Middleware{
@@ -107,8 +107,8 @@ func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	}
 }
 
-// TestEventsWaitForASlowJournal checks that a run which emits faster than its journal stores waits,
-// and that the bytes of its events not yet stored stay bounded.
+// TestEventsWaitForASlowJournal checks that a run that emits events faster than its journal stores
+// them waits, so that the bytes of events that are not stored yet stay within DefaultPending.
 func TestEventsWaitForASlowJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, f := &slowJournal{}, &flood{}
@@ -138,8 +138,8 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 	})
 }
 
-// limited runs an agent in a process of 1 GiB, and returns its last event, the most bytes
-// that it held, and its error.
+// limited runs an agent in a process with a limit of 1 GiB. It returns the last event, the peak
+// memory of the process in bytes, and the run's error.
 func limited(
 	t *testing.T,
 	o *agent.Options,
@@ -161,7 +161,8 @@ func limited(
 	return last, process.Peak(), failed
 }
 
-// TestMemoryIsLimited checks that exceeding a memory limit fails the hook or ends the run.
+// TestMemoryIsLimited checks that a conversation that exceeds the memory limit ends the run, that a
+// run-local value that exceeds it is rejected, and that the process's largest run can be ended.
 func TestMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
@@ -249,7 +250,8 @@ func TestMemoryIsLimited(t *testing.T) {
 	})
 }
 
-// A sub-agent's run is counted in the account of the run that called it.
+// TestMemoryOfSubAgents checks that a sub-agent that emits more than 40 MiB of events stays within
+// five times the pending memory of one run, since it uses the account of the run that called it.
 func TestMemoryOfSubAgents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,7 +285,9 @@ func TestMemoryOfSubAgents(t *testing.T) {
 	})
 }
 
-// What parallel calls of tools send, stage and return is counted while they run.
+// TestParallelToolsAreCounted checks that the chunks that parallel tool calls send and the
+// run-local values that they stage are counted while the calls run, and that those beyond the limit
+// are rejected.
 func TestParallelToolsAreCounted(t *testing.T) {
 	t.Parallel()
 	const calls, limit = 8, 16 << 20
@@ -327,7 +331,7 @@ func TestParallelToolsAreCounted(t *testing.T) {
 						held.Add(1 << 20)
 					}
 					all.Done()
-					all.Wait() // all are under way
+					all.Wait() // all calls are in progress
 					return &abi.CallToolAnswer{Result: abi.TextResult("did")}, nil
 				},
 			}
@@ -355,7 +359,8 @@ func TestParallelToolsAreCounted(t *testing.T) {
 	}
 }
 
-// A round of tool calls whose results do not fit ends the run before all are called.
+// TestToolResultsAreCounted checks that a round of tool calls whose results do not fit ends the run
+// before all tools are called.
 func TestToolResultsAreCounted(t *testing.T) {
 	t.Parallel()
 	const calls, limit = 64, 16 << 20
@@ -379,7 +384,7 @@ func TestToolResultsAreCounted(t *testing.T) {
 	require.LessOrEqual(t, peak, int64(3*limit))
 }
 
-// A modelFunc is a model that is a function.
+// A modelFunc is a model that calls a function for each response.
 type modelFunc func() (*abi.Response, error)
 
 func (f modelFunc) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {

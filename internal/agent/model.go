@@ -58,7 +58,8 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseDecide, nil
 }
 
-// request returns the messages of a model request: the instruction, then the conversation.
+// request returns the messages of a model request: the instruction, then the conversation. In the
+// last call before a limit, a message that demands an answer follows.
 func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
@@ -99,13 +100,14 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	return nil
 }
 
-// generate calls the model. It is the innermost function of the rings.
+// generate makes the run's own model call, as the innermost function of the rings, and records
+// which tools it offers.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	r.state.Offered = toolNames(q.Tools)
 	return r.ask(ctx, q, out)
 }
 
-// ask calls the model for the run or for a module.
+// ask calls the model for the run or for a module. It counts the call and its usage.
 func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	if q.Messages.Len() == 0 {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
@@ -125,8 +127,8 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 	return res, nil
 }
 
-// attempts returns a function that reports failed attempts of one model call, which are
-// retried.
+// attempts returns a function that emits a model_attempt event for each failed attempt of one model
+// call that another attempt follows.
 func (r *run) attempts() func(model.Attempt) {
 	n := 0
 	return func(a model.Attempt) {
@@ -187,8 +189,8 @@ func modelError(err error) error {
 	return err
 }
 
-// deliver sends the chunks that left the outermost ring to the caller. A wrapped call may
-// continue concurrently if its wrapper reads its stream.
+// deliver sends the chunks that left the outermost ring to the caller. It locks the state, since a
+// wrapped call may continue concurrently if its wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	copied := slices.Clone(chunks) // the caller owns the copy
 	r.mu.Lock()

@@ -38,7 +38,8 @@ func saying(text string) abi.RequestPatch {
 	return abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}}
 }
 
-// judgingMiddleware asks the model in before_agent, and hands on what came of it.
+// judgingMiddleware returns a middleware that calls the model in before_agent, and passes the
+// response and the error to took. It returns the error only if that ends the run.
 func judgingMiddleware(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -70,8 +71,8 @@ func runOn(t *testing.T, m model.Model, o agent.Options) *testRun {
 	return tr
 }
 
-// TestOwnModel checks which hooks a module's own model call passes, that it is
-// not streamed and no part of the conversation, and that its usage counts.
+// TestOwnModel checks which hooks a module's own model call passes, that its response is neither
+// streamed nor added to the conversation, and that its usage counts.
 func TestOwnModel(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -181,13 +182,14 @@ func TestOwnModelJudges(t *testing.T) {
 			at(hook.Tenant, "t", judge("t")))},
 	)
 	require.NoError(t, tr.err)
-	// The run's call passes t, a and b. t's call passes a and b, each of whose
-	// passes the other. a's call of the run's passes b, and b's passes a.
+	// a judges four calls: the run's, t's, and the two that b makes when it judges those. The same
+	// holds for b.
 	require.Equal(t, map[string]int{"a": 4, "b": 4, "t": 1}, asked)
 }
 
-// TestOwnModelFails checks that errors of the model are errors of the call, and
-// that a limit of the run's model calls ends it.
+// TestOwnModelFails checks that a module receives the model's error as the error of its own call,
+// and that an own call beyond the run's limit of model calls ends the run, even if the module
+// ignores the error.
 func TestOwnModelFails(t *testing.T) {
 	t.Parallel()
 	broken := scripted.Func(func(n int, _ *model.Request) scripted.Reply {
@@ -215,7 +217,7 @@ func TestOwnModelFails(t *testing.T) {
 				AfterModel: func(ctx context.Context, c *hook.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
 					_, err := c.Model(ctx, saying("judge x"))
 					require.True(t, ending.Is(err))
-					return nil, nil // a run cannot catch this error
+					return nil, nil // a module cannot catch this error
 				},
 			},
 		),
@@ -224,7 +226,8 @@ func TestOwnModelFails(t *testing.T) {
 	require.ErrorAs(t, tr.err, &limited)
 }
 
-// calling calls a tool in before_agent.
+// calling returns a middleware that calls a tool in before_agent, and passes the result and the
+// error to took.
 func calling(name, arguments string, took func(*abi.Result, error)) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -242,8 +245,8 @@ func echo(name string) tool.Tool {
 	})
 }
 
-// TestOwnCallsWhere checks that observers and translators cannot act, and that
-// a chain without an agent says so.
+// TestOwnCallsWhere checks that after_agent may call tools and the model, and that such calls are
+// denied in observe and translate_before.
 func TestOwnCallsWhere(t *testing.T) {
 	t.Parallel()
 	seen := map[abi.Hook]error{}

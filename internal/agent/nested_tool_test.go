@@ -25,8 +25,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// TestOwnTool checks that a module's own tool call passes all rings and gates
-// but its own hooks, that it says who made it, and that its events come once.
+// TestOwnTool checks that a module's own tool call passes the hooks and gates of the other modules
+// but not its own, that its By field names the caller, and that it has one result event.
 func TestOwnTool(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -68,8 +68,8 @@ func TestOwnTool(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(tr.last().Message), "echo")
 }
 
-// TestOwnToolRefused checks the errors of calls that cannot be made, and the
-// results of those that came to nothing.
+// TestOwnToolRefused checks the errors of own tool calls that are invalid or not allowed, and the
+// results of those that a tool or a gate fails.
 func TestOwnToolRefused(t *testing.T) {
 	t.Parallel()
 	fails := tool.Func(
@@ -131,8 +131,9 @@ func TestOwnToolRefused(t *testing.T) {
 	}
 }
 
-// TestOwnToolCycles checks that nested calls end: of a tool that calls itself, and of two modules
-// that each call a tool when one is called.
+// TestOwnToolCycles checks that the nesting of own tool calls is limited, for a tool that calls
+// itself and for two modules that call a tool in before_tool, and that one hook call can make only
+// a limited number of them.
 func TestOwnToolCycles(t *testing.T) {
 	t.Parallel()
 	var deepest error
@@ -257,8 +258,8 @@ func TestOwnToolStop(t *testing.T) {
 	require.Equal(t, 1, tr.count(abi.EventToolResult))
 }
 
-// TestOwnToolFaultsAtTheEnd checks that a fault within a call that after_agent makes
-// ends no run that has ended, and says so.
+// TestOwnToolFaultsAtTheEnd checks that a fault within a tool call that after_agent makes does not
+// change the run's outcome, and that its event has the action passed_over.
 func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	faulty := &inproc.Middleware{
@@ -290,9 +291,9 @@ func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	require.Equal(t, abi.RunStop, tr.last().FinishReason)
 }
 
-// TestOwnToolPauses checks that a question within a module's own call pauses the
-// run, and that the resumed pass runs nothing twice: not the calls that the hook
-// made before, not the model, and no event comes again.
+// TestOwnToolPauses checks that a gate's question within a module's own tool call pauses the run,
+// and that the resumed run repeats neither the tool and model calls that the hook had made, nor any
+// event of a tool call.
 func TestOwnToolPauses(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]string{"approved": `true`, "denied": `{"decision":"deny","message":"no"}`, "other arguments": `{"decision":"edit","arguments":"{\"n\":2}"}`} {
@@ -364,8 +365,8 @@ func TestOwnToolPauses(t *testing.T) {
 	}
 }
 
-// TestOwnToolWhereNobodyCanBeAsked checks that a question within the call of a
-// hook that cannot pause the run is a no.
+// TestOwnToolWhereNobodyCanBeAsked checks that a tool call that asks for an answer gets an error
+// result in on_chunk, a hook that cannot pause the run.
 func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	t.Parallel()
 	interrupts := tool.Func(
@@ -413,8 +414,8 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	)
 }
 
-// TestOwnToolPausedThenCanceled checks that a call which paused the run gets its
-// end where the run ends before it is made again.
+// TestOwnToolPausedThenCanceled checks that an own tool call that paused the run gets a tool_result
+// event if the resumed run is canceled before it repeats the call.
 func TestOwnToolPausedThenCanceled(t *testing.T) {
 	t.Parallel()
 	p := pause(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("asks", asks("echo")),

@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// TestChainOfARun checks the order of an agent's middlewares and those of one
-// run, and that the next run has the agent's alone.
+// TestChainOfARun checks the order in which a run calls the agent's middlewares and those of its
+// input, and that the next run calls only the agent's.
 func TestChainOfARun(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -110,7 +110,7 @@ func (r *run) expired() error {
 // didn't store State.Revisions. It leaves room below 2^53, the limit of numbers in JSON.
 const legacyRevisions = 1 << 40
 
-// resumed returns a run with a copy of a state.
+// resumed returns a run of a, or of an agent that a can transfer to, with a copy of a state.
 func resumed(a *Agent, state *runlog.State) (*run, error) {
 	own, err := runlog.CloneState(state)
 	if err == nil {

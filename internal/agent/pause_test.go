@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A pauser runs an agent through its pauses.
+// A pauser runs an agent, resumes its paused run with answers, and collects the events.
 type pauser struct {
 	t      *testing.T
 	agent  *agent.Agent
@@ -104,7 +104,7 @@ func asks(name string) *inproc.Middleware {
 	}
 }
 
-// counting is a tool that counts its calls and answers with its arguments.
+// counting returns a tool that counts its calls in n. Its result is its name and arguments.
 func counting(name string, n *atomic.Int64) tool.Tool {
 	return tool.Func(abi.Tool{Name: name}, func(_ context.Context, c abi.Call) (*abi.Result, error) {
 		n.Add(1)
@@ -325,8 +325,8 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
 }
 
-// TestDeliveredBeforeAPause has a wrapper that sends chunks while an inner one pauses the run. No
-// chunk is sent twice, and the message says that it replaces them.
+// TestDeliveredBeforeAPause checks that a run that is resumed after it has sent a part of the
+// answer sends no more chunks, and that its message event says that the message replaces them.
 func TestDeliveredBeforeAPause(t *testing.T) {
 	t.Parallel()
 	n := &inproc.Middleware{
@@ -410,7 +410,8 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	require.ErrorContains(t, err, "does not wait")
 }
 
-// A paused run resumes with the modules with which it paused, or with others on request.
+// TestResumeWithOtherModules checks that a paused run does not resume with modules other than those
+// in its state, unless the state has none.
 func TestResumeWithOtherModules(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64

@@ -18,7 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// upper hands on what the model says as it says it, in capital letters.
+// upper returns a middleware that streams the model's chunks in upper case, and then calls the send
+// functions before it returns the end of the stream.
 func upper(send ...func(context.Context, *hook.Call) error) *inproc.Middleware {
 	return &inproc.Middleware{
 		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
@@ -77,8 +78,8 @@ func TestWrapperStreams(t *testing.T) {
 	}
 }
 
-// TestOperatorSeesAllThatIsSent shows that a tenant's module gets not one byte
-// past an operator's on_chunk and after_model by sending it.
+// TestOperatorSeesAllThatIsSent checks that the chunks that a tenant's module sends pass an
+// operator's on_chunk before they reach the caller and the message.
 func TestOperatorSeesAllThatIsSent(t *testing.T) {
 	t.Parallel()
 	const leak = "SECRET"
@@ -101,7 +102,7 @@ func TestOperatorSeesAllThatIsSent(t *testing.T) {
 	require.False(t, m.Replaced)
 }
 
-// chars is a model that streams bytes, and no characters.
+// chars is a model that streams its text byte by byte, both as text and as reasoning.
 type chars string
 
 func (c chars) Generate(_ context.Context, _ *model.Request, out func(abi.Chunk) error) (*abi.Response, error) {
@@ -143,8 +144,8 @@ func TestCharactersAreNotSplit(t *testing.T) {
 	require.Equal(t, strings.Split(text, ""), got)
 }
 
-// TestCallerLeavesAStream checks that a caller who takes no further events
-// cancels the model behind the wrappers, and that nothing is left running.
+// TestCallerLeavesAStream checks that the model behind two streaming wrappers gets an error once
+// the caller takes no further events.
 func TestCallerLeavesAStream(t *testing.T) {
 	t.Parallel()
 	endless := &endless{}
@@ -238,8 +239,8 @@ func TestStreamingToolFails(t *testing.T) {
 	require.Contains(t, tr.streamed(), "half ")
 }
 
-// TestStreamsOverAPause checks that what was streamed before a pause is not
-// streamed again behind it, and that no tool runs twice.
+// TestStreamsOverAPause checks that what was streamed before a pause is not streamed again after
+// it, and that no tool runs twice.
 func TestStreamsOverAPause(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64

@@ -34,13 +34,13 @@ type recorder struct {
 	rounds   int                     // number of recorded rounds
 	fixed    *runlog.Fixed           // the fixed fields as last recorded
 	progress *journal.Progress       // without usage
-	used     func() []abi.EntryStats // returns what entries used so far
+	used     func() []abi.EntryStats // returns the entries' statistics so far
 	bytes    int64                   // size of staged and pending, counted as pending memory
 	given    runlog.Originals        // messages that a rewrite may replace; nil after the first model call
 	rewrite  *journal.Rewrite        // for the next commit
 }
 
-// newRecorder returns the recorder of a claimed run.
+// newRecorder returns the recorder of a run whose log continues at a position.
 func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	c := &recorder{
 		run:      r,
@@ -158,7 +158,8 @@ func (k *recorder) takeState(head *runlog.State) {
 	k.takeRounds()
 }
 
-// takeGiven notes the input messages, which may be rewritten. Callers hold mu.
+// takeGiven notes the input messages, which modules may rewrite, unless the journal keeps
+// originals. Callers hold mu.
 func (k *recorder) takeGiven() {
 	if !k.Originals {
 		k.given = runlog.OriginalsOf(&k.run.state)

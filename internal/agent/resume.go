@@ -24,7 +24,7 @@ import (
 // The first event of a run whose process ended is run_resumed. Continue fails with
 // [journal.ErrNoRun] if the journal has no such run, [journal.ErrBusy] if another process holds it,
 // [journal.ErrFinished] if it has ended, a [*journal.WaitingError] if it waits for answers and
-// there are none, a [*journal.PinError] if the modules differ, or an error of the journal.
+// answers is empty, a [*journal.PinError] if the modules differ, or an error of the journal.
 func (a *Agent) Continue(
 	ctx context.Context,
 	id string,
@@ -69,7 +69,7 @@ func (a *Agent) ContinueFor(
 	return stream(ctx, r), nil
 }
 
-// reclaim takes over a run from the journal.
+// reclaim takes over a run from the journal. If cancel is set, a paused run needs no answers.
 func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.RawMessage, cancel bool) (*run, error) {
 	o := a.Journal
 	if o == nil {

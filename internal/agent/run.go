@@ -94,7 +94,8 @@ func newRun(a *Agent, in Input) *run {
 	return r
 }
 
-// adopt sets missing ids and origins of the caller's messages.
+// adopt returns the caller's messages with ids and origins. It replaces missing, duplicate and too
+// long ids, and records the ids of the input.
 func (r *run) adopt(messages []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(messages))
 	for i, m := range messages {
@@ -282,7 +283,8 @@ func (r *run) execute(ctx context.Context) {
 }
 
 // admit waits until the run, or an agent's part of it, may start. It returns the context to
-// continue with.
+// continue with. It fails with an [*AdmissionError], or with an [*ending.AbortedError] if ctx
+// ended.
 func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	r.parallel, r.room = r.root.Parallel, nil
 	if have := r.admitted[a]; have != nil {
@@ -308,7 +310,7 @@ func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	}
 }
 
-// release returns the run's admissions.
+// release releases the run's admissions.
 func (r *run) release() {
 	for _, a := range r.admitted {
 		a.Release()
@@ -389,7 +391,7 @@ func (r *run) phase(ctx context.Context) (runlog.Phase, error) {
 	}
 }
 
-// start runs before_agent.
+// start runs before_agent, and activates all tools that it leaves.
 func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
@@ -430,7 +432,8 @@ func noReturnDirectly(name string, tools []abi.Tool) string {
 		name, strings.Join(toolNames(tools), ", "))
 }
 
-// beginStep begins a step.
+// beginStep counts and announces a step, if the limits allow another one. If before_agent answered
+// for the model, its message is the step's response.
 func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	s := &r.state
 	last := s.LastLimit
@@ -457,7 +460,7 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRewrite, nil
 }
 
-// rewrite runs before_model_rewrite_state.
+// rewrite runs before_model_rewrite_state, and answers the calls that it leaves open.
 func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
@@ -523,8 +526,8 @@ func (r *run) newFrom() int {
 	return 0
 }
 
-// emitMessage reports the step's response as the state has it now: the message with the
-// given id, or if that is gone the last message if it is an assistant's.
+// emitMessage reports the step's response as the state has it now: the message with the given id
+// or, if that is gone, the last message. It reports only a message of an assistant.
 func (r *run) emitMessage(id string) {
 	s := &r.state
 	m, _ := s.Messages.Last()

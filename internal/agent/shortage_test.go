@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Shortages of the host are retryable and no fault of a module.
+// TestShortagesPass checks that a run that ended because of a temporary shortage of the host is
+// retryable, and that errors of a module or its size are not.
 func TestShortagesPass(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

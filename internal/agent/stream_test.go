@@ -40,7 +40,7 @@ func (tr *testRun) message(t *testing.T) abi.Event {
 	return abi.Event{}
 }
 
-// onText changes the text of each chunk.
+// onText returns a middleware whose on_chunk applies change to the text of each chunk.
 func onText(change func(string) string) *inproc.Middleware {
 	return &inproc.Middleware{
 		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
@@ -155,8 +155,8 @@ func TestShortCircuitPassesTheHooks(t *testing.T) {
 	require.Equal(t, "module:cut", tr.message(t).Message.Origin)
 }
 
-// TestOperatorHasTheLastWord shows that a tenant's module gets not one byte
-// past an operator's on_chunk and after hooks, whichever way it answers.
+// TestOperatorHasTheLastWord checks that text of a tenant's module passes an operator's on_chunk
+// and after_model before the caller receives it, in whichever hook the module answers.
 func TestOperatorHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	const leak = "SECRET"
@@ -399,8 +399,8 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 	require.Positive(t, tr.count(abi.EventLog))
 }
 
-// What a module held back of an attempt that broke off is of another stream
-// than the next attempt.
+// TestEachAttemptIsAStream checks that the chunks of a failed attempt and those of the next attempt
+// have different stream numbers, so that a module does not mix them.
 func TestEachAttemptIsAStream(t *testing.T) {
 	t.Parallel()
 	held := map[int64]string{}
@@ -465,8 +465,8 @@ func (f streamFunc) Generate(_ context.Context, _ *model.Request, put func(abi.C
 	return f(put)
 }
 
-// Events reach the caller while the run waits: for the model between two chunks, after many
-// chunks at once, or for a tool.
+// TestEventsReachACallerWhoseRunWaits checks that events reach the caller while the run waits: for
+// the model between two chunks, after many chunks at once, or for a tool.
 func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
 	t.Parallel()
 	seen := make(chan abi.EventType)
@@ -508,7 +508,7 @@ func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
 	a, err := agent.New(&agent.Options{Model: answer, Tools: []tool.Tool{wait}})
 	require.NoError(t, err)
 	ended := make(chan struct{})
-	go func() { // drain the abandoned stream
+	go func() { // receive the events that the model and the tool no longer await
 		<-ended
 		for range seen {
 		}

@@ -113,7 +113,8 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	return result(t.agent, &last, ended)
 }
 
-// begin returns the run of a call.
+// begin returns the run of a call: the one that the call has started before, or a new one. It fails
+// if runs would be nested more than MaxDepth deep.
 func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*run, error) {
 	depth := 1
 	if from.run != nil {
@@ -142,7 +143,8 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 	return r, nil
 }
 
-// request returns the user message of the run.
+// request returns the user message of the run: the argument "request" or, if the tool has
+// parameters of its own, all arguments.
 func (t *agentTool) request(arguments string) (string, error) {
 	if !t.plain {
 		return arguments, nil
@@ -178,7 +180,8 @@ func (c *caller) input(call abi.Call, text string) Input {
 	return in
 }
 
-// idPart returns a call's id, which the model may have chosen, as a safe part of a run's id.
+// idPart returns a call's id, which the model may have chosen, as a safe part of a run's id, of at
+// most 40 bytes.
 func idPart(id string) string {
 	const limit = 40
 	clean := strings.Map(func(c rune) rune {
@@ -190,7 +193,8 @@ func idPart(id string) string {
 	return clean[:min(len(clean), limit)]
 }
 
-// wait pauses the outer run.
+// wait returns the error that pauses the outer run. For a call of a middleware, which cannot pause
+// it, wait returns an error that fails the call.
 func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{
@@ -202,7 +206,7 @@ func (c *caller) wait(a *Agent, paused *PausedError) error {
 	return &abi.Interrupt{Reason: fmt.Sprintf("agent %s: %s", a.Name, paused)}
 }
 
-// setChild sets the state of the waiting run of the call.
+// setChild sets the state of the call's waiting run, or removes it if child is nil.
 func (c *caller) setChild(child *runlog.State) {
 	if c.call == nil || c.call.Child == child {
 		return
@@ -213,7 +217,7 @@ func (c *caller) setChild(child *runlog.State) {
 	c.run.persistChild(c.call, child)
 }
 
-// result converts the last event and the error of a run to a tool result.
+// result converts the last event and the error of a run into a tool result.
 func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	extra, err := abijson.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
 	if err != nil {

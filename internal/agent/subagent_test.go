@@ -225,7 +225,8 @@ func TestCancelReachesTheChild(t *testing.T) {
 	require.Equal(t, abi.RunCanceled, <-ended, "the child came to its end before the parent did")
 }
 
-// askingAgent is an agent whose tool waits for a yes, twice.
+// askingAgent returns an agent named researcher with a gate that asks for an approval of each call
+// of its tool.
 func askingAgent(t *testing.T, replies ...scripted.Reply) *agent.Agent {
 	gate := nativeEntry(
 		"gate",

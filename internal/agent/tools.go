@@ -248,8 +248,8 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.R
 	return res, err
 }
 
-// deliverOf returns a sink that sends the chunks of a call's result to the caller. A call that
-// is repeated after a pause does not send them again.
+// deliverOf returns a sink that sends the chunks of a call's result to the caller, or nil if the
+// agent does not stream. A call that is repeated after a pause does not send its chunks again.
 func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) pipe.Sink {
 	if r.agent.NoStream || c.Streamed {
 		return nil
@@ -302,8 +302,8 @@ func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 	return max(n, size.Result(o.Result))
 }
 
-// indexOf returns the index of a call in its round. It compares addresses only, since other calls
-// of the round are in progress.
+// indexOf returns the index of a call in its round, or -1. It compares addresses only, since other
+// calls of the round are in progress.
 func (r *run) indexOf(c *runlog.CallState) int {
 	for i := range r.state.Calls {
 		if &r.state.Calls[i] == c {

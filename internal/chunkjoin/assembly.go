@@ -17,7 +17,7 @@ type Assembly struct {
 	results         []resultPieces
 }
 
-// resultPieces is the text of consecutive tool_result chunks, or a part.
+// resultPieces holds the text of consecutive tool_result chunks, or one part.
 type resultPieces struct {
 	callID string
 	text   pieces
@@ -91,7 +91,8 @@ func (a *Assembly) call(c *abi.Chunk) {
 	a.calls = append(a.calls, callPieces{index: c.Index, id: c.ID, name: c.Name, arguments: pieces{one: c.Arguments}})
 }
 
-// Chunks returns the joined content: one chunk for each text, tool call and part.
+// Chunks returns the joined content, or nil if there is none: one chunk for the reasoning, one for
+// the text, and one for each tool call, each text of a result and each part.
 func (a *Assembly) Chunks() []abi.Chunk {
 	text, reasoning := a.text.String(), a.reasoning.String()
 	n := len(a.calls) + len(a.results)
@@ -129,7 +130,8 @@ func (a *Assembly) Chunks() []abi.Chunk {
 	return out
 }
 
-// Says reports whether chunks have the same content, however it is split.
+// Says reports whether chunks have the same content as a, however it is split. It ignores the call
+// IDs of results.
 func (a *Assembly) Says(chunks []abi.Chunk) bool {
 	var b Assembly
 	b.Add(chunks...)

@@ -1,4 +1,4 @@
-// Package chunkjoin joins the chunks of a stream to a message or to a tool result. It
-// guarantees that the chunks of a message, however they are split, join to the same
-// content. It imports abi and abijson, and nothing of the host.
+// Package chunkjoin joins the chunks of a stream into a message or a tool result. However the chunks
+// of a message are split, they join into the same content. The package imports abi and abijson, but
+// no package of the host.
 package chunkjoin

@@ -34,7 +34,7 @@ func CheckMessage(m *abi.Message) error {
 	return CheckContent(&m.Content)
 }
 
-// CheckContent returns an error if one of the parts is invalid.
+// CheckContent returns an error if one of the content's parts is invalid.
 func CheckContent(c *abi.Content) error {
 	if !c.IsParts() {
 		return nil
@@ -89,7 +89,8 @@ func CheckChunk(c *abi.Chunk) error {
 	}
 }
 
-// CheckListPatch returns an error if the patch does not fit a list of total messages.
+// CheckListPatch returns an error if the patch does not fit a list of total messages, or if it
+// inserts an invalid message.
 func CheckListPatch(p *abi.ListPatch, total int) error {
 	if p.Whole {
 		return checkMessages(p.Replace)
@@ -107,8 +108,8 @@ func CheckListPatch(p *abi.ListPatch, total int) error {
 	return nil
 }
 
-// spliceError returns the error for splice i, which does not fit a list of total messages, of
-// which earlier splices cover those before end.
+// spliceError returns the error for splice i, which does not fit a list of total messages. Earlier
+// splices cover the messages before end.
 func spliceError(i int, s abi.Splice, total, end int) error {
 	n := strconv.Itoa
 	return errors.New("splice " + n(i) + " (at " + n(s.At) + ", remove " + n(s.Remove) + ") does not fit: the list has " +

@@ -1,6 +1,6 @@
 package contract
 
-// The levels of the log import.
+// The levels of the import "log".
 const (
 	LogDebug = iota
 	LogInfo
@@ -8,8 +8,8 @@ const (
 	LogError
 )
 
-// LogLevel returns the name of a level of the log import. Numbers below LogDebug count as
-// debug, numbers above LogError as error.
+// LogLevel returns the name of a level of the import "log". Numbers below LogDebug count as debug,
+// numbers above LogError as error.
 func LogLevel(n int32) string {
 	switch {
 	case n <= LogDebug:

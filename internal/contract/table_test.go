@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// The table, the types, the README and the vectors must describe the same hooks and imports.
+// TestTables checks that the generated table, the Go types, abi/README.md and the vectors describe
+// the same hooks and imports.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../../abi/README.md")
