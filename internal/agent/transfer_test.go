@@ -21,7 +21,8 @@ func transfer(id, to string) scripted.Reply {
 	return scripted.Calls(abi.NewToolCall(id, agent.TransferTool, string(b)))
 }
 
-// traced notes before_agent and after_agent, and counts in a run-local value.
+// traced returns an entry that appends each before_agent and after_agent to log. For before_agent
+// it adds two counts of turns: the agent's own, and that of all agents in the run.
 func traced(name string, log *[]string) hook.Entry {
 	return nativeEntry("trace", &inproc.Middleware{
 		BeforeAgent: func(_ context.Context, c *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {

@@ -12,9 +12,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// With returns the agent with additional middlewares, such as those of a tenant or a request. In
-// each ring, the agent's own middlewares come first; see [chain.Chain.Join]. A paused run must be
-// resumed by an agent with the same middlewares. Agents to which this one transfers are unaffected.
+// With returns a copy of the agent with additional middlewares, such as those of a tenant or a
+// request. In each ring, the agent's own middlewares come first; see [chain.Chain.Join]. A paused
+// run must be resumed by an agent with the same middlewares. Agents to which this one transfers are
+// unaffected.
 //
 // With fails if a middleware of c has the same name as one of the agent's.
 func (a *Agent) With(c *chain.Chain) (*Agent, error) {
@@ -31,9 +32,9 @@ func (a *Agent) With(c *chain.Chain) (*Agent, error) {
 	return &b, nil
 }
 
-// WithTools returns the agent with additional tools, such as those that the client of a
-// request executes; see [tool.ByClient]. A paused run must be resumed by an agent with the
-// same tools. WithTools fails if a tool is invalid or its name is taken.
+// WithTools returns a copy of the agent with additional tools, such as those that the client of a
+// request executes; see [tool.ByClient]. A paused run must be resumed by an agent with the same
+// tools. WithTools fails if a tool is invalid or its name is taken.
 func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	b := *a
 	b.Tools, b.tools = slices.Clone(a.Tools), maps.Clone(a.tools)

@@ -18,7 +18,8 @@ import (
 
 type nextTool = func(context.Context, abi.CallPatch) (*abi.Result, error)
 
-// TestConstructors runs an agent with each of the simple constructors.
+// TestConstructors checks the messages that the model receives when an agent's middlewares are made
+// by each of package native's simple constructors, and by several of them together.
 func TestConstructors(t *testing.T) {
 	t.Parallel()
 	add := native.Tool{Tool: abi.Tool{Name: "added"}, Call: func(_ context.Context, c abi.Call) (*abi.Result, error) {

@@ -151,8 +151,8 @@ func TestRefusedResponses(t *testing.T) {
 	}
 }
 
-// TestRefusedAnswers checks answers that decode but are faults: no part of them is applied, and
-// they cost the host little.
+// TestRefusedAnswers checks that answers that decode but are invalid are faults, and that no part
+// of them is applied.
 func TestRefusedAnswers(t *testing.T) {
 	t.Parallel()
 	instruction := "changed"
@@ -191,7 +191,7 @@ func TestRefusedAnswers(t *testing.T) {
 	}
 }
 
-// TestActive checks the validation of active tools' names.
+// TestActive checks that the names of active tools must exist and be unique.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	have := tools(2, "t%d")
@@ -272,8 +272,8 @@ func TestEventNames(t *testing.T) {
 	require.Len(t, h.events, 8)
 }
 
-// TestChunksOfOthers checks that a model's stream cannot imitate a tool's result, and that many
-// small chunks are assembled quickly.
+// TestChunksOfOthers checks that a model's stream cannot contain a tool's result, nor a tool's
+// stream the text of a model, and that 200,000 small chunks are assembled into one result.
 func TestChunksOfOthers(t *testing.T) {
 	t.Parallel()
 	answering := func(chunks []abi.Chunk) *inproc.Middleware {

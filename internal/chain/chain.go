@@ -39,7 +39,7 @@ type Chain struct {
 	places hook.Places // positions of the entries in the hooks' lists
 }
 
-// With returns the chain with other options.
+// With returns a copy of the chain with the options o.
 func (c *Chain) With(o hook.Options) *Chain {
 	return &Chain{o, c.plans, c.scope, c.places}
 }
@@ -166,7 +166,7 @@ func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *lo
 // resumed run continues it.
 func (r *Run) Streams() *atomic.Int64 { return r.StreamIDs }
 
-// Close closes all sessions.
+// Close closes the sessions of all middlewares and releases the memory of the queued events.
 func (r *Run) Close() {
 	r.Release()
 	if r.queue.share != nil {

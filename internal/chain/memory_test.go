@@ -37,8 +37,8 @@ func (c *counted) open(t *testing.T, entries ...hook.Entry) *Run {
 	return r
 }
 
-// The memory of a stream's rings is counted while the stream lasts. A stream that exceeds the limit
-// fails the call.
+// TestStreamsAreCounted checks that the chunks that the rings of a stream hold are counted while
+// the stream lasts, and that a stream that exceeds the memory limit fails the call.
 func TestStreamsAreCounted(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 4<<20)}
@@ -71,7 +71,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	require.Less(t, h.account.Used(), int64(64<<10), "what is left is the record")
 }
 
-// An oversized interrupt is a fault of the entry, not a pause.
+// TestInterruptsAreBounded checks that an interrupt with a large payload is a fault of the entry
+// and does not pause the run.
 func TestInterruptsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 64<<20)}

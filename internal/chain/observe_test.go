@@ -17,7 +17,7 @@ type noHost struct{}
 func (noHost) Where() abi.Run             { return abi.Run{} }
 func (noHost) Send(e abi.Event) abi.Event { return e }
 
-// Events that no observer wants are not queued.
+// TestOnlyWantedEventsWait checks that only events that an observer wants are queued.
 func TestOnlyWantedEventsWait(t *testing.T) {
 	t.Parallel()
 	var got []abi.EventType

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// A Probe is a single call of one hook, for authors' tools.
+// A Probe is a single call of one hook, for the tools of module authors.
 type Probe struct {
 	Entry string
 	Hook  abi.Hook
@@ -17,7 +17,8 @@ type Probe struct {
 	Input, Answer any
 	// Lists holds the lists of messages that the hook can read, or nil.
 	Lists [2]*message.List
-	// Shown is called with each list that the input refers to.
+	// Shown, if not nil, is called for each list with its index in Lists and the form in which the
+	// input refers to it.
 	Shown func(n int, l abi.List)
 	// Next answers the hook's calls of next.
 	Next func(ctx context.Context, patch any) (any, error)

@@ -323,7 +323,8 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestStreamFaults checks the outcome of a stream whose reader faults.
+// TestStreamFaults checks that a wrapper that faults while it reads a stream ends the run or, if
+// its faults are skipped, leaves the model's answer, and that the model is called at most once.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	at := func(n int) wrap {

@@ -40,8 +40,8 @@ type ToolCall struct {
 	// ended, so that such a call is repeated whether or not the tool is idempotent. It is called
 	// before a new call.
 	Anew func()
-	// Mark, if not nil, is called before and after the call of a tool that an entry owns. For other
-	// tools, Run observes both itself.
+	// Mark, if not nil, is called before and after the call of a tool that an entry owns, with
+	// ended false and true. For other tools, Run observes both itself.
 	Mark func(ended bool)
 }
 

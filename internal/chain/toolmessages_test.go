@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// An answer of tool_messages is recorded only if exactly one of its messages answers the call. An
-// empty list counts as an answer.
+// TestToolMessagesAnswered checks that an answer of tool_messages is recorded only if exactly one
+// of its messages answers the call. An empty list counts as an answer.
 func TestToolMessagesAnswered(t *testing.T) {
 	t.Parallel()
 	call := abi.Call{ID: "1", Name: "t", Arguments: "{}"}

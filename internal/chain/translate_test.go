@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// shout is a protocol with two events for each chunk and one for any other event.
+// shout is an encoder with two events for each chunk and one for any other event.
 type shout struct{}
 
 func (shout) Protocol() string { return "shout" }
@@ -302,8 +302,9 @@ func TestTranslateRead(t *testing.T) {
 	}
 }
 
-// Translators that are skipped for one event are called for the next. The outer ring has all
-// translators: one may read nothing, and one emits events of its own.
+// TestTranslateInOneRing checks that translators that are skipped for one event are called for the
+// next. All of them are in the outer ring: one may read nothing, and the others emit events of
+// their own.
 func TestTranslateInOneRing(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]string{}
@@ -339,8 +340,8 @@ func TestTranslateInOneRing(t *testing.T) {
 	}, seen)
 }
 
-// A client does not receive text that a translator removed from earlier messages: neither in the
-// end of the run, nor in that of a nested run.
+// TestTranslateLastMessage checks that text that a translator removes from message events does not
+// reach the client in the message at the end of the run, or of a nested run.
 func TestTranslateLastMessage(t *testing.T) {
 	t.Parallel()
 	hide := func(
@@ -402,7 +403,7 @@ func TestTranslateLastMessage(t *testing.T) {
 	}
 }
 
-// lastText is a protocol that records the message at the end of a run.
+// lastText is an encoder that records the message at the end of a run.
 type lastText struct{ text string }
 
 func (*lastText) Protocol() string { return "last" }

@@ -30,7 +30,7 @@ const Copies = 3
 // caller. The runs of sub-agents share it with the run around them.
 type Memory struct {
 	Pending *account.Account
-	// Emitted counts the part of Pending that modules emitted or logged.
+	// Emitted counts the bytes of Pending that modules emitted or logged.
 	Emitted *atomic.Int64
 }
 

@@ -35,7 +35,7 @@ type Queue struct {
 	room chan struct{} // holds a token for a run that waits
 }
 
-// rings holds empty rings.
+// rings holds empty rings for reuse.
 var rings = sync.Pool{New: func() any { return new([capacity]Event) }}
 
 // NewQueue returns an empty queue.

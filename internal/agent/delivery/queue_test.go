@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Take returns all events in their order, whichever side is slower, and each before the next
-// one is sent.
+// TestQueue checks that Take returns all events in order, whichever side is slower, and that it
+// returns an event even if no other follows.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("all", func(t *testing.T) {

@@ -24,8 +24,8 @@ type Journal interface {
 	Create(ctx context.Context, run *Creation) error
 	// Load returns a run with its log. It fails with [ErrNoRun] if the run does not exist.
 	Load(ctx context.Context, id string) (*StoredRun, error)
-	// Claim takes over a run. It fails with [ErrBusy] if the run was claimed since it
-	// was loaded, or if the lease of its owner has not expired.
+	// Claim takes over a run. It fails with [ErrBusy] if the run was claimed since it was loaded,
+	// or if the lease of its owner has not expired and c.Steal is not set.
 	Claim(ctx context.Context, c *Claim) (*StoredRun, error)
 	// Commit stores a change and its events atomically. It is idempotent.
 	Commit(ctx context.Context, c *Commit) error
@@ -82,7 +82,7 @@ type Progress struct {
 	Usage        abi.Usage     `json:"usage"`
 	Fuel         int64         `json:"fuel"` // used by its modules; the sum of Stats
 	Pending      []abi.Pending `json:"pending,omitempty"`
-	// Stats holds what each entry of the chain used until the end of the last phase.
+	// Stats holds the usage of each entry of the chain so far.
 	Stats []abi.EntryStats `json:"stats,omitempty"`
 	// HeldBytes is the memory that the run makes its process hold. PeakBytes is the
 	// largest value of HeldBytes so far. A store may omit both.

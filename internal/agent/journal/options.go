@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Options configure where and how an agent's runs are stored. They are copied.
+// Options configure where and how an agent's runs are stored. An agent copies them.
 type Options struct {
 	Journal Journal
 	Tenant  string
@@ -34,9 +34,9 @@ type Options struct {
 	Originals bool
 	// Spec is JSON that is stored with each run and from which the agent can be rebuilt.
 	Spec json.RawMessage
-	// MaxBytes caps what a run and the sub-agents in it write to the journal. A run
-	// that exceeds it ends with a [*FullError]. Defaults to
-	// DefaultMaxBytes; an agent's Limits.JournalBytes may lower it.
+	// MaxBytes is the maximum number of bytes that a run and the sub-agents in it write to the
+	// journal. A run that exceeds it ends with a [*FullError]. Defaults to DefaultMaxBytes; an
+	// agent's Limits.JournalBytes may lower it.
 	MaxBytes int64
 	// Dropped counts the events of stopped runs that were not persisted; optional.
 	Dropped *atomic.Int64
@@ -48,7 +48,7 @@ const (
 	DefaultRetryTimeout = time.Minute
 )
 
-// WithDefaults returns a copy with defaults filled in, or nil without a journal.
+// WithDefaults returns a copy of o with defaults filled in, or nil if o is nil or names no journal.
 func WithDefaults(o *Options) *Options {
 	if o == nil || o.Journal == nil {
 		return nil

@@ -36,7 +36,7 @@ func (b *backlog) add(events []delivery.Event) {
 	signal(b.more)
 }
 
-// wait waits while maxBacklog events or more are left.
+// wait waits while maxBacklog events or more are left, but only until ctx ends.
 func (b *backlog) wait(ctx context.Context) {
 	for {
 		b.mu.Lock()

@@ -26,7 +26,7 @@ const benchSteps = 20
 type busyModel struct {
 	history     int       // messages that the run begins with
 	steps       int       // benchSteps when 0
-	first, last time.Time // when it was asked
+	first, last time.Time // times of the first and the last call
 }
 
 func (m *busyModel) Generate(_ context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
@@ -107,7 +107,7 @@ func BenchmarkJournal(b *testing.B) {
 	b.Run("PostgreSQL", func(b *testing.B) { run(b, open(b, postgrestest.Start(b).Create(b, "bench"))) })
 }
 
-// historyOf returns a conversation of n messages.
+// historyOf returns a conversation of n messages, the last of which is the user's.
 func historyOf(n int) []abi.Message {
 	out := make([]abi.Message, n)
 	for i := range out {
@@ -160,7 +160,7 @@ func BenchmarkJournalOfHistory(b *testing.B) {
 	}
 }
 
-// A countingJournal counts the bytes that are written at each step.
+// A countingJournal counts the bytes of the log and of the events that are committed in each step.
 type countingJournal struct {
 	journal.Journal
 	steps []int

@@ -86,7 +86,7 @@ type world struct {
 	calls  map[string]int // number of executions by tool call
 	models int
 	seen   map[int64]abi.EventType // events seen by the worker's observer
-	depth  int                     // nesting depth of the agent that works in the world: 1 is a tool of another, and so on
+	depth  int                     // number of agents around the worker, each of which calls the next one as a tool
 }
 
 func (w *world) count(key string) {
@@ -114,12 +114,14 @@ func (w *world) requireSeen(t *testing.T, e *abi.Event) {
 	}
 }
 
-// requireStats checks that run_finished reports what entries used in all processes.
+// requireStats checks that run_finished has statistics of the entry counter, which may have run in
+// an earlier process.
 func requireStats(t *testing.T, finished *abi.Event) {
 	t.Helper()
 	for _, s := range finished.Entries {
 		if s.Entry == "counter" {
-			// It is called in both steps, and one call at most ends in the moment of a death.
+			// wrap_model is called in both steps, and a death loses the statistics of at most one
+			// call.
 			require.Positive(t, s.Hooks[contract.HookWrapModel])
 			require.Positive(t, s.Calls)
 			return
@@ -173,7 +175,8 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 	}, nil
 }
 
-// countsHooks counts its hooks in run-local values.
+// countsHooks returns a middleware that counts its hooks in run-local values, and replaces the text
+// of the run's answer with the counts.
 func countsHooks() *inproc.Middleware {
 	add := func(c *hook.Call, key string) error {
 		_, err := c.LocalAdd(key, 1)
@@ -187,7 +190,7 @@ func countsHooks() *inproc.Middleware {
 			return nil, add(c, "before_tool")
 		},
 		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-			if in.Call.Name != "asked" { // which is wrapped again after the pause
+			if in.Call.Name != "asked" { // a call of asked is wrapped again after the pause
 				if err := add(c, "wrap_tool_call"); err != nil {
 					return nil, err
 				}
@@ -221,7 +224,7 @@ func countsHooks() *inproc.Middleware {
 	}
 }
 
-// eachOnce is the result of countsHooks if each hook ran once per occasion.
+// eachOnce is the answer of a run with countsHooks in which no hook was repeated.
 const eachOnce = "before_agent=1 before_tool=3 wrap_tool_call=2 wrap_model=2 after_tools=1 "
 
 func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
@@ -249,7 +252,8 @@ func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
 	return a
 }
 
-// A client takes events, of one process after the other.
+// A taker takes the events of a run from one process after the other, and checks that they are
+// numbered without gaps.
 type taker struct {
 	t    *testing.T
 	last int64
@@ -270,7 +274,7 @@ func (c *taker) take(events iter.Seq2[abi.Event, error]) error {
 	return last
 }
 
-// catchUp takes from the store what the last process kept and did not tell.
+// catchUp takes the events from the store that the last process stored but did not deliver.
 func (c *taker) catchUp(s store.Store) {
 	events, err := s.Events(c.t.Context(), "r", c.last, 1000)
 	if errors.Is(err, journal.ErrNoRun) {
@@ -292,8 +296,9 @@ func (c *taker) types() map[abi.EventType]int {
 	return out
 }
 
-// live runs the run to its end, through deaths: the first process dies at its
-// write number at, the later ones not.
+// live executes a run to its end in several processes. The first one dies at its write number at,
+// before or after the write; it survives if at is 0. live returns the number of writes of the
+// processes until then.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
@@ -305,7 +310,7 @@ func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, wr
 	answers := func() map[string]json.RawMessage {
 		info, err := s.Run(t.Context(), "r")
 		require.NoError(t, err)
-		if len(info.Pending) == 0 { // a process that died while it took the run over may have left it waiting
+		if len(info.Pending) == 0 { // the run does not wait for an answer
 			return nil
 		}
 		require.Len(t, info.Pending, 1)

@@ -26,7 +26,7 @@ func nativeEntry(name string, n *inproc.Middleware) hook.Entry {
 	return hook.Entry{Name: name, Ring: hook.Tenant, Middleware: n}
 }
 
-// asks returns a middleware that asks before each call of the tool called name.
+// asks returns a middleware that asks for an approval of each call of the tool called name.
 func asks(name string) *inproc.Middleware {
 	return &inproc.Middleware{
 		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {

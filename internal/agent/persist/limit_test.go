@@ -20,7 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// flooder emits 255 events of 8 KB in each hook, at the end of the run as well.
+// flooder returns a chain whose middleware emits 255 events of 8 KiB in each before_model, and
+// again in after_agent.
 func flooder(t *testing.T) *chain.Chain {
 	t.Helper()
 	data := json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`)
@@ -42,7 +43,7 @@ func flooder(t *testing.T) *chain.Chain {
 	}))
 }
 
-// busyTool is the tool that busyModel calls.
+// busyTool returns the tool that busyModel calls.
 func busyTool() tool.Tool {
 	return tool.Func(
 		abi.Tool{Name: "t"},
@@ -50,8 +51,8 @@ func busyTool() tool.Tool {
 	)
 }
 
-// requireJournalFull checks that a run ended at its limit, once, and returns what the
-// store keeps of it.
+// requireJournalFull checks that a run ended at its limit of journal bytes, with one limit event
+// before run_finished. It returns what the store keeps of the run.
 func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, err error) *journal.RunInfo {
 	t.Helper()
 	var full *journal.FullError
@@ -82,10 +83,11 @@ func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, er
 	return info
 }
 
-// hookBytes is more than one hook emits.
+// hookBytes is an upper bound of the bytes that one flood writes to the journal.
 const hookBytes = 3 << 20
 
-// TestAFloodEndsAtItsLimit runs a module that emits 2 MB in each of a hundred steps.
+// TestAFloodEndsAtItsLimit checks that a run of a hundred steps whose module emits 2 MiB in each of
+// them ends at its limit of journal bytes.
 func TestAFloodEndsAtItsLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 2 << 20
@@ -173,7 +175,8 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 	})
 }
 
-// TestAResumedRunGoesOnCounting pauses a run below its limit, which passes it later.
+// TestAResumedRunGoesOnCounting checks that a run that pauses below its limit of journal bytes
+// reaches the limit after it is resumed, since it continues the count.
 func TestAResumedRunGoesOnCounting(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
@@ -213,7 +216,7 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	requireJournalFull(t, s, "r", 1<<20, err)
 }
 
-// A quotaJournal reports from some commit on that a quota is used up.
+// A quotaJournal reports from commit number from on that a quota is used up.
 type quotaJournal struct {
 	journal.Journal
 	commits, from int
@@ -232,7 +235,8 @@ func (q *quotaJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	return q.Journal.Commit(ctx, c)
 }
 
-// TestAQuotaEndsARun ends a run whose journal reports that a quota is used up.
+// TestAQuotaEndsARun checks that a run whose journal reports that a quota is used up ends with an
+// error that names the quota.
 func TestAQuotaEndsARun(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)

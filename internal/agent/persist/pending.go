@@ -8,7 +8,7 @@ import (
 // maxPendingSyncs is the number of commits of a run that may wait for their sync.
 const maxPendingSyncs = 16
 
-// A waiter waits until everything that happened so far is written or synced.
+// A waiter waits until all earlier changes and events are written or synced.
 type waiter struct {
 	synced  bool
 	written func() // called once it is written; optional

@@ -97,7 +97,8 @@ func isLight(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// crash drops delivered events that were not synced.
+// crash drops the delivered events after number last, which were not synced. It checks that each of
+// them may be lost.
 func (c *taker) crash(last int64) {
 	for c.last > last {
 		e := &c.all[len(c.all)-1]
@@ -106,7 +107,8 @@ func (c *taker) crash(last int64) {
 	}
 }
 
-// restart runs the run to its end, through a failure of power at write number at.
+// restart executes a run to its end through a power failure at write number at, or without one if
+// at is 0.
 func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJournal) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
@@ -146,8 +148,8 @@ func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJou
 	return w, c, p
 }
 
-// A power failure repeats no call that must not be repeated, and loses no delivered event except
-// chunks that are sent again.
+// TestPowerFailsAtEveryWrite checks that a power failure repeats no call that must not be repeated,
+// and loses no delivered event except those that are sent again.
 func TestPowerFailsAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild} {
@@ -163,7 +165,8 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 	}
 }
 
-// A busyDisk takes syncTime for each sync and stores nothing. It counts the syncs and the writes.
+// A busyDisk is a journal that takes syncTime for each sync and stores nothing. It counts its
+// writes and syncs.
 type busyDisk struct {
 	journal.Journal
 	waits         atomic.Int64
@@ -193,15 +196,15 @@ func (d *busyDisk) Renew(context.Context, string, int64, time.Duration) (bool, e
 	return false, nil
 }
 
-// A modelFunc is a model that is a function.
+// A modelFunc is a model that calls a function for each response.
 type modelFunc func() (*abi.Response, error)
 
 func (f modelFunc) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
 	return f()
 }
 
-// A run waits for the sync before it calls a tool with effects and before it reports its end. It
-// continues during other syncs.
+// TestWaitsForTheDisk checks that a run waits for the sync before it calls a tool that is not
+// idempotent and before it reports its end, and that it continues during other syncs.
 func TestWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	const thinks = 10 * time.Millisecond
@@ -210,7 +213,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 		steps  int // number of steps with a tool
 		unsafe bool
 		waits  int64
-		writes int64 // 0: it is not said
+		writes int64 // not checked if 0
 		took   time.Duration
 	}{
 		{name: "an answer alone", waits: 2, writes: 3, took: thinks + syncTime},

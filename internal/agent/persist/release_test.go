@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A run whose process drains stops at the end of a phase. Another process resumes it at once,
-// nothing is done twice, and no event is missing.
+// TestHandBack checks that a run whose process drains stops at the end of a phase, and that another
+// process resumes it at once, repeats no call and misses no event.
 func TestHandBack(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
@@ -59,7 +59,8 @@ func TestHandBack(t *testing.T) {
 	}
 }
 
-// An aborted run stores nothing more, and another process resumes it at once.
+// TestLeave checks that a run whose process aborts ends without run_finished, and that another
+// process resumes it at once and repeats the tool call, which is idempotent.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)

@@ -24,8 +24,9 @@ type memory struct {
 	Total    int   `json:"total"`
 }
 
-// rememberList keeps the revision of each list in a run-local value and checks, at the
-// next step, what the host says has changed since.
+// rememberList returns a middleware that keeps the revision of each list in a run-local value. At
+// the next step it checks that the revision has grown, and that the host counts added messages as
+// changed since. It counts its calls in steps.
 func rememberList(t *testing.T, steps *int) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeModelRewriteState: func(
@@ -50,8 +51,8 @@ func rememberList(t *testing.T, steps *int) *inproc.Middleware {
 	}
 }
 
-// A module that keeps a revision in a run-local value learns of every change since,
-// even if the run was resumed in between.
+// TestRevisionsAfterResume checks that the revisions of a run's lists keep growing after the run is
+// resumed, so that a module that keeps one in a run-local value learns of every change since.
 func TestRevisionsAfterResume(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

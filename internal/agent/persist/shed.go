@@ -79,8 +79,8 @@ func (w *Writer) Stop() {
 	signal(w.wake)
 }
 
-// Ending lets after_agent and observers of a stopped run emit again. The hooks that the run
-// was stopped in have ended.
+// Ending lets after_agent and the observers of a stopped run emit again, up to maxLastBytes. The
+// hooks during which the run was stopped have ended.
 func (w *Writer) Ending() {
 	w.mu.Lock()
 	w.shedder.ending = true

@@ -54,6 +54,6 @@ func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCause
 	}
 }
 
-// AfterSpent calls fn once the hooks at the run's end have written all that they may. The returned
+// AfterSpent calls fn once the run has written more than endBytes beyond its limit. The returned
 // function cancels the registration.
 func (w *Writer) AfterSpent(fn func()) (stop func() bool) { return context.AfterFunc(w.size.spent, fn) }

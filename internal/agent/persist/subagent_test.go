@@ -32,8 +32,8 @@ func (a *asker) Generate(_ context.Context, req *model.Request, _ func(abi.Chunk
 	return res, nil
 }
 
-// TestDeathAtEveryWriteOfAChild checks that a sub-agent's run, one or two levels deep, survives a
-// death at every write of the journal.
+// TestDeathAtEveryWriteOfAChild checks that a run with a sub-agent, one or two levels deep,
+// completes after its process dies at any write to the journal.
 func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 	t.Parallel()
 	for depth := 1; depth <= 2; depth++ {

@@ -51,17 +51,18 @@ type Change struct {
 // A Position is the position of a run in its journal.
 type Position struct {
 	Epoch   int64 // the claim's epoch
-	Entries int64 // in the log
+	Entries int64 // number of entries in the log
 	LastSeq int64 // number of the last event
 	Bytes   int64 // written so far, as [journal.Commit.Bytes] counts
 }
 
-// A Writer commits what happens in a run, in the background. A caller that must not continue
-// before that, such as one about to call a tool, waits with [Writer.Flush].
+// A Writer commits the changes and events of a run in the background. A caller that must not
+// continue before they are committed, such as one about to call a tool, waits with [Writer.Flush].
 //
-// A commit is written when it outlasts the process, and synced when it outlasts a power
-// failure. The run continues after the write, and so do its commits. Before something that
-// must not happen twice, and before the caller sees an event, the writer waits for the sync.
+// A commit is written when it outlasts the process, and synced when it outlasts a power failure.
+// The run continues after the write, and so do its commits. The writer waits for the sync before
+// something that must not happen twice, and before the caller sees an event, unless a resumed run
+// would repeat the event.
 //
 // An event that reports a change is never committed without the change, nor the other way round: an
 // event is held until its change is recorded.
@@ -80,7 +81,7 @@ type Writer struct {
 	err     error // the journal's error, after which nothing is committed
 	shedder shedder
 
-	entries  int64        // in the log
+	entries  int64        // number of entries in the log
 	last     int64        // number of the last committed event
 	unsynced bool         // the last commit was lazy
 	previous *pendingSync // the last commit with events or waiters
@@ -205,7 +206,7 @@ func (w *Writer) Flush(ctx context.Context, synced bool, written func()) error {
 	}
 }
 
-// work commits until the run has ended.
+// work commits and renews the lease until the run has ended.
 func (w *Writer) work() {
 	defer close(w.done)
 	heartbeat := time.NewTicker(w.LeaseTTL / heartbeatsPerLease)

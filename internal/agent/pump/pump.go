@@ -1,6 +1,6 @@
-// Package pump passes the chunks of a stream from its producer to a chain's sink. It passes
-// chunks that arrive within 0.5 ms together, and joins characters that a stream of bytes cut in
-// two. The package does not depend on runs or models.
+// Package pump passes the chunks of a stream from its producer to a chain's sink. It passes on
+// those that arrive within 0.5 ms together, and joins characters that a stream of bytes cut in two.
+// The package does not depend on runs or models.
 package pump
 
 import (
@@ -17,8 +17,9 @@ import (
 )
 
 // Run calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
-// are passed together, and chunks gather while on_chunk hooks process earlier ones. If ends is set,
-// the last chunk ends a message. Errors name the maker by the string what.
+// are passed together, and chunks gather while on_chunk hooks process earlier ones. If ends is set
+// and the maker succeeds, the last call of out is final. A panic of the maker becomes an error that
+// names the maker by the string what.
 //
 // The maker runs on the caller's goroutine. A maker that returns within 0.5 ms starts no other
 // goroutine.
@@ -49,8 +50,8 @@ func Run[R any](
 	return res, failed
 }
 
-// batchDelay is the time that a chunk waits for others, with which it is passed on. People do not
-// notice so short a delay.
+// batchDelay is the time that a chunk waits for others, so that they are passed on together. It is
+// too short for people to notice.
 const batchDelay = 500 * time.Microsecond
 
 // chunkArrays holds arrays for reuse. Sinks do not retain the chunks that they are passed.
@@ -77,8 +78,8 @@ type passing struct {
 	joiner joiner
 
 	waiting pipe.Buffer
-	armed   atomic.Bool                // hand is scheduled
-	timer   atomic.Pointer[time.Timer] // runs hand; created on first use
+	armed   atomic.Bool                // flush is scheduled
+	timer   atomic.Pointer[time.Timer] // runs flush; created on first use
 
 	mu     sync.Mutex // held while chunks are passed on
 	ended  bool
@@ -139,7 +140,8 @@ func (p *passing) flush() {
 	}
 }
 
-// end passes on what is left, on the caller's goroutine.
+// end passes on the remaining chunks, on the caller's goroutine. If out panicked before, end panics
+// with the same value.
 func (p *passing) end(final bool) error {
 	if timer := p.timer.Load(); timer != nil {
 		timer.Stop()

@@ -13,7 +13,8 @@ import (
 
 type putter = func(abi.Chunk) error
 
-// Chunks are passed on in order while the maker continues, and the rest after it has returned.
+// TestRun checks that chunks are passed on in order while the maker continues, and the rest after
+// it has returned, and that errors, panics and cancellation end Run.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	text := func(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
@@ -78,7 +79,7 @@ func TestRun(t *testing.T) {
 					return tc.out
 				}, true, "it", func(ctx context.Context, put putter) (int, error) {
 					require.NoError(t, put(text("a")))
-					<-ctx.Done() // the context ends with it
+					<-ctx.Done() // the failure of out cancels the context
 					return 0, put(text("b"))
 				})
 			}

@@ -24,7 +24,7 @@ type ChildLog struct {
 	Observed int64       `json:"observed,omitempty"`
 }
 
-// Add merges a later change.
+// Add merges a later change into i.
 func (i *ChildLog) Add(more *ChildLog) {
 	if more.Restarted || more.Discarded {
 		*i = ChildLog{Restarted: i.Restarted || more.Restarted, Discarded: more.Discarded}

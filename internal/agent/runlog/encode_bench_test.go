@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// BenchmarkEncode encodes what a run writes to its journal: types of the host that contain
-// messages and chunks.
+// BenchmarkEncode measures the encoding of structs with chunks or messages, such as those that a
+// run writes to its journal.
 func BenchmarkEncode(b *testing.B) {
 	chunks := make([]abi.Chunk, 50)
 	for i := range chunks {

@@ -53,8 +53,8 @@ type Fixed struct {
 	Input       []string   `json:"input"`
 }
 
-// Same reports whether both have the same slices. Slices of a state are replaced, never
-// modified.
+// Same reports whether o has the same instruction, tools and input as f. Slices of a state are
+// replaced, never modified, so Same compares the lengths and the address of the tools.
 func (f *Fixed) Same(o *Fixed) bool {
 	return o != nil && f.Instruction == o.Instruction && len(f.Tools) == len(o.Tools) && len(f.Input) == len(o.Input) &&
 		(len(f.Tools) == 0 || &f.Tools[0] == &o.Tools[0])

@@ -76,7 +76,7 @@ func ReadHistory(stored *journal.StoredRun) (*History, error) {
 	return h, nil
 }
 
-// A reader reads a log line by line.
+// A reader builds a [History] from the lines of a log.
 type reader struct {
 	history *History
 	fold    *builder
@@ -204,7 +204,9 @@ func (r *reader) edit(d *RecordedCall) {
 	}
 }
 
-// wholeSplice returns the splice that turns before into after.
+// wholeSplice returns a splice that turns before into after. The splice leaves out the messages
+// that both lists begin and end with, and takes messages that differ only in their origin for the
+// same.
 func wholeSplice(before, after []abi.Message) abi.Splice {
 	same := func(a, b abi.Message) bool {
 		a.Origin, b.Origin = "", ""

@@ -40,7 +40,8 @@ func (s *State) Pending() []abi.Pending {
 	return out
 }
 
-// ChildName distinguishes the last run that a call started from earlier ones.
+// ChildName returns the name of the last run that the call started, which prefixes the ids of its
+// interrupts: the id of the call and, from the second run on, "#" and the number of the run.
 func (c *CallState) ChildName() string {
 	if c.Runs > 1 {
 		return c.Call.ID + "#" + strconv.Itoa(c.Runs)
@@ -103,7 +104,7 @@ func (s *State) Answer(answers map[string]json.RawMessage) error {
 	return s.Record.Answer(own)
 }
 
-// CloneState returns a deep copy.
+// CloneState returns a deep copy of s, made by encoding and decoding it as JSON.
 func CloneState(s *State) (*State, error) {
 	b, err := json.Marshal(s)
 	if err != nil {

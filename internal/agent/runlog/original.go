@@ -26,9 +26,10 @@ func OriginalsOf(s *State) Originals {
 	return out
 }
 
-// Rewritten returns the messages that l changes or removes, if l changed from index from on, and
-// updates g. It returns nil if none was changed or removed. A removed message is replaced by an
-// empty one, because later entries of the log refer to messages by index.
+// Rewritten returns the replacements of the messages in g that l changes or removes, and updates g.
+// from is the index from which on l has changed. Rewritten returns nil if no message was changed or
+// removed. A removed message is replaced by an empty one, because later entries of the log refer to
+// messages by index.
 func (g Originals) Rewritten(l *message.List, from int) (*journal.Rewrite, error) {
 	if from >= len(g) {
 		return nil, nil

@@ -117,7 +117,7 @@ type CallState struct {
 	Messages []abi.Message `json:"messages,omitempty"`
 }
 
-// ToolOf returns the tool called name.
+// ToolOf returns the tool called name, and whether the run has one.
 func ToolOf(s *State, name string) (abi.Tool, bool) {
 	i := slices.IndexFunc(s.Tools, func(t abi.Tool) bool { return t.Name == name })
 	if i < 0 {

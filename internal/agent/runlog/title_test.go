@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// Title reads only as much as it needs, with the same result.
+// TestTitle checks that Title, which reads only the beginning of a long message, returns the same
+// title as a function that reads all of it.
 func TestTitle(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{

@@ -25,7 +25,7 @@ func streaming(fn func(ctx context.Context, out *tool.Out) (*abi.Result, error))
 	)
 }
 
-// listen streams a call, and returns the chunks received.
+// listen streams a call, and returns the texts of the chunks that it received and the result.
 func listen(ctx context.Context, t *Tool) (received []string, res *abi.Result, err error) {
 	res, err = t.Stream(
 		ctx,

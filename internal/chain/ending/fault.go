@@ -14,8 +14,8 @@ type FaultError struct {
 	Hook   abi.Hook
 	Stage  Stage
 
-	// Limit is the exceeded limit. Value is its value: bytes, a count or nanoseconds. [LimitKey]
-	// maps it to agent.yaml. Both are empty if the fault exceeded no limit.
+	// Limit is the name of the exceeded limit, and Value its value: bytes, a count or nanoseconds.
+	// [LimitKey] maps the name to agent.yaml. Both are empty if the fault exceeded no limit.
 	Limit string
 	Value int64
 

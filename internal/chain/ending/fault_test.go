@@ -12,7 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// The text of a fault names the agent.yaml key of its limit, if there is one.
+// TestFaultsNameTheKeyOfTheirLimit checks that the text of a fault names the agent.yaml key of its
+// limit, if there is one, and that each limit of agent.yaml has a key.
 func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 	t.Parallel()
 	f := &ending.FaultError{

@@ -23,7 +23,8 @@ type Buffer struct {
 	size  int // approximate bytes in the queue
 }
 
-// Add adds chunks. It returns false and adds nothing if the buffer is full.
+// Add adds chunks. It returns false and adds nothing if they do not fit. They always fit into an
+// empty buffer.
 func (g *Buffer) Add(chunks ...abi.Chunk) bool {
 	n := int(size.Chunks(chunks))
 	g.mu.Lock()
