@@ -99,11 +99,11 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return root, nil
 }
 
-// contents are the contents of files by their slash-separated paths.
+// contents maps the slash-separated paths of files to their contents.
 type contents map[string][]byte
 
-// outputs returns what the build writes: below src/ the program to compile, and below out/ the
-// modules that need no compiler.
+// outputs returns the files that the build writes: in src/ the program to compile, and in out/
+// the modules that need no compiler.
 func outputs(root string, cases []*golden.Case, transport string) (contents, error) {
 	all := contents{}
 	if err := all.addFolder(root, rawModules, "out/", ".wasm"); err != nil {
@@ -140,7 +140,8 @@ func outputs(root string, cases []*golden.Case, transport string) (contents, err
 	return all, all.addCases(cases)
 }
 
-// addFolder adds the files of a folder with a suffix, except tests.
+// addFolder adds the files in a folder whose names end with suffix, except tests. Their new paths
+// begin with to.
 func (all contents) addFolder(root, folder, to, suffix string) error {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*"+suffix))
 	if err != nil {
@@ -159,7 +160,7 @@ func (all contents) addFolder(root, folder, to, suffix string) error {
 	return nil
 }
 
-// addCases adds the Go modules of the cases, and the table of them.
+// addCases adds the Go modules of the cases, and a file that registers them.
 func (all contents) addCases(cases []*golden.Case) error {
 	var names []string
 	for _, c := range cases {
@@ -245,8 +246,8 @@ func (all contents) write(ctx context.Context, work, transport string) error {
 // suiteFile is the module with all Go modules of all cases.
 const suiteFile = "suite.wasm"
 
-// resolve replaces the names of modules in a request by paths in a folder of built modules. The
-// configuration of an entry of the suite names the module that it is.
+// resolve replaces the names of modules in a request by paths in a folder of built modules. All
+// Go modules become the suite; their configuration selects a module of it.
 func resolve(r *wire.Request, folder, transport string) error {
 	for _, a := range []*wire.Agent{r.Agent, r.Resumed} {
 		if a == nil {

@@ -26,8 +26,8 @@ type Host interface {
 // Options select the cases and how they are run.
 type Options struct {
 	// Transport selects the build of the cases' modules: native (default), WebAssembly that
-	// exports the hooks of package abi; extism, the same modules as Extism plug-ins; or typescript,
-	// scripts. Cases without scripts are then skipped.
+	// exports the hooks of package abi; extism, the same modules as Extism plug-ins; or
+	// typescript, scripts. With typescript, cases without scripts are skipped.
 	Transport string
 	// Modules is the folder of built modules. By default the kit builds them with the go command,
 	// once for each version of their sources, in agent-runner/tck of the user's cache folder.
@@ -43,8 +43,8 @@ type Options struct {
 	Parallel bool
 }
 
-// Run runs each case as a subtest of t, which has the case's name. A case that the host does not
-// support is skipped.
+// Run runs each case as a subtest of t with the case's name. It skips a case that the host does
+// not support.
 func Run(t *testing.T, h Host, o *Options) {
 	t.Helper()
 	k, err := newKit(t.Context(), h, o)
@@ -66,8 +66,9 @@ func Run(t *testing.T, h Host, o *Options) {
 	}
 }
 
-// Check runs the cases in order. It returns an error if it cannot start: the host does not answer,
-// or the modules cannot be built. If ctx ends, the report has the cases that have run.
+// Check runs the cases in order. It returns an error if it cannot start: for example, because the
+// host does not answer or the modules cannot be built. If ctx is done, Check returns its error
+// with a report of the cases that have run.
 func Check(ctx context.Context, h Host, o *Options) (*Report, error) {
 	k, err := newKit(ctx, h, o)
 	if err != nil {
@@ -89,7 +90,7 @@ type kit struct {
 	host    Host
 	hello   *wire.Hello
 	options Options
-	folder  string // of the built modules
+	folder  string // folder of the built modules
 	cases   []*golden.Case
 }
 
@@ -181,7 +182,9 @@ func (k *kit) run(ctx context.Context, c *golden.Case) Result {
 	return result
 }
 
-// compare has the host run a case and compares the outcome, unless the host skipped it.
+// compare runs a case with the host and compares the outcome, unless the host skipped the case.
+// With Options.Update, it writes the actual results to the case's file if they differ, and
+// returns no differences.
 func (k *kit) compare(ctx context.Context, c *golden.Case) (*wire.Outcome, []golden.Difference, error) {
 	r := c.Request()
 	if err := resolve(r, k.folder, k.options.Transport); err != nil {
@@ -202,7 +205,7 @@ func (k *kit) compare(ctx context.Context, c *golden.Case) (*wire.Outcome, []gol
 	return outcome, nil, os.WriteFile(filepath.Join(k.options.Update, c.Name+".txtar"), text, 0o644)
 }
 
-// cut shortens a text of a host, of which a report may have many.
+// cut truncates text from a host to 64 KiB, since a report can contain text for each case.
 func cut(s string) string {
 	const most = 64 << 10
 	if len(s) <= most {

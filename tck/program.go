@@ -21,7 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// Limits of what a program may write. The largest case needs less than a twentieth of them.
+// Limits of a program's output. The largest case needs less than a twentieth of each.
 const (
 	maxLine   = 256 << 10 // bytes of one line
 	maxAnswer = 2 << 20   // bytes of the answer to one case
@@ -50,15 +50,15 @@ type program struct {
 // lines as README.md describes. A process that breaks the protocol, exits or exceeds the time limit
 // is killed, its case fails, and the next case starts a new one.
 //
-// The caller calls stop after the last case. It closes the program's standard input, waits a short
-// time for it to exit, and kills it if it does not. It returns how the program ended if its exit code
-// is not 0.
+// The caller calls stop after the last case. stop closes the program's standard input, waits up
+// to 2 seconds for it to exit, and kills it if it does not. stop returns an error if the exit
+// code is not 0.
 func NewProgram(path string, args ...string) (h Host, stop func() error) {
 	p := &program{path: path, args: args}
 	return p, p.close
 }
 
-// Hello starts the program, unless it runs, and returns what it says of itself.
+// Hello returns the program's greeting. It starts the program if it is not running.
 func (p *program) Hello(ctx context.Context) (*wire.Hello, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *program) Hello(ctx context.Context) (*wire.Hello, error) {
 	return p.hello, nil
 }
 
-// Run has the program run one case.
+// Run runs one case with the program, which it starts if it is not running.
 func (p *program) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func startProcess(path string, args []string) (*process, error) {
 	return s, nil
 }
 
-// greet exchanges the first lines.
+// greet exchanges the hello lines. It kills the process if ctx is done.
 func (s *process) greet(ctx context.Context) (*wire.Hello, error) {
 	stop := context.AfterFunc(ctx, s.kill)
 	hello, err := s.exchangeHello(ctx)
@@ -184,7 +184,7 @@ func (s *process) exchangeHello(ctx context.Context) (*wire.Hello, error) {
 	return &hello, checkProtocol(&hello)
 }
 
-// A reportedError is an error that the program reported as the protocol has it.
+// A reportedError is an error that the program reported in a line of type "failed".
 type reportedError struct{ reason string }
 
 func (e *reportedError) Error() string { return "the host reports: " + e.reason }
@@ -235,8 +235,8 @@ func (s *process) answer(ctx context.Context, r *wire.Request) (*wire.Outcome, e
 	}
 }
 
-// add adds a line to the outcome. It fails if the line has no such type, lacks the field of its type,
-// or has one of another type.
+// add adds a line to the outcome. It fails if the type of the line is unknown, or if the line
+// lacks the field of its type or has a field of another type.
 func add(o *wire.Outcome, l *wire.Line) error {
 	if err := checkFields(l); err != nil {
 		return err
@@ -329,8 +329,9 @@ func (s *process) stopped(ctx context.Context) error {
 	}
 }
 
-// close ends the process and its descendants. It returns why, if that is an error, or else how the process ended if it
-// did not exit with code 0, and adds the end of the standard error to it.
+// close ends the process and its descendants. If why is nil or errEnded, the process gets
+// exitTimeout to exit; otherwise close kills it at once. close returns why or, if why is nil, an
+// error for an exit code other than 0. The error quotes the end of the standard error.
 func (s *process) close(why error) error {
 	s.in.Close()
 	if why != nil && !errors.Is(why, errEnded) {
@@ -358,7 +359,7 @@ func (s *process) close(why error) error {
 	return why
 }
 
-// decodeLine decodes one line strictly.
+// decodeLine decodes one line and rejects unknown keys.
 func decodeLine(line []byte, v any) error {
 	unknown, err := abijson.Decode(line, v)
 	switch {
@@ -370,7 +371,7 @@ func decodeLine(line []byte, v any) error {
 	return nil
 }
 
-// quote quotes the beginning of a line.
+// quote quotes the first 200 bytes of a line.
 func quote(line []byte) string {
 	const most = 200
 	if len(line) > most {
@@ -385,7 +386,7 @@ type tail struct {
 	b  []byte
 }
 
-// Write adds bytes and forgets the oldest.
+// Write appends b and drops the oldest bytes beyond maxStderr.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// asHost names a program of hosts. With this variable set, the test binary is that program instead
-// of running tests.
+// asHost names the environment variable that makes the test binary run a program of hosts instead
+// of the tests. Its value is the program's name.
 const asHost = "TCK_HOST"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 const hello = `{"type":"hello","protocol":1,"host":"test","capabilities":["*"]}` + "\n"
 
-// hosts are programs that break the protocol, most of them in the answer to each case.
+// hosts are programs by name. Most of them break the protocol in the answer to each case.
 var hosts = map[string]func() int{
 	"exits at once":     func() int { return 3 },
 	"speaks version 2":  func() int { return answer(`{"type":"hello","protocol":2}`+"\n", "") },
@@ -118,7 +118,7 @@ var stdin = bufio.NewReader(os.Stdin)
 
 func readLine() (string, error) { return stdin.ReadString('\n') }
 
-// flood prints 1 GB.
+// flood prints text repeatedly, 1 GiB in total.
 func flood(text string) {
 	for range 1 << 30 / len(text) {
 		if _, err := os.Stdout.WriteString(text); err != nil {
@@ -127,8 +127,8 @@ func flood(text string) {
 	}
 }
 
-// answer greets, and answers each case with a text, in which ID is replaced by the case's name. It
-// then calls more.
+// answer is a host that prints hello, and then answers each case with text, in which it replaces
+// "ID" by the case's name. After each answer it calls more.
 func answer(hello, text string, more ...func()) int {
 	for first := true; ; first = false {
 		line, err := readLine()
@@ -150,7 +150,7 @@ func answer(hello, text string, more ...func()) int {
 	}
 }
 
-// someCase is a case without modules, which the tests need not build.
+// someCase names a request without modules, so that the tests need not build any.
 const someCase = "own-some-case"
 
 func start(t *testing.T, name string) (h Host, stop func() error) {
@@ -164,8 +164,8 @@ func start(t *testing.T, name string) (h Host, stop func() error) {
 	return h, stop
 }
 
-// TestBrokenPrograms checks that the kit reports what is wrong with a program, and that its own
-// memory stays small whatever the program prints.
+// TestBrokenPrograms checks the error for each program that breaks the protocol, and that the kit
+// allocates less than 64 MiB whatever the program prints.
 func TestBrokenPrograms(t *testing.T) {
 	for _, test := range []struct{ host, want string }{
 		{"crashes", "the host's input or output ended (exit status 3); its standard error ends with:\npanic: no such thing"},
@@ -210,7 +210,8 @@ func limitOf(host string) time.Duration {
 	return time.Minute
 }
 
-// TestProgramsThatDoNotGreet checks that such a program does not start.
+// TestProgramsThatDoNotGreet checks the errors for programs that do not start or do not greet as
+// the protocol requires.
 func TestProgramsThatDoNotGreet(t *testing.T) {
 	for _, test := range []struct{ host, want string }{
 		{"exits at once", "greet the host: the host's input or output ended (exit status 3)"},
@@ -284,7 +285,8 @@ func (a *afterRead) Read(b []byte) (int, error) {
 	return a.from.Read(b)
 }
 
-// TestGivesUp checks that a program that breaks every case is not started for each of them.
+// TestGivesUp checks that the kit does not run further cases after a program broke maxBroken in a
+// row.
 func TestGivesUp(t *testing.T) {
 	h, _ := start(t, "crashes")
 	report, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})
@@ -294,8 +296,8 @@ func TestGivesUp(t *testing.T) {
 	require.Equal(t, "not run: the host broke 5 cases in a row", report.Results[maxBroken].Reason)
 }
 
-// TestReport checks both forms of a report for people, and that neither passes control characters
-// of a host on.
+// TestReport checks the text and JUnit forms of a report, and that the text contains no control
+// characters from a host.
 func TestReport(t *testing.T) {
 	r := Report{Host: "a\x1bhost", Transport: "native"}
 	r.add(Result{Name: "one", Status: passed, TimeMS: 1500})
@@ -341,7 +343,8 @@ func (quiet) Hello(context.Context) (*wire.Hello, error) {
 
 func (quiet) Run(context.Context, *wire.Request) (*wire.Outcome, error) { return &wire.Outcome{}, nil }
 
-// TestCapabilities checks that no case passes that needs what a host does not have.
+// TestCapabilities checks that no case passes, and more than 350 are skipped, for a host without
+// capabilities. It also checks that README.md lists the capabilities that cases need.
 func TestCapabilities(t *testing.T) {
 	report, err := Check(t.Context(), quiet{}, &Options{Modules: t.TempDir()})
 	require.NoError(t, err)
@@ -372,7 +375,7 @@ func TestUnknownCapability(t *testing.T) {
 	}
 }
 
-// TestServe checks that the lines of a request and of its answer lose nothing.
+// TestServe checks that encoding and decoding the request of each case loses nothing.
 func TestServe(t *testing.T) {
 	for _, c := range cases(t) {
 		b, err := abijson.Marshal(c.Request())

@@ -33,7 +33,7 @@ type Result struct {
 	TimeMS      int64        `json:"time_ms"`
 }
 
-// A Difference is one part of a case in which the host differs from what the case expects.
+// A Difference is one part of a case in which the host differs from the case's expectation.
 type Difference struct {
 	// Part is the part of the case's file, such as "events custom" or "request 2". It is "start" if
 	// the host refused to build an agent that must run. Got is then the reason.
@@ -103,8 +103,8 @@ func (r *Result) text() string {
 
 func indent(s string) string { return "     " + strings.ReplaceAll(s, "\n", "\n     ") }
 
-// printable replaces what a terminal or an XML reader would interpret: control characters, except
-// line breaks and tabs, and what is no UTF-8.
+// printable replaces characters that a terminal or an XML reader would interpret: control
+// characters, except line breaks and tabs, U+FFFE and U+FFFF. It also replaces invalid UTF-8.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff {

@@ -1,6 +1,6 @@
-// Command suite is the program that all modules of the golden cases are built
-// into: one WebAssembly module, built once. Which of them an entry is, its
-// configuration says; the cases' runner adds their sources and the table of them.
+// Command suite is the program into which all Go modules of the golden cases are built: one
+// WebAssembly module, built once. An entry's configuration selects one of them. The cases' runner
+// adds their sources and a file that registers them.
 package main
 
 import (
@@ -17,11 +17,11 @@ func init() {
 
 func main() {}
 
-// modules makes the middlewares by the name of case and module.
+// modules holds functions that make middlewares, by the name of the case and the module.
 var modules = map[string]func() any{}
 
-// A selected is the one middleware that an entry is. The runner has only
-// those hooks called that it has.
+// A selected is the middleware that the configuration of an entry selects. The runner has the
+// host call only the hooks that this middleware has.
 type selected struct {
 	Use    string          `json:"use"`
 	Config json.RawMessage `json:"config"`

@@ -1,5 +1,6 @@
-// Package wire has the lines that the conformance kit and a host exchange. Each is one JSON object
-// on one line, in UTF-8. The kit writes to the host's standard input and reads its standard output:
+// Package wire defines the lines that the conformance kit and a host exchange. Each is one JSON
+// object on one line, in UTF-8. The kit writes to the host's standard input and reads its
+// standard output:
 //
 //	kit                       host
 //	Hello                  →
@@ -19,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Protocol is the version of the protocol. A host answers with the version that it speaks, and the
-// kit stops if it is another one.
+// Protocol is the version of the protocol. A host answers with the version that it speaks, and
+// the kit stops if the versions differ.
 const Protocol = 1
 
 // A Hello is the first line in each direction.
@@ -29,7 +30,7 @@ type Hello struct {
 	Protocol int    `json:"protocol"`
 
 	Host         string   `json:"host,omitempty"`         // from the host: its name and version, for the report
-	Capabilities []string `json:"capabilities,omitempty"` // from the host: what it supports; "*" is everything
+	Capabilities []string `json:"capabilities,omitempty"` // from the host: supported capabilities; "*" for all
 }
 
 // A Request is one case: an agent, its model, its tools and a conversation.
@@ -40,8 +41,8 @@ type Request struct {
 	Agent *Agent `json:"agent"`
 	// Resumed is the agent that resumes a paused run. It defaults to Agent.
 	Resumed *Agent `json:"resumed,omitempty"`
-	// Runs is the number of runs, one after the other, with the same messages. They share the
-	// model's replies, the tools' turns and the durable values. It defaults to 1.
+	// Runs is the number of sequential runs with the same messages. They share the model's
+	// replies, the tools' turns and the durable values. It defaults to 1.
 	Runs  int    `json:"runs,omitempty"`
 	RunID string `json:"run_id"` // the ID of each run
 
@@ -86,8 +87,8 @@ type Limits struct {
 	Tools       map[string]int `json:"tools,omitempty"`         // calls of a tool, by name
 	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: error (default), end or answer
 	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: error (default), end, answer or refuse
-	// JournalBytes is the number of bytes that the run may write to its journal, which the host
-	// provides.
+	// JournalBytes is the maximum number of bytes that the run may write to its journal. The host
+	// provides the journal.
 	JournalBytes int64 `json:"journal_bytes,omitempty"`
 }
 
@@ -98,7 +99,7 @@ type Middleware struct {
 	// Hooks lists the hooks that the host calls. The module may export more, which it never calls.
 	// If it is absent, the host calls every hook that the module exports.
 	Hooks  []abi.Hook      `json:"hooks,omitempty"`
-	Config json.RawMessage `json:"config,omitempty"` // what the hook configure receives
+	Config json.RawMessage `json:"config,omitempty"` // input of the configure hook
 	// Ring is outer, tenant (default) or inner. Entries of outer rings precede those of inner ones.
 	Ring    string   `json:"ring,omitempty"`
 	OnFault string   `json:"on_fault,omitempty"` // fail (default) or skip
@@ -115,10 +116,10 @@ type Tool struct {
 	Turns []Turn `json:"turns"`
 }
 
-// A Turn is what a tool does in one call. At most one of Text, Chunks and Panic is set. A streaming
-// tool sends Chunks and then fails if Error is set.
+// A Turn is the behavior of a tool in one call. At most one of Text, Chunks and Panic is set. A
+// streaming tool sends Chunks and then fails if Error is set.
 type Turn struct {
-	After   string   `json:"after,omitempty"`   // first wait until a result of this tool was reported, or the run ends
+	After   string   `json:"after,omitempty"`   // first wait until a result of the tool of this name was reported, or the run ends
 	Cancels bool     `json:"cancels,omitempty"` // cancel the run, then return
 	Text    string   `json:"text,omitempty"`
 	Chunks  []string `json:"chunks,omitempty"`
@@ -152,8 +153,8 @@ type Line struct {
 	ID   string `json:"id"`   // of the request
 
 	Event *abi.Event `json:"event,omitempty"` // event: the next event that the caller of the run receives
-	// ModelCall is the next request that reached the model. A request of a fallback or of a retry
-	// is one, too.
+	// ModelCall is the next request that reached the model. Each retry and each fallback is a
+	// request of its own.
 	ModelCall *ModelCall      `json:"model_call,omitempty"`
 	Client    json.RawMessage `json:"client,omitempty"` // client: the next event that an AG-UI client receives
 
@@ -170,7 +171,7 @@ type ModelCall struct {
 	Messages []abi.Message `json:"messages"`
 }
 
-// An Outcome is everything that a host reports of one case.
+// An Outcome holds everything that a host reports about one case.
 type Outcome struct {
 	// Skipped is why the host does not support the case. If it is set, the other fields are ignored.
 	Skipped string

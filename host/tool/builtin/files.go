@@ -102,8 +102,8 @@ func siblings(dir *os.Root, p string) []string {
 	return names
 }
 
-// openDirectory and openFile open a path of that type only: opening a named pipe would block until
-// its other end is opened.
+// openDirectory opens a directory. Like openFile, it returns an error for a path of another type,
+// and does not wait for a named pipe to be opened at its other end.
 func openDirectory(dir *os.Root, p string) (*os.File, error) {
 	return open(dir, p, func(m fs.FileMode) string {
 		if m.IsDir() {

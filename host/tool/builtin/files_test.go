@@ -50,7 +50,7 @@ func tree(t testing.TB) string {
 	return dir
 }
 
-// escapes lists paths that lead out of the root.
+// escapes lists paths that lead out of the root, or that other programs might resolve so.
 var escapes = []string{
 	"../secret.txt", "src/../../secret.txt", "./../secret.txt", "src/../..//secret.txt", "../root/../secret.txt",
 	"out/secret.txt", "out.txt", "absolute/secret.txt", "absolute.txt", "inside/../../secret.txt", "out/root/out.txt",
@@ -145,7 +145,8 @@ func TestReadFile(t *testing.T) {
 	require.Contains(t, ask(t, one(t, nameReadFile, dir), `{"path":"loop"}`), "ERROR loop cannot be read: too many")
 }
 
-// Every truncated result names the line to continue at, and the results together are the file.
+// TestReadFileInPieces checks that every truncated result names the line to continue at, and that
+// the results together are the file.
 func TestReadFileInPieces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -304,7 +305,8 @@ func TestSearchFilesLongLines(t *testing.T) {
 	)
 }
 
-// The tools see a root that was replaced, and report one that was removed.
+// TestRootIsOpenedForEachCall checks that the tools report a root that was removed, and see a
+// root that was replaced.
 func TestRootIsOpenedForEachCall(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "root")

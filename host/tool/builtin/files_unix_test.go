@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Opening a named pipe blocks until a writer opens it, so the tools must check the type first.
+// TestSpecialFiles checks that the tools reject or skip a named pipe, and do not wait for a
+// writer to open it.
 func TestSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

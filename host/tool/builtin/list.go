@@ -15,7 +15,7 @@ type listArgs struct {
 	Depth *int   `json:"depth"`
 }
 
-// maxListed is the maximum number of files in a result of list_files.
+// maxListed is the maximum number of entries in a result of list_files.
 const maxListed = 1000
 
 func newListFiles(r *root) tool.Tool {

@@ -18,7 +18,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// fakeVariable makes the test binary serve MCP instead of testing. Its value selects a misbehavior.
+// fakeVariable names the environment variable that makes the test binary serve MCP instead of
+// testing. Its value selects a misbehavior.
 const fakeVariable = "AGENT_RUNNER_FAKE_MCP_SERVER"
 
 func TestMain(m *testing.M) {
@@ -128,7 +129,7 @@ func (s *fakeServer) say(format string, args ...any) {
 	s.out.Flush()
 }
 
-// leave writes a file for the test.
+// leave writes a file for the test. The file appears with its whole content.
 func (s *fakeServer) leave(name, text string) {
 	dir := os.Getenv("FAKE_DIR")
 	if os.WriteFile(dir+"/."+name, []byte(text), 0o644) == nil {

@@ -155,8 +155,8 @@ func TestHTTPConnectFails(t *testing.T) {
 	require.NotContains(t, err.Error(), "SECRET")
 }
 
-// A canceled call returns at once, notifies the server, and does not affect other calls of the
-// session.
+// TestHTTPCancel checks that a canceled call returns its cause, that the server sees the request
+// end, and that other calls of the session succeed.
 func TestHTTPCancel(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"application/json", "text/event-stream", ""} {
@@ -206,7 +206,7 @@ func TestHTTPCloseDoesNotWait(t *testing.T) {
 	require.ErrorContains(t, err, "it was closed")
 }
 
-// Once the session is gone, calls fail without a request.
+// TestHTTPSessionIsGone checks that calls fail without a request once the session is gone.
 func TestHTTPSessionIsGone(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -222,7 +222,8 @@ func TestHTTPSessionIsGone(t *testing.T) {
 	require.EqualValues(t, 1, calls.Load())
 }
 
-// Headers may be secret: the server receives them, but not the target of a redirect.
+// TestHeadersStay checks that the server receives the headers, which may be secret, and that the
+// target of a redirect does not.
 func TestHeadersStay(t *testing.T) {
 	t.Parallel()
 	var leaked atomic.Bool
@@ -252,7 +253,8 @@ func TestHeadersStay(t *testing.T) {
 	require.False(t, leaked.Load())
 }
 
-// The client works with the SDK's own server, with and without sessions.
+// TestHTTPWithSDKServer checks that the client works with the SDK's own server, with and without
+// sessions.
 func TestHTTPWithSDKServer(t *testing.T) {
 	t.Parallel()
 	for _, stateless := range []bool{false, true} {

@@ -49,8 +49,8 @@ func readLine(r *bufio.Reader, limit int) (line []byte, long *longLine, err erro
 	}
 }
 
-// The id of a response is near its start or its end. In a JSON object on one line, a member
-// before the last brace belongs to the outermost object.
+// idAtHead and idAtTail match the id of a response near its start and near its end. In a JSON
+// object on one line, a member before the last brace belongs to the outermost object.
 var (
 	idAtHead = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,`)
 	idAtTail = regexp.MustCompile(`[,{]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
-// Close kills the descendants of a server and leaves no zombie.
+// TestGrandchildrenEnd checks that Close kills the descendants of a server and leaves no zombie.
 func TestGrandchildrenEnd(t *testing.T) {
 	t.Parallel()
 	o := fake(t, "grandchild")

@@ -29,7 +29,7 @@ type Server struct {
 
 	calls context.Context // canceled to end calls in flight
 	end   context.CancelCauseFunc
-	gone  context.CancelFunc // cancels requests that Close has waited for
+	gone  context.CancelFunc // cancels the requests that remain when Close stops waiting
 
 	closing sync.Once
 	mu      sync.Mutex

@@ -258,7 +258,8 @@ func TestCancelReachesTheServer(t *testing.T) {
 	require.NotEmpty(t, left(t, o, "canceled"))
 }
 
-// If a server dies, its own calls fail, and those of other servers do not.
+// TestServerDies checks that the calls of a server that dies fail, and that those of another
+// server do not.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	s := connected(t, fake(t, "dies"))

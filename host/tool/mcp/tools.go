@@ -144,9 +144,10 @@ type remote struct {
 
 func (t *remote) Declaration() abi.Tool { return t.declaration }
 
-// Call calls the tool. Errors other than the tool's own are of type *abi.Error: unavailable if the
-// server is gone, limit if it did not answer in time, tool if it rejected the call or exited during
-// it.
+// Call calls the tool. If ctx is done, it returns the cause of ctx. Other errors are of type
+// *abi.Error: invalid if the arguments are not a JSON object, unavailable if the server is gone,
+// limit if it did not answer in time, and tool if it rejected the call, asked for input or exited
+// during the call.
 func (t *remote) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	s := t.server
 	arguments, err := callArguments(call.Arguments)

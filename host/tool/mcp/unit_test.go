@@ -160,7 +160,9 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// No line of a server makes the reader fail, and every message that it returns is valid.
+// FuzzLongLine checks that readLine returns at most limit bytes of a line, or at most endBytes of
+// each end of a longer one, and that the sizes add up to the input. Neither id nor exact may
+// panic.
 func FuzzLongLine(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":5,"result":""}`), 10)
 	f.Add([]byte(`{"id":5,"result":{"tools":[{"inputSchema":{}}]}}`), 100)

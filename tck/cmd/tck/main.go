@@ -3,10 +3,11 @@
 //
 //	tck [flags] PROGRAM [ARGUMENT …]
 //
-// It exits with 0 if cases passed and none failed, and with 1 if a case failed or none passed. It exits
-// with 2 if an argument is wrong, no case has such a name, the modules cannot be built, the program
-// does not start or does not greet, speaks another version, lists an unknown capability or does not
-// exit with code 0 after the last case, a report cannot be written, or the command was interrupted.
+// It exits with 0 if cases passed and none failed, and with 1 if a case failed or none passed. It
+// exits with 2 if an argument is wrong, no case matches -run, the modules cannot be built, the
+// program does not start or does not greet, speaks another version, lists an unknown capability
+// or does not exit with code 0 after the last case, a report cannot be written, or the command
+// was interrupted.
 package main
 
 import (
@@ -37,7 +38,7 @@ const (
 	exitTrouble = 2
 )
 
-// arguments are the command line.
+// arguments holds the parsed command line.
 type arguments struct {
 	options     tck.Options
 	json, junit string // files to write

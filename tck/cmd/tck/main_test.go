@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// asHost lists the capabilities of a host. With this variable set, the test binary is that host
-// instead of running tests.
+// asHost names the environment variable that makes the test binary run as a host instead of
+// testing. Its value lists the host's capabilities.
 const asHost = "TCK_CAPABILITIES"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A refusing is a host that refuses to build any agent. It has its capabilities.
+// refusing is a host with the given capabilities that refuses to build any agent.
 type refusing []string
 
 func (r refusing) Hello(context.Context) (*wire.Hello, error) {
@@ -40,7 +40,8 @@ func (refusing) Run(context.Context, *wire.Request) (*wire.Outcome, error) {
 	return &wire.Outcome{Refused: "this host builds no agent"}, nil
 }
 
-// TestExitCodes checks what a script learns from the exit code.
+// TestExitCodes checks the exit codes if a case passes, fails or is skipped, if the host lists an
+// unknown capability, and if no case matches.
 func TestExitCodes(t *testing.T) {
 	for _, test := range []struct {
 		capabilities, match string

@@ -19,7 +19,7 @@ func echo() int32 {
 	return 0
 }
 
-// vowels counts them, and those of all calls in the variable total.
+// vowels adds the number of vowels in its input to the variable total, and answers with it.
 //
 //go:wasmexport vowels
 func vowels() int32 {
@@ -34,7 +34,7 @@ func vowels() int32 {
 	return 0
 }
 
-// setting answers with the configuration of the name that is its input.
+// setting answers with the configuration value that its input names, or fails without one.
 //
 //go:wasmexport setting
 func setting() int32 {
@@ -55,7 +55,7 @@ func forget() int32 {
 	return 0
 }
 
-// tell logs its input.
+// tell logs its input at level info, and a fixed line each at levels warn and error.
 //
 //go:wasmexport tell
 func tell() int32 {
@@ -72,7 +72,7 @@ func broken() int32 {
 	panic("broken: " + pdk.InputString())
 }
 
-// before_agent answers with the configured instruction, a host call's reply in it.
+// beforeAgent answers with the configured instruction, followed by the host's reply to local_add.
 //
 //go:wasmexport before_agent
 func beforeAgent() int32 {
