@@ -66,7 +66,7 @@ func (f *fixture) quarantined() (ids []string) {
 	return ids
 }
 
-// settles takes over runs until fn returns true.
+// settles takes over runs and ends trials repeatedly until fn returns true.
 func (f *fixture) settles(what string, fn func() bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -184,8 +184,8 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	}
 }
 
-// TestHonestRunsAreNotQuarantined checks that runs within their share are never quarantined, even
-// if their server is killed many times, and even if no run holds more.
+// TestHonestRunsAreNotQuarantined checks that runs that hold exactly their share are resumed, and
+// not quarantined, if each of their servers dies just below the watermark of memory.
 func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
@@ -230,8 +230,8 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 }
 
 // TestOOMKillLeavesSuspects checks that the runs of a server are suspects if the OOM killer ended a
-// process in its cgroup after its last heartbeat, even if the server used little memory. Later
-// kills and other cgroups do not count.
+// process in its cgroup after its last heartbeat, even if the server used little memory. Kills
+// before that heartbeat, and those in other cgroups, do not count.
 func TestOOMKillLeavesSuspects(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))

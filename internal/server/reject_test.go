@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// TestRejectionsAreDelayed checks that each kind of rejection counts.
+// TestRejectionsAreDelayed checks that rejections because of a quota, an invalid key and an unknown
+// path are delayed if there were too many before.
 func TestRejectionsAreDelayed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

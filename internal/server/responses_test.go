@@ -23,8 +23,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// smallBuffer is the size of the kernel's buffers for connections that stall. Larger ones would take
-// the responses.
+// smallBuffer is the size in bytes of the kernel's buffers for connections that stall. Larger
+// buffers would hold the responses instead of the server.
 const smallBuffer = 4 << 10
 
 // A smallListener accepts connections that have small buffers.
@@ -38,8 +38,8 @@ func (l smallListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// stall sends a GET request and reads the status of its response, and no more. It returns 0 if no
-// response arrives while the test needs it.
+// stall sends a GET request, and reads only the status of its response. It returns 0 if the
+// connection fails before a status arrives.
 func stall(t *testing.T, address, path, key, accept string) (status int) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -62,7 +62,7 @@ func stall(t *testing.T, address, path, key, accept string) (status int) {
 	return status
 }
 
-// heap returns the bytes of reachable objects.
+// heap returns the size of the reachable objects in bytes.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // objects with finalizers, and pools
@@ -71,8 +71,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestStalledReadersAreBounded checks that clients which do not read make the server hold no more
-// than a tenant's share, whatever they ask for, and that others are served meanwhile.
+// TestStalledReadersAreBounded checks that the responses to a tenant's clients that do not read them
+// take no more memory than the tenant's limit, for pages of events, streams and histories. Small
+// requests of the tenant and those of other tenants are served meanwhile.
 func TestStalledReadersAreBounded(t *testing.T) {
 	began := make(chan string, 9)
 	f, _ := runFixture(t, map[string]func() *agent.Options{
@@ -125,7 +126,7 @@ func TestStalledReadersAreBounded(t *testing.T) {
 	require.True(t, strings.HasSuffix(body, `],"more":false}`+"\n"))
 }
 
-// TestTimelinesDoNotBlockReads checks that a request which waits for the timeline of a run does not
+// TestTimelinesDoNotBlockReads checks that a request that waits for the timeline of a run does not
 // delay the tenant's other requests.
 func TestTimelinesDoNotBlockReads(t *testing.T) {
 	t.Parallel()
@@ -158,7 +159,7 @@ func TestTimelinesDoNotBlockReads(t *testing.T) {
 }
 
 // TestFullResponsesRepeatNoWork checks that requests with an effect, and requests that control runs,
-// succeed while the tenant's responses hold all that they may, and that reads fail.
+// succeed while the tenant's responses have reached their limit, and that large reads fail.
 func TestFullResponsesRepeatNoWork(t *testing.T) {
 	t.Parallel()
 	const large = 100 << 10
@@ -200,8 +201,8 @@ func TestFullResponsesRepeatNoWork(t *testing.T) {
 	}))
 }
 
-// TestHistoryIsHeldBeforeItIsRead checks that the history of a run is not read unless the tenant's
-// responses have room for what reading takes, which is more than the response.
+// TestHistoryIsHeldBeforeItIsRead checks that the history of a run is not read unless the memory
+// that reading takes, which is more than the response, fits in the limit of the tenant's responses.
 func TestHistoryIsHeldBeforeItIsRead(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(1 << 20) }})
@@ -218,8 +219,8 @@ func TestHistoryIsHeldBeforeItIsRead(t *testing.T) {
 	f.ok("GET", path, f.acme, nil, nil)
 }
 
-// TestTimelinesAreReadInTurn checks that the timelines of a run are in memory one at a time while a
-// client reads them, and that those which are not readable are skipped.
+// TestTimelinesAreReadInTurn checks that only one timeline of a run is in memory while a client
+// reads the response, and that unreadable timelines are skipped.
 func TestTimelinesAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})

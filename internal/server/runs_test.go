@@ -79,7 +79,7 @@ func (n *nativeAgents) Open(_ context.Context, t *store.Tenant, spec agents.Spec
 	return &agents.Handle{Agent: a, Release: func() {}}, nil
 }
 
-// runFixture returns a fixture with native agents.
+// runFixture returns a fixture whose server has native agents instead of those in its store.
 func runFixture(t *testing.T, agents map[string]func() *agent.Options, set ...func(*Options)) (*fixture, *agentsOf) {
 	t.Helper()
 	f := newFixture(t, set...)
@@ -234,7 +234,8 @@ func TestRunIsRejected(t *testing.T) {
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 }
 
-// TestRunIdempotency checks that repeating a request returns the same run.
+// TestRunIdempotency checks that repeating a request with its Idempotency-Key returns the same run,
+// that another tenant's key is independent, and that a key that is too long is rejected.
 func TestRunIdempotency(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -312,7 +313,8 @@ func TestRunPauses(t *testing.T) {
 	f.send("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"again"`)).problem(t, 409)
 }
 
-// slow returns an agent whose tool runs until its run ends or let is closed.
+// slow returns an agent whose tool sends to began when it is called, and runs until its run ends or
+// release is closed.
 func slow(began chan<- string, release <-chan struct{}) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "wait", "{}")), scripted.Text("done")),
 		Tools: []tool.Tool{
@@ -486,8 +488,8 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 	require.Equal(t, "stopped by operator: not here", f.finished(f.acme, id).Error)
 }
 
-// TestBlockedModuleEndsRuns checks that a run with a module that the operator blocks ends within a
-// second.
+// TestBlockedModuleEndsRuns checks that the runs of a module that the operator blocks are canceled.
+// The tenant sees the digest and the reason only if the module is its own.
 func TestBlockedModuleEndsRuns(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
@@ -557,7 +559,7 @@ func TestRunExceedsTheDrainTime(t *testing.T) {
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 }
 
-// An uninterruptible model ignores cancellation and answers when release is closed.
+// An uninterruptible is a model that ignores cancellation, and fails when release is closed.
 type uninterruptible struct{ began, release chan struct{} }
 
 func (d uninterruptible) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
@@ -594,7 +596,7 @@ func TestRunThatCannotBeHandedBack(t *testing.T) {
 	srv.work.Wait()
 }
 
-// TestMetadataIsBounded checks that metadata is limited in size.
+// TestMetadataIsBounded checks that a run's metadata may have MaxMetadata bytes, and no more.
 func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})

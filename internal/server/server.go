@@ -56,7 +56,7 @@ type Options struct {
 	// over the run. Default: [journal.DefaultLeaseTTL].
 	Lease time.Duration
 	// Getenv returns the operator's model settings, OPENAI_API_KEY and OPENAI_BASE_URL.
-	// Tenants may use that model if their policy names its models. Default: no model.
+	// Tenants may use that model if their policy lists allowed models. Default: no model.
 	Getenv func(name string) string
 	// Model replaces the operator's model, for example with a recording.
 	Model model.Model
@@ -75,7 +75,7 @@ type Options struct {
 	// long ones.
 	Processors int
 	// Memory limits the memory of the process, in bytes, in addition to the limits of the
-	// system. Default: those limits.
+	// system. Default: only the limits of the system apply.
 	Memory int64
 	// TuneGC lets the server set the Go runtime's memory limit.
 	TuneGC bool
@@ -317,7 +317,7 @@ func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	return nil
 }
 
-// await waits until no request and no run is in progress, at most for the given time.
+// await waits until no request and no run is in progress. It fails if that takes longer than limit.
 func (s *Server) await(ctx context.Context, hs *http.Server, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -54,7 +54,8 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestPanics checks the responses of handlers that panic.
+// TestPanics checks that a panic of a handler is a problem with status 500 whose reason is only in
+// the log, and that a response that has begun is cut off.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer

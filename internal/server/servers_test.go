@@ -33,7 +33,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// Several servers on one database, each in its own process, so that they can be killed.
+// The tests in this file run several servers on one database. Each server has its own process, so
+// that it can be killed.
 
 // envServer is the environment variable that makes the test binary a server of the database that
 // it names.
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// serveHere prints its address and serves until SIGTERM.
+// serveHere serves the platform with the database where until SIGTERM. It prints its URL first.
 func serveHere(where string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -94,7 +95,8 @@ type process struct {
 	cmd *exec.Cmd
 }
 
-// start starts a server process.
+// start starts a server process of the database where. model is the URL of the operator's model. The
+// process is killed when the test ends.
 func (f *fixture) start(where, model string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
@@ -133,7 +135,8 @@ func testDatabase(t *testing.T) (f *fixture, where string) {
 	return f, where
 }
 
-// A gate is a model that returns a part of its answer, and the rest when let is closed.
+// A gate is a model that returns a part of its answer, sends to asked, and returns the rest when
+// release is closed.
 type gate struct {
 	mu      sync.Mutex
 	release chan struct{}

@@ -134,8 +134,8 @@ func (q *Service) accounts(now time.Time, state overload.State) (out []store.Run
 	return out
 }
 
-// exceedsShare reports whether a run held more than its share of memory, or waited for more for
-// ExcessTime or longer.
+// exceedsShare reports whether a run held more than its share of memory, or has exceeded
+// excessThreshold for ExcessTime or longer.
 func exceedsShare(r *store.RunAccount) bool {
 	return r.Over >= ExcessTime || r.Share > 0 && r.Held > r.Share
 }

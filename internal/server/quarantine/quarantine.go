@@ -85,7 +85,8 @@ func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool
 	})
 }
 
-// startTrial reports whether a suspect may be resumed: only if no other one is on trial.
+// startTrial puts a suspect on trial, and reports whether it may be resumed. It may not if another
+// suspect is on trial here.
 func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Limits of the latest events of a run in memory, for its followers. Slower followers read from
-// the store.
+// Limits on the latest events of a run, which are in memory for its followers. Followers that need
+// older events read them from the store.
 const (
 	maxTail      = 1024
 	maxTailBytes = 2 << 20
-	// maxBatch and maxBatchBytes limit the events that a follower takes at once, and
-	// therefore the memory that a slow one holds.
+	// maxBatch and maxBatchBytes limit the events that a follower takes at once, and therefore the
+	// memory that a slow follower holds.
 	maxBatch      = 64
 	maxBatchBytes = 128 << 10
 )
@@ -196,7 +196,8 @@ func (r *ActiveRun) waitRemoved(ctx context.Context) {
 	}
 }
 
-// wait returns when the run has begun, or the error with which it failed to begin.
+// wait waits until the run has begun. It returns the error with which the run failed to begin, or
+// the cause of ctx if ctx is done first.
 func (r *ActiveRun) wait(ctx context.Context) error {
 	select {
 	case <-r.begun:
@@ -212,10 +213,11 @@ func (r *ActiveRun) wait(ctx context.Context) error {
 	return nil
 }
 
-// errAbandoned cancels a run whose last follower has left.
+// errAbandoned is the cause of canceling a run whose last follower has left.
 var errAbandoned = errors.New("its client disconnected")
 
-// Follow counts a follower until it calls leave.
+// Follow counts a follower until it calls leave. If the run is Attached and has not ended or paused,
+// it is canceled when the last follower leaves.
 func (r *ActiveRun) Follow() (leave func()) {
 	r.followers.Add(1)
 	return func() {

@@ -42,7 +42,8 @@ func (r *Service) WatchCancels(ctx context.Context) {
 // errDeleted is the cause of canceling the runs of a deleted tenant.
 var errDeleted = errors.New("the operator deletes its tenant")
 
-// CancelAll cancels a tenant's runs: those here at once, and others through the store.
+// CancelAll cancels a tenant's runs: those here at once, and up to 500 others through the store. The
+// caller repeats the call until no runs are left.
 func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 	for _, l := range r.Active.all() {
 		if l.tenant == t.ID() {

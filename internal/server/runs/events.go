@@ -17,13 +17,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/sse"
 )
 
-// Limits of a page of events.
+// Limits on the number and the bytes of the events of a page.
 const (
 	pageSize     = 500
 	maxPageBytes = 4 << 20
 )
 
-// sendLines writes events, small ones together and large ones without a copy.
+// sendLines sends events to a stream. It writes small events together and large ones without a copy.
 func sendLines(s *sse.Stream, lines []Event) {
 	var b bytes.Buffer
 	for _, l := range lines {

@@ -26,7 +26,7 @@ type Follower struct {
 	after    int64 // the number of the last event that was read
 	redactor *Redactor
 	response *admission.Response // counts the events that next returned last
-	copies   int                 // times that the response holds each of these events
+	copies   int                 // how often each of these events is in memory
 
 	last  bool   // next has returned the event that ended or paused the run here
 	known int64  // the number of the run's last event, when the store was read last
@@ -35,7 +35,7 @@ type Follower struct {
 }
 
 // Follow returns a [Follower] that reads a run's events after event number after, for the response
-// to a caller. A caller of its method next calls leavePoll in the end.
+// to c. Code that calls the follower's method next must call leavePoll at the end.
 func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) *Follower {
 	return &Follower{
 		runs:     r,
@@ -48,9 +48,9 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 	}
 }
 
-// next waits for events and returns them. It returns none when the run has ended or paused. It keeps
-// a stream alive meanwhile, which may be nil. The caller no longer uses the events of the previous
-// call.
+// next waits for events and returns them. It returns no events if the run has ended or paused, or if
+// the server drains. Meanwhile it keeps the stream s alive, unless s is nil. The caller must not use
+// the events of the previous call any more.
 func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 	_ = f.response.Set(0)
 	for {
@@ -156,8 +156,8 @@ func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
 	return lines, err
 }
 
-// All yields all further events. If the run does not end or pause here, the last value is an
-// error.
+// All yields all further events. If they stop before the run has ended or paused, for example because
+// the server drains, the last value is a [*journal.Error].
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	f.copies = 3 // its JSON, its value, and what the caller writes of it
 	return func(yield func(abi.Event, error) bool) {

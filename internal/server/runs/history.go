@@ -12,9 +12,9 @@ import (
 
 type historyOutput struct{ Body *api.RunHistory }
 
-// historyFactor is the number of bytes that reading a history takes for each byte of the journal. It
-// was measured as 2 for runs with many steps, whose journals are large, and 9 for runs that are little
-// more than their input.
+// historyFactor estimates the bytes of memory that reading a history takes for each byte of the
+// journal. The measured factor is 2 for runs with many steps, whose journals are large, and 9 for
+// runs that are little more than their input.
 const historyFactor = 4
 
 func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (*historyOutput, error) {

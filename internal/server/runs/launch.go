@@ -111,7 +111,9 @@ func keyedRunID(tenant, key string) string {
 // stores it.
 const MaxMetadata = 64 << 10
 
-// Begin starts a run of an agent. tools are additional tools that the client executes.
+// Begin starts a run of an agent, and returns when the run has begun. version 0 is the newest
+// version of the agent. tools are additional tools that the client executes. enc, if not nil, encodes
+// the events in the client's protocol.
 func (r *Service) Begin(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// The interval between two queries for the state of a run that another process executes. It doubles
-// while the run has no new events.
+// Limits on the interval between two queries for the state of a run that another process executes.
+// The interval doubles while the run has no new events.
 const (
 	minPollInterval = 250 * time.Millisecond
 	maxPollInterval = time.Second

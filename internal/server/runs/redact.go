@@ -92,7 +92,8 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 	return e
 }
 
-// tool redacts an event of a tool that the operator's middleware called or answered.
+// tool returns a tool call or result in which OperatorName replaces the names of the operator's
+// middlewares that called or answered the tool.
 func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	out := *e
 	if h.Has("", e.Source) {
@@ -180,9 +181,9 @@ func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 	return &out
 }
 
-// redactNames replaces the names of the operator's middlewares in text or JSON, such as a
-// model's messages about a denied tool call. The names have a prefix, so they cannot mean
-// anything else.
+// redactNames replaces the names of the operator's middlewares in text or JSON, such as a model's
+// messages about a denied tool call. It replaces only names that begin with "operator.", because
+// others could be ordinary words.
 func (h *Redactor) redactNames(b []byte) []byte {
 	for _, name := range h.names {
 		b = bytes.ReplaceAll(b, name, []byte(agents.OperatorName))
@@ -190,7 +191,7 @@ func (h *Redactor) redactNames(b []byte) []byte {
 	return b
 }
 
-// pending redacts interrupts. Only the reason and payload of the operator's interrupts remain.
+// pending returns interrupts in which OperatorName replaces the names of the operator's middlewares.
 func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 	out := append([]abi.Pending{}, list...)
 	for i := range out {

@@ -17,7 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// Resume resumes a run that waits for answers.
+// Resume resumes a run that waits for answers, which are by the ids of the run's interrupts. tools
+// and enc are as for [Service.Begin].
 func (r *Service) Resume(
 	ctx context.Context,
 	t *store.Tenant,

@@ -31,7 +31,7 @@ type Service struct {
 	polls           *polls
 	Agents          AgentSource
 	taking          sync.Map     // tenants whose runs are being taken over
-	failedTakeovers sync.Map     // run id to the time of the first attempt
+	failedTakeovers sync.Map     // by run id, the time of the first failed takeover
 	released        atomic.Int64 // number of runs that were released to the journal
 }
 

@@ -139,7 +139,7 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 	return out, nil
 }
 
-// respondEvents responds with the events of a run.
+// respondEvents responds with a stream of the events of a run, or of those since it was resumed.
 func (r *Service) respondEvents(
 	w http.ResponseWriter,
 	req *http.Request,
@@ -160,7 +160,8 @@ func (r *Service) respondEvents(
 	return nil
 }
 
-// respondRun responds with the run.
+// respondRun responds with the run. It omits the run's output if the response would exceed the limit
+// of the tenant's responses.
 func (r *Service) respondRun(
 	w http.ResponseWriter,
 	req *http.Request,
@@ -203,7 +204,7 @@ func (r *Service) respondRun(
 	return err
 }
 
-// encodeRun returns a line of JSON.
+// encodeRun returns a run as a line of JSON.
 func encodeRun(shown *api.Run) ([]byte, error) {
 	b, err := abijson.Marshal(shown)
 	return append(b, '\n'), err

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Limits of taking over runs whose server has ended.
+// Limits on taking over runs whose server has ended.
 const (
 	takeoverInterval      = 3 * time.Second
 	maxTakeovers          = 1000 // at once
@@ -155,8 +155,8 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 }
 
-// isPermanent reports whether a failure to build an agent is permanent, such as a blocked
-// module. Exceeded quotas are temporary.
+// isPermanent reports whether a failure to build an agent is permanent. All problems are, such as a
+// blocked module, except exceeded quotas. Other errors are temporary.
 func isPermanent(err error) bool {
 	var p *httpapi.Problem
 	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests

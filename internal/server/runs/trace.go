@@ -26,7 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Limits of timelines.
+// Limits on timelines.
 const (
 	traceTimeout = 10 * time.Second // for storing a timeline
 	maxTrace     = 4 << 20          // bytes, uncompressed
@@ -160,8 +160,8 @@ func (r *Service) trace(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return err
 }
 
-// largestTimeline returns the number of bytes that the largest of some timelines takes. The sizes of
-// old ones are unknown.
+// largestTimeline returns the number of bytes that the largest timeline takes, given the sizes of
+// all. A size of 0 is unknown, as for timelines that old versions stored, and counts as maxTrace.
 func largestTimeline(sizes []int64) int {
 	if slices.Contains(sizes, 0) {
 		return maxTrace
@@ -175,8 +175,8 @@ type traceReader struct {
 	tenant   *store.Tenant
 	run      string
 	redactor *Redactor
-	count    int // of timelines
-	read     int // of these
+	count    int // number of timelines
+	read     int // number of timelines that were read
 }
 
 // next returns the JSON of the next timeline, or nil after the last one. It skips timelines that are

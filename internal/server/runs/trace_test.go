@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// TestLargeTimelineIsReadable checks that a timeline whose names take much in JSON loses its last
-// spans, and can be read.
+// TestLargeTimelineIsReadable checks that a timeline that is larger than maxTrace in JSON loses its
+// last spans, and that the rest can be read.
 func TestLargeTimelineIsReadable(t *testing.T) {
 	t.Parallel()
 	const spans = 5000

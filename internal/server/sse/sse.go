@@ -1,4 +1,4 @@
-// Package sse writes responses of server-sent events. It knows nothing of what the events are.
+// Package sse writes responses of server-sent events. It does not depend on what the events mean.
 package sse
 
 import (
@@ -10,7 +10,8 @@ import (
 // HeartbeatInterval is the longest silence of a stream. After it, the stream sends a comment.
 const HeartbeatInterval = 15 * time.Second
 
-// A Stream is a response of server-sent events. A nil Stream has not begun: its only method is Wait.
+// A Stream is a response of server-sent events. A nil Stream is a response that has not begun. Only
+// its method Wait may be called.
 type Stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -19,7 +20,7 @@ type Stream struct {
 	Err     error         // the first failure to write
 }
 
-// New begins a response. A client that does not read a part in time is disconnected.
+// New begins a response. A client that takes longer than part to read one part is disconnected.
 func New(w http.ResponseWriter, part time.Duration) *Stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

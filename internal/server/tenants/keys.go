@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Keys serves keys: the operator's for any tenant, and each tenant's own.
+// Keys serves the routes for API keys. The operator manages the keys of all tenants, and a tenant
+// its own.
 type Keys struct{ Store store.Store }
 
 func showKey(k *store.Key) *api.Key {
@@ -167,7 +168,7 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 	})
 }
 
-// create creates a key. Its scopes must be in may, which is also the default.
+// create creates a key of a tenant. The key's scopes must be in may, which is also the default.
 func (k *Keys) create(
 	ctx context.Context,
 	_ *httpapi.Caller,

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// Secrets serves a tenant's credentials of models and MCP servers. It never returns their
-// values.
+// Secrets serves the routes for a tenant's secrets, such as credentials for models and MCP servers.
+// It never returns their values.
 type Secrets struct{}
 
 type (
