@@ -16,7 +16,7 @@ type outlet interface {
 	// push passes chunks on and returns once there is room for more. final marks the last chunks of
 	// a message. The error is an ending, or an *ending.HookError that fails the call.
 	push(ctx context.Context, chunks []abi.Chunk, final bool) error
-	// pushes returns the number of pushes since the start or the last successful anew.
+	// pushes returns the number of pushes since the start or the last successful restart.
 	pushes() int
 	// restart discards what was pushed, for another attempt. It returns false if a part may
 	// already have been seen.

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A stream carries one reply outward through one ring: what arrived from inside, and what
-// the ring's on_chunk hooks let pass.
+// A stream carries one reply outward through one ring: it collects the chunks that arrive from
+// inside, and those that the ring's on_chunk hooks let pass.
 type stream struct {
 	run      *hook.Run
 	members  []*hook.Member
@@ -32,7 +32,8 @@ type stream struct {
 	seq      int64
 }
 
-// newStream returns the stream of a ring. callID is that of a tool call.
+// newStream returns the stream of a ring. callID is the id of the tool call, or empty for the
+// model.
 func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet) *stream {
 	return &stream{
 		run:     r,

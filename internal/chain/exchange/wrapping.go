@@ -240,7 +240,7 @@ func (w *Wrapping[Q, P, R]) close() error {
 	case o.err != nil && !errors.Is(o.err, ErrClosed):
 		return o.err
 	}
-	// Whether the stream had just ended is a race, and does not matter.
+	// The stream may have ended just before it was closed. The outcome is the same.
 	w.keep(Reply[R]{
 		Err:    &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"},
 		Source: w.m.Name,

@@ -27,12 +27,12 @@ const (
 // its runs time and the host resources. It belongs to one entry of one chain, and all runs of the
 // chain share it.
 //
-// It opens after breakAfter consecutive faults. When that time has passed, it allows one trial
-// call. If the trial faults as well, it opens for twice as long; otherwise it closes.
+// It opens for breakFirst after breakAfter consecutive faults. When the time has passed, it allows
+// one trial call. If the trial faults as well, it opens for twice as long; otherwise it closes.
 type breaker struct {
 	mu      sync.Mutex
 	faults  int           // consecutive
-	pause   time.Duration // pause of the last opening
+	pause   time.Duration // duration of the last opening
 	opened  time.Time     // zero while closed
 	trying  bool
 	nowFunc func() time.Time
@@ -72,8 +72,8 @@ func (b *breaker) allow() error {
 	return nil
 }
 
-// done reports the outcome of a call. If the breaker opens or closes, done describes that
-// in words.
+// done reports the outcome of a call. If the breaker opens or closes, done returns a predicate that
+// says so, such as "is switched off for 1s after 5 faults in a row"; otherwise it returns "".
 func (b *breaker) done(faulted bool) (change string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

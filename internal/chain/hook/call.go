@@ -41,7 +41,7 @@ type Call struct {
 	lists  [2]*message.List
 	next   func(ctx context.Context, patch any) (any, error)
 	open   func(ctx context.Context, patch any) error                      // serves next_stream
-	recv   func(ctx context.Context, limit int) (contract.Received, error) // most limits the bytes
+	recv   func(ctx context.Context, limit int) (contract.Received, error) // serves recv; limit is in bytes
 	sender func(ctx context.Context, chunks []abi.Chunk) error             // serves send
 
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
@@ -150,7 +150,7 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 }
 
 // AppendMessages appends the JSON of messages [from, to) of list n to b. It fails if their JSON
-// takes more than limit bytes.
+// takes more than limit bytes, or if the entry may not read one of them.
 func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.call().list(n)
 	if err != nil {
@@ -292,6 +292,6 @@ func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-// Weigh sets the size of the hook's answer in bytes, for middlewares whose answers are
-// bytes.
+// Weigh sets the size of the hook's answer in bytes. It is called for middlewares that return their
+// answers as bytes.
 func (c *Control) Weigh(bytes int64) { c.weight = bytes }

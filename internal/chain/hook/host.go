@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// A Host is the interface of the agent that runs the chain to the hook calls. Its methods are
-// called concurrently.
+// A Host is the agent that runs the chain, as hook calls see it. Its methods are called
+// concurrently.
 type Host interface {
 	// Where returns the current position in the run.
 	Where() abi.Run

@@ -13,7 +13,7 @@ import (
 // maxHTTP is the maximum number of requests of one hook call.
 const maxHTTP = 100
 
-// An HTTP sends requests for middlewares.
+// An HTTP sends HTTP requests for middlewares.
 type HTTP interface {
 	// Send sends a request to one of the hosts that the entry was granted and returns the
 	// response. The error is an *abi.Error and contains no secrets.

@@ -91,7 +91,7 @@ func (r *Run) note(c *Call, out any, v record.Verdict) {
 // commit commits the writes of a successful call and records its answer. Either both are
 // persisted or neither.
 func (r *Run) commit(ctx context.Context, c *Call, out any) error {
-	if c.key != "" { // a translation is called while an event is recorded, under the lock
+	if c.key != "" { // a translation runs while an event is recorded, with the lock held
 		r.keeping.RLock()
 		defer r.keeping.RUnlock()
 	}

@@ -108,7 +108,8 @@ func (c *Control) CountOwn(of Own) {
 	c.member.ownTool.Add(1)
 }
 
-// By returns the hook that makes a tool call for itself.
+// By returns the origin of a tool call that the middleware makes for itself: the entry, the hook
+// and, if the hook is about a tool call, that call's id.
 func (c *Control) By() *abi.By {
 	by := &abi.By{Entry: c.member.Name, Hook: c.Hook}
 	if c.tool != nil {
@@ -172,7 +173,7 @@ func (c *Control) Identify(of Own, request any) (string, error) {
 	return Digest(at + strconv.Itoa(c.same[at]))[:16], nil
 }
 
-// Digest returns a short hash of arguments for use in keys.
+// Digest returns a short hash of arguments for use in keys: 32 hexadecimal digits.
 func Digest(arguments string) string {
 	sum := sha256.Sum256([]byte(arguments))
 	return hex.EncodeToString(sum[:16])

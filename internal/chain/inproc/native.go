@@ -16,7 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Describe lists the hooks whose functions are set.
+// Describe returns n.Description with the hooks whose functions are set. Such a middleware requests
+// messages lazily.
 func (n *Middleware) Describe() hook.Description {
 	d := n.Description
 	d.Messages = contract.MessagesLazy

@@ -45,7 +45,8 @@ func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (
 	return v.lastVersion, v.put(o, key, val, v.lastVersion)
 }
 
-// checkSet returns the error that a set with that version would fail with, except for its size.
+// checkSet returns the error with which a set with that version would fail, apart from errors of
+// the value's size.
 func (v *Values) checkSet(o *Owner, key string, version int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,8 +68,8 @@ func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 	return nil
 }
 
-// reserveVersion returns the version of a staged write, or the error that the write would fail
-// with.
+// reserveVersion returns a new version for a staged write, or the error with which the write would
+// fail.
 func (v *Values) reserveVersion(o *Owner, key string) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -62,8 +62,8 @@ func (v *Values) markDirty(k scopedKey, delta int64) {
 	}
 }
 
-// countNotes charges n more notes about changed keys. Such notes outlive the values of deleted
-// keys. The caller holds the lock.
+// countNotes charges the memory of n more notes about changed keys, or returns it if n is negative.
+// Such notes outlive the values of deleted keys. The caller holds the lock.
 func (v *Values) countNotes(n int) {
 	switch {
 	case v.share == nil:

@@ -44,7 +44,8 @@ func (v *Values) Begin(o *Owner, meter *account.Meter) Tx {
 	return Tx{values: v, owner: o, meter: meter}
 }
 
-// Get returns a value, including the transaction's own staged writes. ok is false if there is none.
+// Get returns the value of key. It sees the transaction's own staged writes. ok is false if there
+// is no value.
 func (tx *Tx) Get(key string) (v contract.LocalValue, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return v, false, err
@@ -128,7 +129,7 @@ func (tx *Tx) Delete(key string) error {
 	return err
 }
 
-// Add adds to a counter at once and returns its new value.
+// Add adds delta to a counter at once and returns its new value.
 func (tx *Tx) Add(key string, delta int64) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err

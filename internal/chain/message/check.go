@@ -46,9 +46,10 @@ func isEmpty(m *abi.Message) bool {
 	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
 }
 
-// CheckResponse rejects a response that is not an assistant's message. It sets the id and origin.
-// If the content equals that of inner, the response that the middleware saw, they are the id and
-// origin of inner.
+// CheckResponse rejects a response that is not a valid message of an assistant, and sets its id and
+// origin. inner is the response that the middleware saw, or nil. The response takes the id of
+// inner, its usage if it has none, and its origin if the messages are the same. Otherwise the
+// origin is the entry.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil
@@ -88,7 +89,8 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	return nil
 }
 
-// Same compares messages without the fields that the host sets.
+// Same reports whether two messages are equal apart from their ids and origins, which the host
+// sets.
 func Same(a, b *abi.Message) bool {
 	x, y := *a, *b
 	x.ID, x.Origin, y.ID, y.Origin = "", "", "", ""

@@ -13,7 +13,7 @@ import (
 const MaxInsert = 10_000
 
 // Edit applies a middleware's patch to a list. Ids and origins belong to the host: an inserted
-// message retains its own only if the same patch removed that message.
+// message keeps its id only if the same patch removes the message with that id; see [Own].
 func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, error) {
 	if p.IsZero() {
 		return l, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// TestChanged compares Changed with complete copies of the lists: after any edits between two
+// TestChanged checks Changed against complete copies of the lists: after any edits between two
 // revisions, the messages before the returned index are the same.
 func TestChanged(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestListJSONIsBounded(t *testing.T) {
 	require.Equal(t, "[]", string(b))
 }
 
-// Lists that share an array do not see each other's appended messages.
+// TestListsShare checks that lists that share an array do not see each other's appended messages.
 func TestListsShare(t *testing.T) {
 	t.Parallel()
 	revs := NewRevisions()

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each phase counts its calls from 1. The counters of an earlier phase do not carry over.
+// TestRecordNext checks that each phase counts its calls from 1, although it reuses the counters of
+// the phase before.
 func TestRecordNext(t *testing.T) {
 	t.Parallel()
 	first := (*Record)(nil).NextPhase()

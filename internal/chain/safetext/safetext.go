@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Clip returns s cleaned and truncated to the given number of bytes, with an ellipsis if it was
-// longer.
+// Clip returns the first limit bytes of s, cleaned, with an ellipsis if s was longer. The result
+// may be longer than limit, since Clean writes escapes.
 func Clip(s string, limit int) string {
 	if len(s) > limit {
 		return Clean(strings.ToValidUTF8(s[:limit], "")) + "…"

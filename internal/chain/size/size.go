@@ -1,5 +1,5 @@
 // Package size estimates the memory that messages, results, events and chunks occupy, for accounts
-// and limits. The estimates avoid encoding.
+// and limits. The estimates avoid encoding, except of the parts in chunks.
 package size
 
 import (

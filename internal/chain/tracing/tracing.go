@@ -42,7 +42,7 @@ type Operation struct {
 
 // An Outcome describes how an operation ended.
 type Outcome struct {
-	Err    error         // nil for an error of a hook or a tool that is an answer
+	Err    error         // nil if the error is the answer of a hook or a tool
 	Fault  bool          // a hook faulted: the module is to blame, not a call that it made
 	Failed *abi.Error    // the error that a hook answered with
 	Waited time.Duration // time that a hook spent in wrapped calls and host calls
