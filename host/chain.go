@@ -25,7 +25,7 @@ type Middleware struct {
 	Config  json.RawMessage // for the module
 	Grants  Grants          // for the module; by default it can only read the messages
 	OnFault hook.OnFault    // defaults to Fail
-	// Hooks lists the hooks to call. It defaults to all hooks of the module.
+	// Hooks lists the hooks to call. It defaults to all hooks of the module or native middleware.
 	Hooks []abi.Hook
 }
 

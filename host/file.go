@@ -78,15 +78,15 @@ type FileOptions struct {
 	// the file at path is loaded. ReadModule is called only for .wasm files. For an entry of a
 	// sub-agent, the entry's name is prefixed with the sub-agent's name and a slash.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
-	// LoadModule, if not nil, returns an already loaded module of an entry, which other
-	// agents can share. release is called when the agent is closed. If LoadModule returns a
-	// nil module, ReadModule and the file are used.
+	// LoadModule, if not nil, returns an already loaded module of an entry, which other agents
+	// can share. release is called when the agent is closed. If LoadModule returns a nil module,
+	// ReadModule and the file are used. LoadModule is called only for .wasm files.
 	LoadModule func(ctx context.Context, entry, path string, limits Limits) (m *Module, release func(), err error)
 }
 
-// NewAgentFromFile creates the agent that a file describes: it loads its modules, connects
-// to its MCP servers, and creates a client for its model. Errors have positions in the
-// file. The caller must close the agent.
+// NewAgentFromFile creates the agent that a file describes: it loads its modules, connects to its
+// MCP servers, and creates a client for its model. Errors about the file have positions in it.
+// The caller must close the agent.
 func (h *Host) NewAgentFromFile(ctx context.Context, f *AgentFile, o *FileOptions) (*Agent, error) {
 	if o == nil {
 		o = &FileOptions{}

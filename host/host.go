@@ -45,19 +45,18 @@ type Options struct {
 	// CacheDir caches compiled machine code across processes. If it is empty, code is cached
 	// only while the host is open. Other users must not be able to write to it.
 	CacheDir string
-	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so
-	// that a module that takes too much time or memory does not affect this process. A
-	// program that sets it must call [CompileChildMain] at the start of main. Without it, this
-	// process compiles, and the nesting depth of scripts is limited to less than some bundled
-	// packages have.
+	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so that
+	// a module that takes too much time or memory does not affect this process. A program that
+	// sets it must call [CompileChildMain] at the start of main. Without it, this process
+	// compiles, and rejects scripts that nest as deeply as some bundled packages do.
 	CompileChild *CompileChild
 	// MemoryBytes limits the memory of the modules of all runs. A run reserves its maximum
 	// when it starts, waits while other runs hold the memory, and fails with a
 	// *sandbox.TooLargeError if it can never fit. The default is half the memory of the
 	// machine or container.
 	MemoryBytes int64
-	// FaultDir, if not empty, receives fault bundles for agent-runner module replay; see
-	// [module.LoaderOptions].
+	// FaultDir, if not empty, receives fault bundles for the command "agent-runner module
+	// replay"; see [module.LoaderOptions].
 	FaultDir string
 	// Profile, if not nil, collects the fuel used by each function of modules. See
 	// [sandbox.Options] for the cost.
@@ -95,8 +94,8 @@ func (h *Host) Close(ctx context.Context) error {
 // ErrClosed is returned when a closed host starts a run or loads a module.
 var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
-// Loader returns the host's loader of modules. The command uses it to bundle scripts and to replay fault
-// bundles, and adapters to reserve memory for runs.
+// Loader returns the host's loader of modules. The agent-runner command uses it to bundle scripts
+// and to replay fault bundles; adapters use it to reserve memory for runs.
 func (h *Host) Loader() *module.Loader { return h.loader }
 
 // Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an Extism manifest
@@ -107,7 +106,8 @@ func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, e
 	return m, orClosed(err)
 }
 
-// LoadBytes loads a module from its bytes. name is its name in messages.
+// LoadBytes loads a module from its bytes. name is its name in messages. Errors are as for
+// [Host.Load].
 func (h *Host) LoadBytes(ctx context.Context, name string, wasm []byte, limits Limits) (*Module, error) {
 	m, err := h.loader.LoadBytes(ctx, name, wasm, limits)
 	return m, orClosed(err)

@@ -20,9 +20,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// calling returns an agent of a host with the given memory. One module makes its own call of the
-// tool echo or of the model in the given hook. Another module wraps tools. Each instance takes
-// oneInstance, and a call through the wrapper needs a second instance of it.
+// calling returns an agent of a host with the given memory. In the given hook, one module makes a
+// call of its own: of the tool "echo" or of the model. Another module wraps tools. Each instance
+// takes oneInstance bytes, and a call through the wrapper needs a second instance of it.
 func calling(t *testing.T, memory int64, hook abi.Hook, request string, instances int, grants ...string) *host.Agent {
 	t.Helper()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})
@@ -59,7 +59,7 @@ func calling(t *testing.T, memory int64, hook abi.Hook, request string, instance
 // hookTime is the time limit of a hook in these tests.
 const hookTime = 200 * time.Millisecond
 
-// slow holds arguments with which echo takes longer than hookTime.
+// slow holds arguments with which the tool "echo" takes longer than hookTime.
 const slow = `{"slow":true}`
 
 // said runs the agent and returns the reply to the module's call, which the module logs.

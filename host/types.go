@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// Modules.
+// Modules, their limits and their grants.
 type (
 	// A Module is a loaded module, which entries of agents use. Close releases it.
 	Module = module.Module
@@ -31,13 +31,13 @@ type (
 	CompileChild = child.Options
 )
 
-// Runs.
+// Runs: their input, limits, state, journal and traces.
 type (
 	// Input is the input of a run: the messages, and optionally an id and metadata.
 	Input = agent.Input
 	// RunLimits limit the calls of one run: model calls, tool calls, by tool.
 	RunLimits = agent.Limits
-	// State is a paused run; [Agent.Resume] resumes it. It is JSON.
+	// State is a paused run, which [Agent.Resume] resumes. It can be encoded as JSON.
 	State = runlog.State
 	// JournalOptions journal runs in a store, so that they survive the process.
 	JournalOptions = journal.Options
@@ -58,19 +58,21 @@ type (
 	FaultError = ending.FaultError
 	// HookError reports a hook that returned an error.
 	HookError = ending.HookError
-	// LimitError reports that the run reached a limit of steps or calls.
+	// LimitError reports that the run reached one of its limits, such as a number of steps or
+	// calls.
 	LimitError = ending.LimitError
 	// ModelError reports that the model failed.
 	ModelError = agent.ModelError
 	// MemoryError reports that the run would exceed its memory.
 	MemoryError = agent.MemoryError
-	// CanceledError reports that the caller's context was canceled.
+	// CanceledError reports that the caller or the operator canceled the run.
 	CanceledError = agent.CanceledError
 	// BlockedError reports that the operator blocks a module of the agent.
 	BlockedError = agent.BlockedError
 	// TimeoutError reports that the run's timeout or deadline passed.
 	TimeoutError = agent.TimeoutError
-	// AdmissionError reports that the host had no memory for the run, which did not start.
+	// AdmissionError reports that the run did not start, because the host is closed or has no
+	// memory for it.
 	AdmissionError = agent.AdmissionError
 	// ExpiredError reports that the run was paused for longer than AgentOptions.PauseTimeout.
 	ExpiredError = agent.ExpiredError

@@ -42,7 +42,7 @@ type program struct {
 
 	mu      sync.Mutex
 	process *process    // nil before the first case, and after a failure
-	hello   *wire.Hello // of the first process
+	hello   *wire.Hello // greeting of the first process
 	broken  int         // cases in a row that failed with the process
 }
 
@@ -196,7 +196,7 @@ func answered(err error) bool {
 	return err == nil || errors.As(err, &reported)
 }
 
-// run sends a request and reads the answer.
+// run sends a request and reads the answer. It kills the process if ctx is done.
 func (s *process) run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
 	stop := context.AfterFunc(ctx, s.kill)
 	o, err := s.answer(ctx, r)
@@ -317,7 +317,7 @@ func (s *process) line(ctx context.Context, budget *int) ([]byte, error) {
 
 var errEnded = errors.New("the host's input or output ended")
 
-// stopped returns why a read or a write failed.
+// stopped returns the reason why a read or a write failed.
 func (s *process) stopped(ctx context.Context) error {
 	switch {
 	case ctx.Err() == nil:

@@ -334,7 +334,7 @@ func cases(t *testing.T) []*golden.Case {
 	return list
 }
 
-// A quiet is a host without capabilities.
+// quiet is a host without capabilities.
 type quiet struct{}
 
 func (quiet) Hello(context.Context) (*wire.Hello, error) {

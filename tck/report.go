@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
-// A Report has the results of all cases. Its JSON form is for programs.
+// A Report contains the results of all cases. Its JSON form is for programs.
 type Report struct {
 	Host      string   `json:"host"`
 	Transport string   `json:"transport"`
@@ -88,7 +88,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// text describes why the case failed.
+// text describes a failure: the differences, or the reason why the case could not be compared.
 func (r *Result) text() string {
 	if len(r.Differences) == 0 {
 		return printable(r.About + "\n" + r.Reason)

@@ -28,7 +28,7 @@ func main() {
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
-// execute runs the command and returns its exit code.
+// execute runs the command, prints its error to e.Err, and returns its exit code.
 func execute(ctx context.Context, e *cli.Env, args []string) int {
 	cmd := newRoot(e)
 	cmd.SetArgs(args)

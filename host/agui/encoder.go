@@ -16,9 +16,10 @@ import (
 type Options struct {
 	// Thread and Run are the client's ids. They default to the id of the run.
 	Thread, Run string
-	// Messages holds the client's messages before the run, from [Input.Raw]. With them, the encoder
-	// sends a snapshot of all messages if the streamed ones were wrong. Without them, it sends an
-	// event message_replaced.
+	// Messages holds the client's messages before the run, from [Input.Raw]. With them, the
+	// encoder sends a snapshot of all messages if the streamed ones were wrong. Without them, or
+	// if the run's messages exceed 4 MiB, it sends an event message_replaced with the corrected
+	// message.
 	Messages []json.RawMessage
 	// Internals also sends events for the agent's developers: faults and log lines of modules,
 	// retried model calls, and limits.

@@ -105,7 +105,7 @@ func ParseInput(b []byte) (*Input, error) {
 		case r.InterruptID == "":
 			return nil, invalid("resume[%d]: needs an interruptId", i)
 		case r.Status == "cancelled":
-			answer = json.RawMessage("false") // denies a gate's question; for a module, there is no answer
+			answer = json.RawMessage("false") // rejects a gated tool call; other hooks and tools receive false
 		case r.Status != "resolved":
 			return nil, invalid("resume[%d]: status is %q; want resolved or cancelled", i, r.Status)
 		case len(answer) == 0:

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// An Agent is one version of an agent.
+// An Agent describes one version of a tenant's agent.
 type Agent struct {
 	Name     string    `json:"name"`
 	Version  int64     `json:"version" doc:"The version number, starting at 1. Each change creates a new version."`

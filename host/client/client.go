@@ -113,7 +113,7 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// A request is an HTTP request to send.
+// A request is an HTTP request to send. At most one of body and in is set.
 type request struct {
 	method, path string
 	query        url.Values

@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Pauses between two connections, and the size limit of a stream's lines.
+// Limits of the pause between two connections, and of a stream's lines.
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second

@@ -1,6 +1,6 @@
-// Package native makes middlewares in Go. They run in the host's process, with its rights;
-// untrusted middlewares are modules. The constructors cover the usual cases: set the
-// functions of a [Middleware] for anything else.
+// Package native provides middlewares in Go. They run in the host's process, with its rights;
+// untrusted middlewares are modules. The constructors cover the usual cases: set the functions of
+// a [Middleware] for anything else.
 package native
 
 import (
@@ -104,7 +104,8 @@ func WithAfterModelRewriteState(
 	}
 }
 
-// WithModelWrapper wraps each model call.
+// WithModelWrapper calls wrap instead of each model call. wrap calls next to call the model, and
+// returns the response.
 func WithModelWrapper(
 	wrap func(
 		ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
@@ -143,7 +144,8 @@ func WithModelStream(
 	}
 }
 
-// WithToolCallWrapper wraps each tool call.
+// WithToolCallWrapper calls wrap instead of each tool call. wrap calls next to call the tool, and
+// returns the result.
 func WithToolCallWrapper(
 	wrap func(
 		ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),

@@ -1,6 +1,6 @@
-// Package server serves a platform over HTTP: tenants upload modules and run agents. The
-// command agent-runner serve is a thin layer over it. The API is described by
-// /openapi.json; package client is a typed client.
+// Package server serves a platform over HTTP: tenants upload modules and run agents. The command
+// "agent-runner serve" is a thin layer over it. /openapi.json describes the API; package client
+// is a typed client.
 package server
 
 import "github.com/agent-runner/agent-runner/internal/server"
@@ -14,5 +14,5 @@ type (
 	Options = server.Options
 )
 
-// New returns a server.
+// New returns a server with the given options, of which Store and Host are required.
 func New(o *Options) (*Server, error) { return server.New(o) }

@@ -17,7 +17,7 @@ type (
 	Options = store.Options
 	// A Filter selects runs of a [Store].
 	Filter = store.Filter
-	// PruneOptions select ended runs to delete.
+	// PruneOptions select the runs to delete.
 	PruneOptions = store.PruneOptions
 	// A Keyring encrypts the secrets of tenants.
 	Keyring = store.Keyring

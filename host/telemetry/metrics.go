@@ -12,9 +12,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// Metrics returns a tracer that updates Prometheus metrics, and registers them with r. The
-// labels are kinds, hooks and outcomes, of which there is a fixed number. They never
-// contain names chosen by tenants, models or modules.
+// Metrics returns a tracer that updates Prometheus metrics, and registers them with r. The labels
+// are kinds, hooks and outcomes. Their number is fixed: labels never contain names chosen by
+// tenants, models or modules.
 func Metrics(r prometheus.Registerer) (tracing.Tracer, error) {
 	m := &metrics{
 		running: prometheus.NewGauge(
@@ -85,7 +85,7 @@ func (m *metrics) Start(ctx context.Context, op tracing.Operation) (context.Cont
 	}
 }
 
-// runOutcome returns the label for the end of a run.
+// runOutcome returns the outcome label of a run: its finish reason, "paused" or "lost".
 func runOutcome(o tracing.Outcome) string {
 	switch {
 	case o.FinishReason != "":
@@ -97,7 +97,8 @@ func runOutcome(o tracing.Outcome) string {
 	}
 }
 
-// outcome returns the label for the result of a call.
+// outcome returns the outcome label of a call: "ok", "error", or "ended" if the call ended the
+// run.
 func outcome(o tracing.Outcome) string {
 	var failed *abi.Error
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// maxSpans is the maximum number of spans in a timeline.
+// maxSpans is the maximum number of spans in a timeline. Further spans are only counted.
 const maxSpans = 5000
 
 // Timelines returns a tracer that records timelines of runs, and calls done with each when

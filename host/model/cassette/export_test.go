@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// Requests returns the recorded requests.
+// Requests returns the recorded requests, for tests.
 func (c *Cassette) Requests() []model.Request {
 	out := make([]model.Request, len(c.interactions))
 	for i, it := range c.interactions {

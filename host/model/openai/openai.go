@@ -33,7 +33,7 @@ import (
 // defaultBaseURL is the default of Options.BaseURL.
 const defaultBaseURL = "https://api.openai.com/v1"
 
-// Options configure a [Client]. The zero value works with endpoints that need no key.
+// Options configure a [Client]. The zero value selects OpenAI's endpoint, without a key.
 type Options struct {
 	// BaseURL is the endpoint's URL without /chat/completions. It defaults to OpenAI's,
 	// https://api.openai.com/v1. Its query is sent with each request.

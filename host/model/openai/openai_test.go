@@ -57,7 +57,7 @@ func sse(events ...string) string {
 	return b.String()
 }
 
-// delta returns an event with a delta of a message; finish returns one with a finish reason.
+// delta returns an event with the delta d of a message.
 func delta(d string) string {
 	return `{"choices":[{"index":0,"delta":` + d + `,"finish_reason":null}]}`
 }

@@ -90,7 +90,8 @@ func fileError(dir *os.Root, p string, err error) error {
 	}
 }
 
-// siblings returns the names in the directory of p.
+// siblings returns the sorted names in the directory of p, at most maxEntries, or nil on an
+// error.
 func siblings(dir *os.Root, p string) []string {
 	f, err := openDirectory(dir, path.Dir(p))
 	if err != nil {

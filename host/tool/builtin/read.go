@@ -22,9 +22,9 @@ type readArgs struct {
 	Limit  *int   `json:"limit"`
 }
 
-// Limits of read_file, in addition to maxOutput.
+// Limits of read_file, in addition to maxOutput, and of the detection of text.
 const (
-	maxLines   = 2000    // in a result
+	maxLines   = 2000    // lines in a result
 	maxLine    = 4 << 10 // bytes of a line; longer lines are truncated
 	sniffBytes = 8 << 10 // bytes that are examined to distinguish text from binary data
 )

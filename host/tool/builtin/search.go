@@ -25,12 +25,12 @@ type searchArgs struct {
 // Limits of search_files, in addition to maxOutput.
 const (
 	maxPattern  = 1000      // bytes
-	maxMatches  = 1000      // in a result
-	maxSearched = 20000     // files
+	maxMatches  = 1000      // matching lines in a result
+	maxSearched = 20000     // files searched in one call
 	maxFileSize = 16 << 20  // bytes of a file
 	maxScanned  = 256 << 20 // bytes of all files together
 	maxSearch   = 64 << 10  // bytes of a line
-	maxShown    = 300       // bytes of a matching line
+	maxShown    = 300       // bytes shown of a matching line
 )
 
 func newSearchFiles(r *root) tool.Tool {

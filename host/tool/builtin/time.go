@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
-	_ "time/tzdata" // zones must be there on machines that have none
+	_ "time/tzdata" // embeds time zones for machines without a database of them
 
 	"github.com/agent-runner/agent-runner/host/tool"
 )

@@ -14,8 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A roundTripper sits between the SDK and the network. It adds the headers, limits and rewrites the
-// responses, and cancels all requests when gone is done.
+// A roundTripper is the SDK's connection to the network. It adds the headers to requests, limits
+// and rewrites responses, and cancels all requests when gone is done.
 type roundTripper struct {
 	next    http.RoundTripper
 	own     *http.Transport // set if next is not the options' Guard

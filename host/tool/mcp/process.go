@@ -151,7 +151,6 @@ func (p *process) stop(grace time.Duration) {
 	<-p.done
 }
 
-// terminate sends SIGTERM to the process group.
 func (p *process) terminate() { p.child.Terminate() }
 
 func (p *process) endsWithin(d time.Duration) bool {

@@ -115,9 +115,9 @@ func implementation() *sdk.Implementation {
 // String returns the server's name as in errors: MCP server "files".
 func (s *Server) String() string { return fmt.Sprintf("MCP server %q", s.o.Name) }
 
-// Close ends calls in flight and the server. It closes the session and the process's stdin. After
-// Options.Grace it sends SIGTERM, and after another Options.Grace it kills the process with its
-// descendants. It returns once the process has exited, and may be called more than once.
+// Close ends calls in flight and the session. For a command, it closes the process's stdin, sends
+// SIGTERM after Options.Grace, and kills the process with its descendants after another
+// Options.Grace. It returns once the process has exited, and may be called more than once.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.breakWith(errClosed)

@@ -15,7 +15,7 @@ import (
 const (
 	ExitAnswered = 0
 	ExitFailed   = 1 // the run failed
-	ExitUsage    = 2 // wrong usage or a bad file; nothing ran
+	ExitUsage    = 2 // any other error, such as wrong usage or a bad file
 	ExitStopped  = 3 // a module stopped the run
 	ExitPaused   = 4 // the run is waiting for an answer
 	ExitCanceled = 130

@@ -14,7 +14,7 @@ import (
 // MaxText is the maximum size of a prompt or of a file of messages, in bytes.
 const MaxText = 32 << 20
 
-// ReadMessages reads a JSON array of messages from a file.
+// ReadMessages reads a JSON array of messages from a file, and checks each message.
 func ReadMessages(path string) ([]abi.Message, error) {
 	b, err := ReadFile(path, MaxText)
 	if err != nil {
@@ -33,7 +33,7 @@ func ReadMessages(path string) ([]abi.Message, error) {
 	return messages, nil
 }
 
-// ReadFile reads a file of at most limit bytes.
+// ReadFile reads a file. It returns an error if the file has more than limit bytes.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -74,7 +74,7 @@ const (
 	Cyan  Style = "36"
 )
 
-// Note writes a line to stderr.
+// Note writes a line to stderr in a style. It first ends the answer's last line if that is open.
 func (s *Screen) Note(look Style, format string, args ...any) {
 	text := Clean(fmt.Sprintf(format, args...))
 	s.mu.Lock()
@@ -86,7 +86,8 @@ func (s *Screen) Note(look Style, format string, args ...any) {
 	_, _ = io.WriteString(s.Err, text+"\n")
 }
 
-// Prompt writes a question to stderr without a newline.
+// Prompt writes a question to stderr without a newline. It first ends the answer's last line if
+// that is open.
 func (s *Screen) Prompt(format string, args ...any) {
 	text := Clean(fmt.Sprintf(format, args...))
 	s.mu.Lock()

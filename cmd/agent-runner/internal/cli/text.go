@@ -25,7 +25,7 @@ func List[T ~string](items []T, none string) string {
 	return strings.Join(out, ", ")
 }
 
-// Size formats a number of bytes with a unit.
+// Size formats a number of bytes with a binary unit, such as "1.5 MiB".
 func Size(n int64) string {
 	switch {
 	case n >= 1<<20:
@@ -44,7 +44,7 @@ func PrintJSON(e *Env, v any) error {
 	return enc.Encode(v)
 }
 
-// Short truncates s to limit characters for display.
+// Short truncates s to limit characters for display, including an ellipsis.
 func Short(s string, limit int) string {
 	if r := []rune(s); len(r) > limit {
 		return string(r[:limit-1]) + "…"
@@ -85,7 +85,7 @@ func Ago(d time.Duration) string {
 // Since returns the time since t, such as "5m ago".
 func Since(t time.Time) string { return Ago(time.Since(t)) }
 
-// Thousands formats a number with thousands separators.
+// Thousands formats a number with thousands separators, such as "1,234,567".
 func Thousands(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -94,7 +94,8 @@ func Thousands(n int64) string {
 	return s
 }
 
-// ParseDays parses the value of a flag: a Go duration, or a number of days such as 30d.
+// ParseDays parses text, the value of the named flag: a Go duration that is not negative, or a
+// number of days such as 30d.
 func ParseDays(flag, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {

@@ -16,7 +16,8 @@ func NetworkFlags(cmd *cobra.Command, secrets, private *[]string) {
 		"let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8")
 }
 
-// NetworkOptions returns the options for HTTP requests of modules.
+// NetworkOptions returns the options for HTTP requests of modules. It parses the values of the
+// flags that NetworkFlags adds.
 func NetworkOptions(e *cli.Env, secrets, private []string) (*egress.Options, error) {
 	o := &egress.Options{}
 	for _, text := range secrets {

@@ -23,10 +23,11 @@ var DemoCassette []byte
 // DemoPrompt is the prompt that DemoCassette answers.
 const DemoPrompt = "What is 17% of 2,340?"
 
-// BuiltinRecording names the built-in recording.
+// BuiltinRecording is the name of the built-in recording for [Recording].
 const BuiltinRecording = "builtin:"
 
-// Recording loads a recording from a file, or the built-in one.
+// Recording loads the recording in the file of this name, or the built-in one for
+// BuiltinRecording.
 func Recording(name string) (*cassette.Cassette, error) {
 	if name == BuiltinRecording {
 		return cassette.Parse("the built-in recording", DemoCassette)

@@ -28,7 +28,7 @@ const DefaultStore = "default"
 // StoreHelp describes the values of flags that name a store.
 const StoreHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
 
-// StorePath returns the location of the store in the flag, or else in the environment.
+// StorePath returns the location of the store in the flag, or else in the environment, or "".
 func StorePath(e *cli.Env, flag string) string {
 	if flag == "" {
 		flag = e.Getenv(EnvStore)
@@ -42,7 +42,8 @@ func StorePath(e *cli.Env, flag string) string {
 	return filepath.Join(e.Getenv("HOME"), ".local", "state", "agent-runner", "runs.db")
 }
 
-// JournalOptions returns the options that journal runs in a store.
+// JournalOptions returns options that journal a tenant's runs in a store. spec is stored with
+// each run.
 func JournalOptions(e *cli.Env, s store.Store, tenant string, spec json.RawMessage) *journal.Options {
 	var j journal.Journal = s
 	if e.Journal != nil {
@@ -73,7 +74,7 @@ func OpenKept(ctx context.Context, e *cli.Env, flag string) (store.Store, error)
 	return OpenStore(ctx, e, flag)
 }
 
-// Place returns the location of a store without a password.
+// Place returns the location of a store. It hides the password in a URL.
 func Place(at string) string {
 	if u, err := url.Parse(at); err == nil && u.Host != "" {
 		return u.Redacted()

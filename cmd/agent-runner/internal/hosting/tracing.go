@@ -32,8 +32,8 @@ const (
 // flushTimeout bounds sending the last spans at exit.
 const flushTimeout = 5 * time.Second
 
-// NewTracer returns a tracer that exports spans to the endpoint in the environment, or nil
-// without one. flush sends the remaining spans.
+// NewTracer returns a tracer that exports spans to the endpoint in the environment, or nil if the
+// environment names none. flush sends the remaining spans.
 func NewTracer(ctx context.Context, e *cli.Env) (t tracing.Tracer, flush func(), err error) {
 	at := e.Getenv(EnvOTLPTraces)
 	if base := e.Getenv(EnvOTLP); at == "" && base != "" {

@@ -105,7 +105,7 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 	return cmd
 }
 
-// A benchResult is the result of benchmarking a module.
+// A benchResult is the JSON output of the benchmark of a module.
 type benchResult struct {
 	Path      string        `json:"path"`
 	Digest    string        `json:"digest"`
@@ -114,7 +114,7 @@ type benchResult struct {
 	Functions []functionRow `json:"functions,omitempty"`
 }
 
-// profile benchmarks m and writes the counts of p to a file.
+// profile benchmarks m and writes the profile p to file. It rejects scripts.
 func (r *benchResult) profile(
 	ctx context.Context,
 	m *module.Module,

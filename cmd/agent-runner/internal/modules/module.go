@@ -92,7 +92,7 @@ func powersText(imports []module.Power) string {
 	return b.String()
 }
 
-// condition returns the grant that a power needs, as a suffix.
+// condition returns a suffix with the grant that a power needs, or "" if it needs none.
 func condition(p module.Power) string {
 	if p.Grant != "" {
 		return " (if granted " + p.Grant + ")"

@@ -208,7 +208,7 @@ func copySDK(language, dir string) error {
 	})
 }
 
-// writeTemplate renders a template's files into a new folder.
+// writeTemplate renders a template's files into a new folder and returns their paths.
 func writeTemplate(from, dir string, values *templateValues) (written []string, err error) {
 	err = fs.WalkDir(templates, from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

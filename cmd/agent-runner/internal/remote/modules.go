@@ -117,7 +117,7 @@ func (u *uploadProgress) end() {
 	}
 }
 
-// warn prints the warnings of a server.
+// warn prints the server's warnings as notes, unless the output is JSON.
 func (r *Session) warn(warnings []string) {
 	if r.Output != "text" {
 		return

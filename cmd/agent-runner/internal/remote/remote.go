@@ -180,8 +180,8 @@ func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 	return err
 }
 
-// remedy returns a suffix for the error that says what to do about a problem, or "" if the
-// server's message says it already.
+// remedy returns a suffix for the error that says what to do about a problem, or "" if there is
+// nothing to add to the server's message.
 func remedy(e *cli.Env, p *api.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {

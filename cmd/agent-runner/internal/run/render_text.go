@@ -186,7 +186,7 @@ func (r *textRenderer) log(e *abi.Event) {
 	r.screen.Note(look, "• %s%s: %s", cmp.Or(e.Entry, "host"), cli.After(" ", e.Level), r.cut(e.Text))
 }
 
-// actions describes the consequences of a fault.
+// actions describes the consequences of a fault, by the action of its event.
 var actions = map[string]string{
 	"run_ended":       "the run ends",
 	"skipped":         "the run continues without it",
@@ -229,7 +229,7 @@ func (r *textRenderer) child(e *abi.Event) {
 	}
 }
 
-// limitActions describes the consequences of reaching a limit.
+// limitActions describes the consequences of reaching a limit, by the action of its event.
 var limitActions = map[string]string{
 	"run_ended": "the run ends",
 	"refused":   "the call is rejected",

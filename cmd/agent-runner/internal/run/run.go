@@ -209,7 +209,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	})
 }
 
-// withAgent calls fn with the agent of a file.
+// withAgent creates the agent of a file, calls fn with it, and closes it.
 func (c *runCommand) withAgent(
 	ctx context.Context,
 	file *agentfile.File,

@@ -448,7 +448,7 @@ func (c *serveCommand) keyring() (*store.Keyring, error) {
 	return k, nil
 }
 
-// listenError explains why the server cannot listen on the address.
+// listenError returns an error that explains why the server cannot listen on the address.
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
