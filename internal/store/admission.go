@@ -12,9 +12,9 @@ import (
 // admissionTTL is the time within which an admitted run must be in the journal.
 const admissionTTL = time.Minute
 
-// AdmitRun admits a run that starts, or that resumes after a pause, if the tenant's quotas
-// allow it on all machines together. Otherwise it fails with a [*QuotaError]. It adds a run
-// that starts to the tenant's usage of the day. The admission counts as a run in progress until
+// AdmitRun admits a run that starts, or that resumes after a pause, if the tenant's quotas allow
+// it. The quotas apply to all machines together. Otherwise it fails with a [*QuotaError]. It adds a
+// run that starts to the tenant's usage of the day. The admission counts as a run in progress until
 // the journal has the run as running, until [Tenant.ReleaseRun], or for a minute.
 func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, starts bool) error {
 	return n.update(ctx, func(t scoped) error {
@@ -43,7 +43,8 @@ func (n *Tenant) CheckRunQuotas(ctx context.Context) error {
 	})
 }
 
-// ReleaseRun withdraws the admission of a run that did not start. The run stays counted.
+// ReleaseRun withdraws the admission of a run that did not start. The usage of the day still counts
+// the run.
 func (n *Tenant) ReleaseRun(ctx context.Context, run string) error {
 	return n.update(ctx, func(t scoped) error {
 		_, err := t.Exec(`DELETE FROM run_places WHERE tenant = $1 AND run = $2`, run)

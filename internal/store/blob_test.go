@@ -29,8 +29,8 @@ func openWrapped(t *testing.T, wrap func(database.DB) database.DB) *store {
 	return s
 }
 
-// A measuringDB measures how many bytes the updates in progress write together: concurrent
-// updates share a transaction.
+// A measuringDB records the maximum number of bytes that the updates in progress write together,
+// because concurrent updates may share a transaction.
 type measuringDB struct {
 	database.DB
 	mu       sync.Mutex
@@ -81,8 +81,8 @@ func (t measuringTx) measure(args []any) {
 	}
 }
 
-// TestTransactionsContainOnePiece checks that no transaction contains more than one piece, for any
-// number of concurrent writers.
+// TestTransactionsContainOnePiece checks that no transaction contains more than one piece while eight
+// writers write large bytes concurrently.
 func TestTransactionsContainOnePiece(t *testing.T) {
 	t.Parallel()
 	d := &measuringDB{}

@@ -76,8 +76,9 @@ type eventRow struct {
 	body        blob.Body
 }
 
-// read returns the row's lines. It omits lines of events up to number after, so that reading a large
-// row in parts decodes each event once.
+// read returns the row's lines. It omits the lines of events up to number after, so that reading a
+// large row in parts decodes each event once. If the row does not have one line for each event, read
+// returns all lines.
 func (r *eventRow) read(t database.Tx, after int64) ([]byte, error) {
 	lines, err := r.body.Read(t)
 	if err != nil || int64(bytes.Count(lines, []byte("\n"))) != r.last-r.first+1 {

@@ -29,8 +29,8 @@ func requireKind(t *testing.T, want database.Kind, err error) {
 // envFill is the environment variable that makes the test binary write to a store until it fails.
 const envFill = "AGENT_RUNNER_TEST_FILL"
 
-// TestFill runs in that process. It checks that the first commit that fails because the disk is
-// full has no effect.
+// TestFill is a part of TestDiskFull, and runs in a process with envFill. It checks that the first
+// commit that fails because the disk is full has no effect.
 func TestFill(t *testing.T) {
 	where := os.Getenv(envFill)
 	if where == "" {
@@ -62,8 +62,8 @@ func TestFill(t *testing.T) {
 // whose writes share transactions.
 const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
 
-// TestFillGroups runs in that process. It checks that every writer of a transaction receives
-// the error, whichever write caused the error.
+// TestFillGroups is a part of TestDiskFullForMany, and runs in a process with envFillGroups. It
+// checks that every writer of a transaction receives the error, whichever write caused the error.
 func TestFillGroups(t *testing.T) {
 	where := os.Getenv(envFillGroups)
 	if where == "" {

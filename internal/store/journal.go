@@ -112,7 +112,7 @@ func (s *store) Load(ctx context.Context, id string) (*journal.StoredRun, error)
 	return s.load(ctx, run, id)
 }
 
-// load returns a run, which find finds, with its log.
+// load looks up a run with find, and returns the run with its log.
 func (s *store) load(
 	ctx context.Context,
 	find func(database.Tx, string) (*journal.RunInfo, error),

@@ -19,8 +19,8 @@ const (
 )
 
 const (
-	// maxDueBytes is the number of bytes of a run in progress that its tenant's usage may lack.
-	// The run's row holds them in journal_due. Smaller amounts are counted when the run stops.
+	// maxDueBytes limits the bytes of a run in progress that its tenant's usage may lack. The run's
+	// row holds their number in journal_due. Smaller numbers are counted when the run stops.
 	maxDueBytes = 64 << 10
 	// minCountedEvents is the minimum size, in bytes, of a commit of events alone that counts
 	// the run's due bytes. Smaller commits leave that to a later commit of the run.
@@ -65,8 +65,9 @@ func countEvents(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	return exceededJournalQuota(own, at)
 }
 
-// countDue counts the uncounted bytes of a run that are due in a status. It returns their
-// number, and the run's tenant.
+// countDue counts the uncounted bytes of a run that are due in a status. It returns the run's
+// tenant, the time by the database's clock, and the number of bytes. The number is 0 for a run of
+// the operator.
 func countDue(t database.Tx, run string, status journal.Status) (own scoped, at time.Time, n int64, err error) {
 	var name string
 	var uncounted, now int64

@@ -54,8 +54,8 @@ func TestSealedSecretIsBoundToRow(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestUnscopedStatementsFail checks that statements fail if they can access the rows of other
-// tenants.
+// TestUnscopedStatementsFail checks that a tenant's statements fail unless they select the rows of
+// the tenant.
 func TestUnscopedStatementsFail(t *testing.T) {
 	t.Parallel()
 	opened, err := Open(t.Context(), filepath.Join(t.TempDir(), "s.db"), nil)

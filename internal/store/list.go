@@ -48,9 +48,9 @@ func (p Page) older() (createdMS int64, name string) {
 // errStop ends a query that has read enough rows.
 var errStop = errors.New("enough")
 
-// list reads a page of a list. The query's last parameter is the number of rows that it
-// returns, which list adds to args. next is the position of the page's last row if more
-// rows follow it.
+// list reads a page of a list. The query's last parameter is the maximum number of rows that it
+// returns, which list adds to args. next is the position of the page's last row if more rows follow
+// it, or else nil.
 func list[T any](
 	q database.Querier,
 	p Page,

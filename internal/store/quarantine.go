@@ -55,8 +55,8 @@ type Crash struct {
 // because of it.
 type Quarantine interface {
 	// StartProcess stores a process's first heartbeat. If the OOM killer has killed more
-	// processes of its cgroup than at the last heartbeat of an earlier process, that process
-	// was killed.
+	// processes of its cgroup than at the last heartbeat of an earlier process, StartProcess
+	// records that the earlier process was killed.
 	StartProcess(ctx context.Context, p *Process) error
 	// Heartbeat stores the state of a process and the memory of its runs.
 	Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error

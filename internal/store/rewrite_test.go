@@ -26,8 +26,8 @@ import (
 
 const address = "amy@example.org"
 
-// hideText returns the patch of a hook that hides the address in the second message. It changes
-// that message, or replaces it by a new one.
+// hideText returns the patch of a hook that hides the address in the second message. If rebuild is
+// true, a new message replaces that message; otherwise its content is changed.
 func hideText(c *hook.Call, rebuild bool) abi.ListPatch {
 	m := c.List(0).At(1)
 	text := strings.ReplaceAll(m.Content.String(), address, "[EMAIL]")
@@ -127,7 +127,7 @@ func TestOriginalsAreErased(t *testing.T) {
 	}
 }
 
-// requireNoRow fails if any row of a run contains the address.
+// requireNoRow checks that no row of a run contains the address.
 func requireNoRow(t *testing.T, where string) {
 	t.Helper()
 	db, err := sql.Open("pgx", where)

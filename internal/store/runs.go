@@ -96,7 +96,8 @@ func (s *store) Runs(ctx context.Context, f *Filter) (runs []journal.RunInfo, ne
 	return runs, next, err
 }
 
-// query returns the statement that reads a page of runs, without its last argument.
+// query returns the statement that reads a page of runs, and its arguments except the last one, the
+// maximum number of rows.
 func (f *Filter) query() (sql string, args []any) {
 	created, id := f.older()
 	sql, args = `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{

@@ -82,7 +82,7 @@ var (
 	ErrInUse    = errors.New("in use")
 )
 
-// A Filter selects a page of runs. The zero value selects the operator's newest 100.
+// A Filter selects a page of runs. The zero value selects the newest 100 runs of the operator.
 type Filter struct {
 	Tenant string
 	Agent  string         // any if empty

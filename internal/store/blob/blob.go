@@ -41,7 +41,7 @@ const (
 // ErrAborted is the error of a write whose Abort channel was closed.
 var ErrAborted = errors.New("the write was aborted")
 
-// A Body is bytes as their row stores them: in the row itself, or in pieces.
+// A Body is a byte string as its row stores it: in the row itself, or in pieces.
 type Body struct {
 	InRow   []byte
 	Pieces  string // id of the pieces, which ends in the number of bytes; empty if the bytes are in the row
@@ -95,7 +95,7 @@ func (w *Writer) Write(ctx context.Context, o Options, write func([]*Body) error
 	return write(bodies)
 }
 
-// stage writes the pieces of bytes.
+// stage writes bytes as staged pieces with an id, each piece in its own transaction.
 func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) error {
 	for n := 0; n*PieceBytes < len(bytes); n++ {
 		done, err := w.wait(ctx, o)
@@ -162,7 +162,8 @@ func stagePiece(t database.Tx, id string, n int64, bytes []byte) error {
 	return err
 }
 
-// Adopt attaches the pieces to the row that this transaction writes.
+// Adopt attaches the pieces to the row that this transaction writes. It fails if the pieces have been
+// swept, because their writer was too slow.
 func (b *Body) Adopt(t database.Tx) error {
 	if b.Pieces == "" {
 		return nil

@@ -20,7 +20,8 @@ func openTest(t *testing.T) *Writer {
 	return NewWriter(db)
 }
 
-// requireSwept fails unless err reports that pieces were swept, and none are left.
+// requireSwept checks that err is the error of a writer whose pieces were swept, and that no pieces
+// are left.
 func requireSwept(t *testing.T, w *Writer, err error) {
 	t.Helper()
 	var e *database.Error

@@ -102,7 +102,7 @@ func (d *DB) transact(ctx context.Context, db *sql.DB, o *sql.TxOptions, fn func
 	return d.classify(t.Commit())
 }
 
-// A tx is a transaction.
+// A tx is a transaction with the context of its statements. It implements [database.Tx].
 type tx struct {
 	ctx context.Context
 	tx  *sql.Tx

@@ -27,7 +27,7 @@ func (c *conn) close() error {
 	return c.conn.Close()
 }
 
-// prepare returns the prepared statement for SQL text. It prepares each text once.
+// prepare returns the prepared statement of some SQL. It prepares the same SQL only once.
 func (c *conn) prepare(text string) (*sql.Stmt, error) {
 	if s := c.statements[text]; s != nil {
 		return s, nil

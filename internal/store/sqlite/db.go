@@ -90,8 +90,8 @@ func (d *DB) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// createFile creates the file with access only for its owner, because runs contain complete
-// conversations.
+// createFile creates the file and its directory if they do not exist. Only the owner can access
+// them, because runs contain complete conversations.
 func (d *DB) createFile() error {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
 		return err

@@ -88,7 +88,8 @@ func TestFailedFsyncFailsLaterWrites(t *testing.T) {
 	s.end()
 }
 
-// TestSyncerCheckpoints checks that the syncer checkpoints a large WAL without delaying a write.
+// TestSyncerCheckpoints checks that the syncer moves more than checkpointPages pages of a large WAL
+// into the database.
 func TestSyncerCheckpoints(t *testing.T) {
 	t.Parallel()
 	d := openTest(t)

@@ -38,7 +38,9 @@ func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *jour
 	return &journaled{s: s, id: id, epoch: 1, entry: 1, bytes: r.Bytes()}
 }
 
-// next returns the next commit, with log bytes of log and events bytes of events.
+// next returns the next commit. Its log entry has log bytes, and its event has events bytes; it has
+// none if the number is 0. The status is part of the progress, which only a commit with a log entry
+// has.
 func (r *journaled) next(log, events int, status journal.Status) *journal.Commit {
 	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, Lease: lease}
 	if log > 0 {
@@ -200,7 +202,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 	requireJournalQuota(t, acme, "journal_bytes_per_day")
 }
 
-// requireJournalQuota checks that a tenant's runs neither start nor resume.
+// requireJournalQuota checks that a tenant's runs neither start nor resume because of a quota.
 func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	t.Helper()
 	for _, err := range []error{
