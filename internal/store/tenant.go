@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A Tenant gives access to the data of one tenant. All its statements go through a scoped
-// transaction, which rejects access to the rows of other tenants.
+// A Tenant gives access to the data of one tenant. Its statements go through a scoped transaction,
+// which rejects statements that could access the rows of other tenants. The methods for runs check
+// the tenant of the run instead.
 type Tenant struct {
 	s  *store
 	id string

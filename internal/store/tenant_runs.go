@@ -18,7 +18,7 @@ func (n *Tenant) own(ctx context.Context, id string) (info *journal.RunInfo, err
 	return info, err
 }
 
-// ownIn is own in a transaction.
+// ownIn returns a run of the tenant as own does, and reads it in transaction t.
 func (n *Tenant) ownIn(t database.Tx, id string) (*journal.RunInfo, error) {
 	info, err := run(t, id)
 	if err != nil {
@@ -34,7 +34,7 @@ func (n *Tenant) ownIn(t database.Tx, id string) (*journal.RunInfo, error) {
 // such run.
 func (n *Tenant) Run(ctx context.Context, id string) (*journal.RunInfo, error) { return n.own(ctx, id) }
 
-// Runs returns a page of the tenant's runs, as [Store] does. It ignores the filter's tenant.
+// Runs returns a page of the tenant's runs; see [Store]. It ignores the filter's tenant.
 func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error) {
 	var own Filter
 	if f != nil {

@@ -18,8 +18,8 @@ const (
 
 var digests = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// DeleteUnusedModules implements [Platform]. It reads all runs concurrently with writers.
-// The transaction that deletes modules reads the runs created since then.
+// DeleteUnusedModules implements [Platform]. It searches the modules of all runs while others can
+// write. Each transaction that deletes modules also reads the runs created since the search began.
 func (s *store) DeleteUnusedModules(ctx context.Context, age time.Duration) (n int64, err error) {
 	after := ""
 	for {
@@ -132,7 +132,8 @@ func deleteUnused(
 	return n, nil, nil
 }
 
-// deleteModule deletes a module that no tenant has. [blob.Writer.Sweep] deletes its pieces later.
+// deleteModule deletes a module if it is older than age and no tenant has it. [blob.Writer.Sweep]
+// deletes its pieces later.
 func deleteModule(t database.Tx, digest string, age time.Duration) (deleted bool, err error) {
 	var pieces string
 	deleted, err = database.One(t, `DELETE FROM modules WHERE digest = $1 AND created_ms < NOW_MS - $2

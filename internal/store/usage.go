@@ -7,7 +7,8 @@ import (
 )
 
 // A Usage is the usage of an agent on a day. The row without a module counts the agent's runs,
-// tokens and time; each row with one counts the module's fuel, time and calls.
+// tokens, time, model calls and journal bytes. Each row with a module counts the module's fuel, time
+// and calls.
 type Usage struct {
 	Day              string // UTC, as 2026-01-31
 	Agent            string
@@ -35,7 +36,8 @@ func (u *Usage) Add(o Usage) {
 // Day returns the day (UTC) that the usage at a time belongs to.
 func Day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// AddUsage adds to the tenant's usage. [Tenant.AdmitRun] counts runs.
+// AddUsage adds rows to the tenant's usage. [Tenant.AdmitRun] and [Tenant.Journal] count the runs
+// that start, so the rows need not.
 func (n *Tenant) AddUsage(ctx context.Context, rows ...Usage) error {
 	return n.update(ctx, func(t scoped) error {
 		return addUsage(t, rows...)

@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// checkTenantValues fails if the entries of a tenant that have values are too many, or if their
-// values together exceed the tenant's quota. Only then does it first delete expired values of
-// other entries. Each write deletes expired values of its own entry.
+// checkTenantValues fails if too many entries of a tenant have values, or if their values together
+// exceed the tenant's quota. Before it fails, it deletes expired values of other entries and checks
+// again. The caller has deleted expired values of its own entry.
 func (s *store) checkTenantValues(t database.Tx, scope hook.ValueScope) error {
 	limit, err := s.valueBytes(t, scope.Tenant)
 	if err != nil {
@@ -63,11 +63,11 @@ func (s *store) valueBytes(t database.Tx, tenant string) (int64, error) {
 	return s.quota.All, nil
 }
 
-// maxExpiredEntries is the number of entries whose expired values one write deletes.
+// maxExpiredEntries is the maximum number of other entries whose expired values one write deletes.
 const maxExpiredEntries = 16
 
-// expireOthers deletes expired values of a tenant's other entries, and the usage of entries
-// without values.
+// expireOthers deletes expired values of the tenant's entries other than scope's, and the usage of
+// other entries without values.
 func expireOthers(t database.Tx, scope hook.ValueScope) error {
 	entries, err := database.Strings(
 		t,

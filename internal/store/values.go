@@ -17,7 +17,7 @@ import (
 
 const (
 	maxTTL     = 10 * 365 * 24 * time.Hour
-	maxExpired = 16 // expired values that one write deletes
+	maxExpired = 16 // maximum number of expired values of an entry that one write deletes
 	keepTTL    = -1 // as storedValue.expires: do not change the expiry of the value
 )
 
@@ -25,7 +25,7 @@ const (
 type storedValue struct {
 	value   []byte
 	version int64
-	expires int64 // time to live in milliseconds when written; 0 is forever
+	expires int64 // in milliseconds: when read, the time of expiry; when written, the time to live; 0: never
 }
 
 // valueError returns an error for a module. Conflicts can be retried.
@@ -140,8 +140,8 @@ func (s *store) DeleteValue(ctx context.Context, scope hook.ValueScope, key stri
 	return s.change(ctx, scope, key, func(storedValue, bool) (*storedValue, error) { return nil, nil }, nil)
 }
 
-// change replaces a value by the one that fn returns, within the quota. It deletes the value
-// if fn returns nil. version is set to the version of the new value.
+// change replaces a value with the one that fn returns, within the quota. It deletes the value if fn
+// returns nil. It sets version to the version of the new value.
 func (s *store) change(
 	ctx context.Context,
 	scope hook.ValueScope,
@@ -236,7 +236,8 @@ func put(t database.Tx, scope hook.ValueScope, key string, next *storedValue, ve
 	return err
 }
 
-// expire deletes the value of a key if it has expired, and some other expired values.
+// expire deletes the value of a key if it has expired, and other expired values of the entry, at most
+// maxExpired in all.
 func expire(t database.Tx, scope hook.ValueScope, key string) error {
 	type expired struct {
 		name string
@@ -265,7 +266,8 @@ func expire(t database.Tx, scope hook.ValueScope, key string) error {
 	return err
 }
 
-// forModule removes the mark of an error that no transaction returns.
+// forModule removes the mark of [database.ForCaller] from an error that did not pass through a
+// transaction, which would have removed the mark.
 func forModule(err error) error {
 	err, _ = database.Classified(err, "")
 	return err

@@ -15,8 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// collect reads a list page by page and returns what name returns for its rows. between is
-// called with the position that a page ended at.
+// collect reads a list in pages of limit rows, and returns the result of name for each row. If
+// between is not nil, collect calls it between two pages, with the position at which the first one
+// ended.
 func collect[T any](
 	t *testing.T,
 	limit int,
@@ -44,7 +45,8 @@ func collect[T any](
 	}
 }
 
-// collectRuns reads a list of runs page by page.
+// collectRuns reads a list of runs in pages of limit runs, and returns their ids. between is as for
+// collect.
 func collectRuns(t *testing.T, s store.Store, f store.Filter, limit int, between func(*store.Position)) []string {
 	t.Helper()
 	return collect(t, limit, between, func(p store.Page) ([]journal.RunInfo, *store.Position, error) {
@@ -53,7 +55,8 @@ func collectRuns(t *testing.T, s store.Store, f store.Filter, limit int, between
 	}, func(r journal.RunInfo) string { return r.ID })
 }
 
-// addRuns creates runs concurrently, many of them within the same millisecond.
+// addRuns creates n runs of a tenant concurrently, many of them within the same millisecond, and
+// returns their ids, which start with prefix.
 func addRuns(t *testing.T, s store.Store, tenant, prefix string, n int) (ids []string) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -298,7 +301,7 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 	require.Nil(t, next)
 }
 
-// testPageBytes checks that large rows end a page early.
+// testPageBytes checks that a page ends with the row that exceeds 4 MiB, before its limit of rows.
 func testPageBytes(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

@@ -53,7 +53,7 @@ func raw(t *testing.T, where string) *sql.DB {
 	return db
 }
 
-// requirePieces fails unless the given number of bodies have pieces, and rows refer to all of
+// requirePieces checks that the given number of bodies have pieces, and that rows refer to all of
 // them.
 func requirePieces(t *testing.T, db *sql.DB, bodies int) {
 	t.Helper()
@@ -133,7 +133,8 @@ func equal(a, b [][]byte) bool {
 	return bytes.Equal(bytes.Join(a, []byte("|")), bytes.Join(b, []byte("|")))
 }
 
-// testConcurrentLarge checks that one of several concurrent writers of a row wins.
+// testConcurrentLarge checks that exactly one of several concurrent writers of a row succeeds, and
+// that only its pieces remain.
 func testConcurrentLarge(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)

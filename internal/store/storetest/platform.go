@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// newTenant creates a tenant.
+// newTenant creates a tenant with a quota, and returns access to its data.
 func newTenant(t *testing.T, s store.Store, id string, q store.TenantQuota) *store.Tenant {
 	t.Helper()
 	_, err := s.CreateTenant(t.Context(), id, id, q, nil)
@@ -103,7 +103,7 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	)
 }
 
-// has returns the kinds of rows that a tenant has.
+// has returns the kinds of rows that a tenant has, in alphabetical order.
 func has(t *testing.T, tenant *store.Tenant) (out []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -226,7 +226,8 @@ func testKeys(t *testing.T, open Opener) {
 	rejected(shown2, "unknown key")
 }
 
-// testFirstKey checks that one of several servers that start concurrently creates the key.
+// testFirstKey checks that exactly one of several servers that start concurrently creates the first
+// key.
 func testFirstKey(t *testing.T, open Opener) {
 	_, where := open(t, nil)
 	var made atomic.Int64

@@ -144,7 +144,8 @@ func testFence(t *testing.T, open Opener) {
 	require.Len(t, events, 1)
 }
 
-// testClaims checks that one of several concurrent claims succeeds.
+// testClaims checks that exactly one of eight concurrent claims of a run succeeds, and that the
+// others fail with [journal.ErrBusy].
 func testClaims(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)

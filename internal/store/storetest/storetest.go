@@ -18,7 +18,7 @@ import (
 // database, as another process would.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
-// Run runs the suite.
+// Run runs the tests of the suite as parallel subtests. Each test opens its stores with open.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"runs":                     testRuns,
@@ -90,7 +90,7 @@ func newRun(t *testing.T, s store.Store, id string) {
 	)
 }
 
-// commit appends an entry and one event.
+// commit appends an entry and one event to a run, with the given epoch and numbers.
 func commit(s store.Store, run string, epoch, entry, seq int64) error {
 	return s.Commit(context.Background(), &journal.Commit{Run: run, Epoch: epoch, Entry: entry, Log: []byte(`{}`),
 		First: seq, Last: seq, Events: event(run, seq), Lease: lease})
