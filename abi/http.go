@@ -1,6 +1,6 @@
 package abi
 
-// An HTTPRequest is the argument of the import http, which replies with an
+// An HTTPRequest is the argument of the import "http", which replies with an
 // [HTTPResponse]. The host replaces {{secret:NAME}} in the path and query of the URL, in
 // header values and in the body with the secret of that name.
 type HTTPRequest struct {
@@ -21,7 +21,7 @@ type HTTPHeader struct {
 	Value string `json:"value"`
 }
 
-// An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and
+// An HTTPResponse is the reply of the import "http". Every HTTP status, including 404 and
 // 500, is a successful reply.
 type HTTPResponse struct {
 	Status     int          `json:"status"`

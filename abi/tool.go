@@ -76,7 +76,7 @@ type Call struct {
 	By *By `json:"by,omitempty"`
 }
 
-// By identifies the module that made a call through the import tool.
+// By identifies the module that made a call through the import "tool".
 type By struct {
 	Entry string `json:"entry"`
 	Hook  Hook   `json:"hook"`

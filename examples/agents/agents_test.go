@@ -1,5 +1,5 @@
-// Package agents contains only tests. They run the agents of its folders, and record their
-// conversations:
+// Package agents contains only tests. They run the agents in the package's folders, and record
+// their conversations:
 //
 //	go test ./examples/agents -update
 package agents
@@ -31,7 +31,8 @@ import (
 
 var update = flag.Bool("update", false, "record each conversation.json from its model.jsonl")
 
-// modules matches the modules of an agent.yaml. They must be built before it is loaded.
+// modules matches the references to modules in an agent.yaml. The modules must be built before the
+// file is loaded.
 var modules = regexp.MustCompile(`module: \.\./\.\./\.\./build/wasm/([a-z-]+)\.wasm`)
 
 // An example is an agent and its test setup.
@@ -45,14 +46,14 @@ type example struct {
 // recording returns the path of the recorded conversation.
 func (e *example) recording() string { return filepath.Join(e.name, "conversation.json") }
 
-// An outcome holds the events of a run.
+// An outcome holds the events of a run and the path of its working folder.
 type outcome struct {
 	events []abi.Event
 	folder string // the result of prepare
 }
 
-// test records the conversation again, checks that it equals the stored one, and returns
-// the outcome of replaying it.
+// test records the conversation again, checks that it equals the stored one, and returns the
+// outcome of replaying it. With -update it first stores the new recording.
 func (e *example) test(t *testing.T) *outcome {
 	t.Helper()
 	replies, err := scripted.Parse(e.read(t, "model.jsonl"))
@@ -90,7 +91,8 @@ func (e *example) read(t *testing.T, name string) []byte {
 	return b
 }
 
-// run runs the agent, and answers its questions in a person's place.
+// run runs the agent, and answers its questions in a person's place. It fails if run.sh does not
+// answer one of them.
 func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Model) *outcome {
 	t.Helper()
 	out := &outcome{}
@@ -164,7 +166,8 @@ func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.P
 	return nil
 }
 
-// did counts the modules' events and the results of calls by their source.
+// did counts the modules' events and log lines, the results of tool calls by their source, and the
+// questions to a person. The keys are descriptions such as "call-log log".
 func (o *outcome) did() map[string]int {
 	did := map[string]int{}
 	for _, e := range o.events {
@@ -196,7 +199,7 @@ func (o *outcome) result(t *testing.T, call string) string {
 	return ""
 }
 
-// answer returns the run's last message.
+// answer returns the final message of the run, which must have ended with an answer.
 func (o *outcome) answer(t *testing.T) string {
 	t.Helper()
 	last := o.events[len(o.events)-1]
@@ -205,7 +208,7 @@ func (o *outcome) answer(t *testing.T) string {
 	return last.Message.Content.String()
 }
 
-// require checks that each of the wanted things happened.
+// require checks that each of the wanted things happened at least once. They are keys of did.
 func (o *outcome) require(t *testing.T, wants ...string) {
 	t.Helper()
 	did := o.did()

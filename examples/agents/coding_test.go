@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The coding agent fixes a copy of its project, with a person's approval.
+// TestCoding checks that the coding agent fixes a copy of its project with a person's approval, and
+// that it does not change protected files.
 func TestCoding(t *testing.T) {
 	t.Parallel()
 	coding := example{

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The research agent reads a table that is larger than its context window.
+// TestResearch checks that the research agent answers a question about a table that is larger than
+// its context window.
 func TestResearch(t *testing.T) {
 	t.Parallel()
 	research := example{name: "research"}

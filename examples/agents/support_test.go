@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The support agent receives a legitimate request, and an attempt to misuse it.
+// TestSupport checks that the support agent serves a legitimate request, and that an attempt to
+// misuse it reveals no secrets.
 func TestSupport(t *testing.T) {
 	t.Parallel()
 	support := example{

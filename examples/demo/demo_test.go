@@ -1,5 +1,4 @@
-// Package demo contains only tests. They run the demo of make run, and record its
-// conversation:
+// Package demo contains only tests. They run the demo of "make run", and record its conversation:
 //
 //	go test ./examples/demo -update
 package demo
@@ -70,7 +69,7 @@ func read(t *testing.T, name string) []byte {
 	return b
 }
 
-// script returns the model that is recorded.
+// script returns the scripted model whose conversation is recorded.
 func script(t *testing.T) model.Model {
 	t.Helper()
 	replies, err := scripted.Parse(read(t, "model.jsonl"))
@@ -78,7 +77,7 @@ func script(t *testing.T) model.Model {
 	return scripted.New(replies...)
 }
 
-// The recording must be reproducible from the script.
+// TestRecording checks that the script reproduces the recording.
 func TestRecording(t *testing.T) {
 	path := filepath.Join(t.TempDir(), recording)
 	if *update {
@@ -95,7 +94,8 @@ func TestRecording(t *testing.T) {
 	)
 }
 
-// Each middleware acts in the replay, and no hidden data is shown.
+// TestReplay checks that each middleware acts in the replay, and that neither the events nor the
+// recording contain hidden data.
 func TestReplay(t *testing.T) {
 	c, err := cassette.Load(recording)
 	require.NoError(t, err)

@@ -842,7 +842,7 @@ struct am_after_model_rewrite_state_answer {
 	am_list_patch messages;
 };
 
-/* By identifies the module that made a call through the import tool. */
+/* By identifies the module that made a call through the import "tool". */
 struct am_by {
 	am_str entry;
 	am_str hook;
@@ -1025,7 +1025,7 @@ struct am_entry_stats {
 	int64_t bytes_out;
 	int64_t fuel;
 	int64_t instances;
-	int64_t model_calls; /* Calls that the module made through the imports model and tool. */
+	int64_t model_calls; /* Calls that the module made through the imports "model" and "tool". */
 	int64_t tool_calls;
 };
 
@@ -1151,7 +1151,7 @@ struct am_http_header {
 	am_str value;
 };
 
-/* An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
+/* An HTTPRequest is the argument of the import "http", which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
 struct am_http_request {
 	am_str method; /* defaults to GET */
 	am_str url; /* https; http is allowed without secrets */
@@ -1161,7 +1161,7 @@ struct am_http_request {
 	int64_t timeout_ms; /* timeout_ms bounds the whole exchange, in milliseconds. Zero means the host's maximum, and larger values are reduced to it. */
 };
 
-/* An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply. */
+/* An HTTPResponse is the reply of the import "http". Every HTTP status, including 404 and 500, is a successful reply. */
 struct am_http_response {
 	int32_t status;
 	am_str url; /* final URL, if there were redirects */

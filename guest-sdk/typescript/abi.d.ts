@@ -164,7 +164,7 @@ export interface BeforeToolInput extends Common {
 	readonly stream?: boolean;
 }
 
-/** By identifies the module that made a call through the import tool. */
+/** By identifies the module that made a call through the import "tool". */
 export interface By {
 	readonly entry: string;
 	readonly hook: Hook;
@@ -276,7 +276,7 @@ export interface EntryStats {
 	readonly bytes_out: number;
 	readonly fuel: number;
 	readonly instances?: number;
-	/** Calls that the module made through the imports model and tool. */
+	/** Calls that the module made through the imports "model" and "tool". */
 	readonly model_calls?: number;
 	readonly tool_calls?: number;
 }
@@ -390,7 +390,7 @@ export interface HTTPHeader {
 	readonly value: string;
 }
 
-/** An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
+/** An HTTPRequest is the argument of the import "http", which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
 export interface HTTPRequest {
 	/** defaults to GET */
 	readonly method?: string;
@@ -404,7 +404,7 @@ export interface HTTPRequest {
 	readonly timeout_ms?: number;
 }
 
-/** An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply. */
+/** An HTTPResponse is the reply of the import "http". Every HTTP status, including 404 and 500, is a successful reply. */
 export interface HTTPResponse {
 	readonly status: number;
 	/** final URL, if there were redirects */

@@ -40,7 +40,7 @@ func other(random *rand.Rand, n int) []abi.Message {
 	)
 }
 
-// among inserts steps that make progress between the given ones.
+// among inserts up to two steps that make progress before each of the given ones.
 func among(random *rand.Rand, steps [][]abi.Message) [][]abi.Message {
 	var out [][]abi.Message
 	for i, s := range steps {

@@ -91,8 +91,8 @@ func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middl
 	return nil
 }
 
-// count goes back to the user's last message. It returns the number of model messages that
-// contain each deed, and the deeds of the last model message.
+// count goes back to the user's last message, but over at most Window messages. It returns the
+// number of model messages that contain each action, and the actions of the last model message.
 func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, last []action) {
 	counts = map[string]int{}
 	results := map[string]string{}
@@ -121,7 +121,8 @@ func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, 
 	return counts, last
 }
 
-// actions returns the deeds of a message, without duplicates.
+// actions returns the actions of a message, without duplicates. results holds the tools' results by
+// call ID.
 func (a *antiLoop) actions(m *abi.Message, results map[string]string) []action {
 	var out []action
 	there := map[string]bool{}

@@ -14,7 +14,8 @@ import (
 
 type object = map[string]any
 
-// step returns a message of the model and the results of its calls.
+// step returns a message of the model and the results of its calls. A call has the form "tool
+// arguments=result".
 func step(text string, calls ...string) []abi.Message {
 	m := abi.Assistant(text)
 	out := []abi.Message{m}
@@ -28,7 +29,7 @@ func step(text string, calls ...string) []abi.Message {
 	return out
 }
 
-// steps returns a conversation made of steps.
+// steps returns a conversation that consists of a user's message and the given steps.
 func steps(all ...[]abi.Message) []abi.Message {
 	out := []abi.Message{abi.User("go")}
 	for i, s := range all {
@@ -46,7 +47,8 @@ func steps(all ...[]abi.Message) []abi.Message {
 	return out
 }
 
-// look returns the module's reaction to a conversation: nothing, "hint", or "stop".
+// look returns the module's reaction to a conversation: "", or text that begins with "hint: " or
+// "stop: ".
 func look(t *testing.T, config object, messages []abi.Message) string {
 	t.Helper()
 	h := middlewaretest.New(middleware.Options{}, newAntiLoop())
@@ -127,8 +129,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// A repetition that the user asked for is not a loop; a module's hint does not count as a
-// message of the user.
+// TestUserSpeaks checks that a repetition that the user asked for is not a loop, and that a
+// module's hint does not count as a message of the user.
 func TestUserSpeaks(t *testing.T) {
 	t.Parallel()
 	a := step("", `t {"x":1}=same`)

@@ -15,8 +15,8 @@ import (
 
 type object = map[string]any
 
-// A bench is a test host whose reviewer gives the scripted answers in order and repeats the
-// last.
+// A bench is a test host whose reviewer gives the scripted answers in order and repeats the last.
+// An answer is a string or an error.
 type bench struct {
 	*middlewaretest.Host
 	t     *testing.T
@@ -154,7 +154,8 @@ func TestLists(t *testing.T) {
 	require.Empty(t, b.asked)
 }
 
-// A verdict applies to one call, regardless of its spelling, and to no other.
+// TestVerdictsAreKept checks that a verdict applies to one call, regardless of its spelling, and to
+// no other, and that a failure is not stored.
 func TestVerdictsAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil, `{"risk":95,"reason":"no"}`, `{"risk":1,"reason":"reads"}`)
@@ -177,7 +178,8 @@ func TestVerdictsAreKept(t *testing.T) {
 	require.Equal(t, "allow", decision, "a failure is no verdict")
 }
 
-// The model cannot retry until the reviewer approves.
+// TestMaxDenied checks that the reviewer judges no more calls after max_denied denials, so that the
+// model cannot retry until the reviewer approves.
 func TestMaxDenied(t *testing.T) {
 	t.Parallel()
 	b := newBench(
@@ -196,8 +198,8 @@ func TestMaxDenied(t *testing.T) {
 	require.Equal(t, "allow", decision)
 }
 
-// The reviewer sees the user's messages and the tool's exact input, with invisible
-// characters made visible, and no text of tools or of the model.
+// TestQuestion checks that the reviewer sees the user's messages and the tool's exact input, with
+// invisible characters made visible, and no text of tools, of the model or of other modules.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	b := newBench(

@@ -40,8 +40,8 @@ type verdict struct {
 	Closed bool   `json:"closed,omitempty"`
 }
 
-// review asks the reviewers in order until one gives a valid answer. It accepts only
-// complete answers.
+// review asks the reviewers in order until one gives a valid answer. Each reviewer has 1 + Retries
+// attempts, unless it fails permanently.
 func (a *approve) review(ctx *middleware.Context, call *middleware.Call) *verdict {
 	if len(call.Arguments) > a.MaxArguments {
 		return &verdict{Failed: fmt.Sprintf("its arguments have %d bytes, more than %d", len(call.Arguments), a.MaxArguments)}

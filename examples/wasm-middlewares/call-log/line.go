@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// line formats an event as a line, and returns its level. began holds the start times of
-// unfinished operations.
+// line formats an event as a line, and returns its level. The line is empty for events that are not
+// logged. began holds the start times of unfinished operations.
 func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text string) {
 	switch e.Type {
 	case abi.EventMessage:

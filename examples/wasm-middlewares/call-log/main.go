@@ -32,7 +32,7 @@ type callLog struct {
 	minimum int
 }
 
-var levels = []string{"debug", "info", "warn", "error"} // indexed by the levels of the log import
+var levels = []string{"debug", "info", "warn", "error"} // indexed by the levels of the import "log"
 
 // Configure validates the configuration.
 func (l *callLog) Configure(*middleware.Context) error {

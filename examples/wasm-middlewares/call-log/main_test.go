@@ -19,7 +19,8 @@ func newHost(t *testing.T, config any) *middlewaretest.Host {
 	return h
 }
 
-// observe passes the events one at a time, and wipes the module's memory between them.
+// observe passes the events one at a time, wipes the module's memory between them, and returns the
+// log lines with their levels.
 func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string {
 	t.Helper()
 	for _, e := range events {

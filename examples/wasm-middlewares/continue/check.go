@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A check is one condition for an answer: exactly one of its first four keys.
+// A check is one condition for an answer. Exactly one of its first four keys is set.
 type check struct {
 	Must    string   `json:"must" doc:"a regular expression (RE2) that the answer must match"`
 	MustNot string   `json:"must_not" doc:"a regular expression (RE2) that the answer must not match"`

@@ -87,7 +87,7 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// AfterTool records calls for the checks.
+// AfterTool records the step of the call, if a check depends on calls.
 func (k *keeper) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	if !k.watches {
 		return nil

@@ -22,8 +22,8 @@ func newHost(t *testing.T, config object) *middlewaretest.Host {
 	return h
 }
 
-// says passes an answer of the model, with the memory wiped, and returns the message to the
-// model.
+// says passes an answer of the model to the module, whose memory it wipes first. It returns the
+// module's message to the model, or "" if the module accepts the answer.
 func says(t *testing.T, h *middlewaretest.Host, text string) string {
 	t.Helper()
 	answer := abi.Assistant(text)
@@ -46,7 +46,7 @@ func decides(t *testing.T, h *middlewaretest.Host) string {
 	return ""
 }
 
-// did records a tool call in a step.
+// did passes the result of a tool call to the module. An error result if ok is false.
 func did(t *testing.T, h *middlewaretest.Host, step int, tool string, ok bool) {
 	t.Helper()
 	require.NoError(t, h.Wipe())
@@ -73,7 +73,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Calls, the user's messages and answers of other modules are not answers of the model.
+// TestOnlyTheModelsAnswers checks that the module ignores tool calls, the user's messages and
+// answers of other modules.
 func TestOnlyTheModelsAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, checks(object{"must": "x"}))
@@ -131,7 +132,7 @@ func TestCalled(t *testing.T) {
 	}
 }
 
-// Without a check of calls, the module records none.
+// TestKeepsLittle checks that the module stores no calls if no check depends on them.
 func TestKeepsLittle(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, checks(object{"must": "x"}))

@@ -28,7 +28,8 @@ func by(verb, s string) string {
 	return b.String()
 }
 
-// Attacks by an author who knows the rules.
+// TestAdversarial checks that the rules find disguised attacks by an author who knows the rules,
+// and that they miss the attacks that the README says they miss.
 func TestAdversarial(t *testing.T) {
 	t.Parallel()
 	g := newGuard()
@@ -110,7 +111,8 @@ func TestAdversarial(t *testing.T) {
 	}
 }
 
-// An attack split into two pieces at every position, and into single characters.
+// TestCutAnywhere checks that a streamed attack is not shown, at whichever character it is split
+// into two pieces.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, object{"window": 200})
@@ -169,7 +171,8 @@ func TestParts(t *testing.T) {
 	require.Contains(t, after.Result.Content.String(), "was withheld")
 }
 
-// A marked result is complete, and cannot fake its end.
+// TestMark checks that a marked result has all its parts, and that both ends of the mark contain
+// the same digest.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, object{"tool_results": "mark"})

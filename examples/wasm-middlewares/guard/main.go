@@ -1,6 +1,6 @@
-// Command guard is a middleware that detects prompt injection and unsafe intent in users'
-// messages, tool results and the model's answers. It applies rules to text in all its
-// readings, and optionally asks a model.
+// Command guard is a middleware that detects prompt injection and unsafe intent in users' messages,
+// tool results and the model's answers. It applies rules to text and to its decoded forms, and
+// optionally asks a model.
 package main
 
 import (
@@ -89,8 +89,8 @@ func report(ctx *middleware.Context, where, what string) error {
 	return ctx.Emit("guarded", map[string]string{"in": where, "what": what})
 }
 
-// BeforeAgent answers in the model's place if a user's message is unsafe. It checks all
-// messages, because the model reads older ones too. The judge sees only the last.
+// BeforeAgent answers in the model's place if a user's message is unsafe. It checks all of the
+// user's messages, because the model reads the older ones, too. The judge sees only the last.
 func (g *guard) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if !g.Input {
 		return nil

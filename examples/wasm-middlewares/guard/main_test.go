@@ -118,7 +118,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// streamed returns the output for text that arrives in pieces.
+// streamed returns the output for text that arrives in pieces of 1 to 60 characters. It wipes the
+// module's memory before each piece.
 func streamed(t *testing.T, h *middlewaretest.Host, random *rand.Rand, stream int64, kind, text string) string {
 	t.Helper()
 	var out strings.Builder
@@ -145,7 +146,7 @@ func streamed(t *testing.T, h *middlewaretest.Host, random *rand.Rand, stream in
 	}
 }
 
-// However a stream is split, no part of an attack is shown, and harmless text is shown
+// TestStreams checks that randomly split streams show no part of an attack, and show harmless text
 // completely.
 func TestStreams(t *testing.T) {
 	t.Parallel()

@@ -75,8 +75,8 @@ var image = regexp.MustCompile(`!\[[^\]]*\]\(\s*<?https?://[^)\s]*[?&][^)\s]*=[^
 // markers matches tokens by which models recognize the speaker.
 var markers = regexp.MustCompile(`<\|(?:im_start|im_end|system|endoftext|start_header_id)\|?>|\[/?inst\]|<</?sys>>`)
 
-// find returns the kind of attack found in any reading of text, or "" if there is none. Text of
-// more than MaxBytes bytes counts as an attack.
+// find returns the kind of attack found in text or in one of its decoded forms, or "" if there is
+// none. Text of more than MaxBytes bytes counts as an attack.
 func (g *guard) find(text string) string {
 	if len(text) > g.MaxBytes {
 		return "too long to check"

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A held is the text of one stream that is not released yet: unchecked text, and the last
+// A held is the text of one kind in a stream that is not released yet: unchecked text, and the last
 // window before it.
 type held struct {
 	Kind    string `json:"kind"`
@@ -94,8 +94,8 @@ func (g *guard) looksAt(c *abi.Chunk) bool {
 	}
 }
 
-// show checks the held text if it has at least least bytes, and returns the part to
-// release: all but the last window or, if least is 0 at the end of the stream, everything.
+// show checks the held text if it has at least minimum bytes, and returns the part to release: all
+// but the last window or, if minimum is 0 at the end of the stream, everything.
 func (g *guard) show(ctx *middleware.Context, h *held, minimum int) (string, error) {
 	if h.Blocked {
 		h.Text = ""
@@ -122,8 +122,8 @@ func (g *guard) show(ctx *middleware.Context, h *held, minimum int) (string, err
 	return text, nil
 }
 
-// blocked holds the kind of attack found in a call's result while it streamed. AfterTool
-// needs it, because the remaining result no longer contains the attack.
+// blocked returns the run-local value for the kind of attack found in a call's result while it
+// streamed. AfterTool needs this value, because the remaining result no longer contains the attack.
 func blocked(call string) middleware.Local[string] {
 	return middleware.Local[string]("blocked/" + call)
 }

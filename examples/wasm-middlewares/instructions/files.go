@@ -24,7 +24,8 @@ func clean(p string) bool {
 		!strings.Contains(p, "\\")
 }
 
-// open returns the contents of a file from the configuration, or from the read tool.
+// open returns the contents of a file from the configuration, or from the read tool. The error is a
+// *missing if the file does not exist.
 func (r *instructor) open(ctx *middleware.Context, p string) (string, error) {
 	if text, ok := r.Files[p]; ok {
 		return text, nil

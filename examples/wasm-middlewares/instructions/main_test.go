@@ -211,7 +211,7 @@ func FuzzParseSkill(f *testing.F) {
 	})
 }
 
-// Files missing from the configuration are read with a tool of the agent.
+// TestReadTool checks that files missing from the configuration are read with a tool of the agent.
 func TestReadTool(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{

@@ -26,8 +26,8 @@ type skill struct {
 // skills holds the skills that the run found.
 var skills = middleware.Local[[]skill]("skills")
 
-// loadSkills reads the skills and registers the tool that loads them. It returns their
-// description for the instruction.
+// loadSkills reads the skills and registers the tool that loads them. It returns the description of
+// the skills for the instruction.
 func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentStart) (string, error) {
 	var list []skill
 	for _, p := range r.Skills {

@@ -133,7 +133,7 @@ func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) 
 	total := max(within(u.TotalTokens), input+output)
 	var money int64
 	if p := l.price(call.Request.Model); p != nil {
-		// A price per million tokens is the price of one in millionths. Tokens reported as
+		// A price per million tokens is the price of one token in millionths. Tokens reported as
 		// neither input nor output cost the higher price.
 		rest := float64(total-input-output) * max(p.Input, p.Output)
 		money = int64(math.Ceil(float64(input)*p.Input + float64(output)*p.Output + rest))
@@ -146,7 +146,7 @@ func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) 
 	return nil
 }
 
-// within clamps a reported count to 1e9, so that sums cannot overflow.
+// within limits a reported count to the range from 0 to 1e9, so that sums cannot overflow.
 func within(tokens int64) int64 { return min(max(tokens, 0), 1_000_000_000) }
 
 func millionths(money float64) int64 { return int64(math.Ceil(money * 1e6)) }

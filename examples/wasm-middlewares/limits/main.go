@@ -41,7 +41,8 @@ type limits struct {
 	models  []string // the patterns of Prices, longest first
 }
 
-// Amounts are the limits of a period. 0 means unlimited, except for a tool.
+// amounts holds the limits of a period. 0 means unlimited, except in Tools, where it allows no
+// calls.
 type amounts struct {
 	ModelCalls int64            `json:"model_calls" doc:"how often the model may be called"`
 	ToolCalls  int64            `json:"tool_calls" doc:"how often tools may be called, all together"`
@@ -95,7 +96,7 @@ func (l *limits) Configure(*middleware.Context) error {
 	return nil
 }
 
-// maxMoney bounds amounts so that sums cannot overflow.
+// maxMoney bounds amounts of money and prices, so that sums cannot overflow.
 const (
 	maxMoney = 1_000_000
 	maxName  = 128 // bytes of a tool's name in the ABI

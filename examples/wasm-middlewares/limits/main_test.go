@@ -113,7 +113,8 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, "stop: The limit of 100 tokens for this run is reached.", b.model())
 }
 
-// Usage is estimated if the model reports none.
+// TestTokensEstimated checks that usage is estimated if the model reports none, and that failures
+// and answers of other sources are not counted.
 func TestTokensEstimated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, object{"run": object{"tokens": 100}})
@@ -238,8 +239,8 @@ func TestDay(t *testing.T) {
 	require.Equal(t, "ok", b.model())
 }
 
-// If the day's tokens are used up, a new run ends at once, while a running one may still
-// get its last call.
+// TestDayIsOver checks that, when the day's tokens are used up, a running run gets one last call
+// and a new run ends at once.
 func TestDayIsOver(t *testing.T) {
 	config := object{"day": object{"tokens": 100}}
 	configs[t.Name()] = config

@@ -24,8 +24,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// Concurrent runs of a day, in the real host with a real store, never exceed limits on the
-// number of calls.
+// TestParallelRuns checks that concurrent runs of a day, in the real host with a real store, use
+// exactly the calls that the limits allow.
 func TestParallelRuns(t *testing.T) {
 	t.Parallel()
 	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})

@@ -40,7 +40,7 @@ func (b dayBook) add(ctx *middleware.Context, name string, delta int64) (int64, 
 	if n, err := (middleware.StoredCounter(key)).Add(ctx, delta); err != nil || n != delta {
 		return n, err
 	}
-	// The first count of the day, most likely: set the expiry.
+	// This is probably the first count of the day. Set the expiry.
 	value := middleware.Stored[int64](key)
 	for {
 		n, version, err := value.Load(ctx)

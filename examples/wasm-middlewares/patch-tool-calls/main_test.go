@@ -150,7 +150,8 @@ func TestRemovesResults(t *testing.T) {
 	}
 }
 
-// A strict patcher changes nothing, and reports all inconsistencies of a round.
+// TestStrict checks that a strict patcher changes nothing, and that its error lists the
+// inconsistencies of a round.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	for want, messages := range map[string][]abi.Message{
@@ -173,7 +174,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// The module reads only changes, and the result is correct wherever they are.
+// TestLooksOnlyAtWhatChanged checks that the module reads only the last round after an addition,
+// and that it also repairs an earlier round that changed.
 func TestLooksOnlyAtWhatChanged(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
@@ -210,7 +212,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// A tool name that looks like a template placeholder is not expanded.
+// TestNamesAreNotTemplates checks that a tool name that looks like a template placeholder is not
+// expanded.
 func TestNamesAreNotTemplates(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, map[string]any{"template": "{name}/{id}"})

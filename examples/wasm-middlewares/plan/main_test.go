@@ -22,7 +22,7 @@ func newHost(t *testing.T, config map[string]any) *middlewaretest.Host {
 	return h
 }
 
-// do calls a tool with JSON arguments.
+// do calls a tool with JSON arguments. It returns the result, and whether the call succeeded.
 func do(t *testing.T, h *middlewaretest.Host, tool, arguments string) (text string, ok bool) {
 	t.Helper()
 	answer, err := h.CallTool(abi.CallToolInput{Call: abi.Call{Name: "todo_" + tool, Arguments: arguments}})
@@ -134,7 +134,7 @@ func TestRefuses(t *testing.T) {
 	require.ErrorContains(t, err, `there is no tool "other"`)
 }
 
-// No task depends on a deleted one.
+// TestDelete checks that no task depends on a deleted one.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
@@ -143,8 +143,8 @@ func TestDelete(t *testing.T) {
 	require.Equal(t, "#2 [pending] b\n#3 [pending] c (after #2)\n0 of 2 done.", works(t, h, "list", `{}`))
 }
 
-// Whatever the model does, dependencies are never circular, and always refer to existing
-// tasks.
+// TestNoCircles checks that after random updates, dependencies are not circular and refer to
+// existing tasks.
 func TestNoCircles(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -176,7 +176,8 @@ func TestNoCircles(t *testing.T) {
 	}
 }
 
-// The reminder is part of one request, and lists only open tasks.
+// TestReminder checks that the reminder is part of one request only, and that it lists only open
+// tasks.
 func TestReminder(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, map[string]any{"remind_after": 3})

@@ -50,7 +50,7 @@ func (l *list) find(id int) (*task, error) {
 	return nil, middleware.Errorf("there is no task #%d", id)
 }
 
-// check validates a task's texts, status and dependencies.
+// check validates a task's title, details, status and dependencies.
 func (l *list) check(t *task) error {
 	switch {
 	case strings.TrimSpace(t.Title) == "" || len(t.Title) > maxTitle || strings.Contains(t.Title, "\n"):

@@ -92,8 +92,8 @@ func inDomain(c rune) bool {
 		c >= utf8.RuneSelf && unicode.Is(unicode.Latin, c)
 }
 
-// back returns the start of the longest run of characters of a class that ends at index to.
-// The result is at least least.
+// back returns the start of the longest run of characters of a class that ends at index to. The
+// result is at least minimum.
 func back(text string, minimum, to int, class func(rune) bool) int {
 	for to > minimum {
 		c, size := utf8.DecodeLastRuneInString(text[:to])

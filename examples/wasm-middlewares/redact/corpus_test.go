@@ -88,7 +88,7 @@ var sentences = []string{
 	"a,b,%s,c\n", "Kunde %s, Auftrag 17", "<td>%s</td>", "%s", "请联系 %s 谢谢", "from=%s; to=all",
 }
 
-// harmless generates text that resembles personal data.
+// harmless generates text that resembles personal data but is not.
 var harmless = []func(*rand.Rand) string{
 	func(random *rand.Rand) string { return fmt.Sprintf("%016d", random.Int64N(1e16)) }, // an order number
 	func(random *rand.Rand) string {

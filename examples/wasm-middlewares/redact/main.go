@@ -49,8 +49,8 @@ type redact struct {
 	labels  []string // labels of the kinds with tokens
 	blocks  bool     // some kind has the strategy block
 	scan    scanner  // all kinds, for requests to the model
-	given   scanner  // the same, for text that the model did not write
-	rest    scanner  // without the kinds with tokens, which only the model sees
+	given   scanner  // all kinds and lookalikes of tokens, for text that the model did not write
+	rest    scanner  // the kinds without tokens, for text that the model does not read
 	answers scanner  // for the model's output
 	calls   scanner  // for the arguments of calls in requests
 	begun   scanner  // for the arguments of calls in the initial messages
@@ -259,8 +259,8 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	return found.report(ctx, "tool_arguments")
 }
 
-// each applies change to all strings and numbers of a JSON value. A number that changes
-// becomes a string.
+// each applies change to all strings and numbers of a JSON value, but not to the keys of objects. A
+// number that changes becomes a string.
 func each(value any, change func(string) string) any {
 	switch v := value.(type) {
 	case string:
@@ -281,8 +281,8 @@ func each(value any, change func(string) string) any {
 	return value
 }
 
-// message redacts a message with scan if its role is enabled, and the arguments of its
-// calls with calls.
+// message redacts a message with scan if its role is enabled, and the arguments of its calls with
+// calls. It reports whether the message changed.
 func (r *redact) message(m *abi.Message, scan, calls *scanner, found finds) (changed bool) {
 	switch {
 	case m.Role == abi.RoleUser && r.Input, m.Role == abi.RoleTool && r.ToolResults:

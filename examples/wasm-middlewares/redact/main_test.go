@@ -85,7 +85,8 @@ func TestRequestIsHiddenOnTheWire(t *testing.T) {
 	}
 }
 
-// BeforeAgent changes the run's state once: its result contains nothing to hide.
+// TestInputIsHiddenInTheState checks that BeforeAgent hides data in the run's state, and that a
+// second call changes nothing.
 func TestInputIsHiddenInTheState(t *testing.T) {
 	t.Parallel()
 	call := abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)
@@ -282,7 +283,7 @@ func TestStreamsOfSeveralTexts(t *testing.T) {
 	}, sum)
 }
 
-// The held text of a canceled stream is not part of the next one.
+// TestBrokenStream checks that the held text of a canceled stream is not part of the next one.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)

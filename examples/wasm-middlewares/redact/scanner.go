@@ -82,12 +82,12 @@ type tail struct {
 	Place place `json:"place,omitzero"`
 }
 
-// all redacts text that is complete.
+// all redacts complete text, and counts the matches in found.
 func (s *scanner) all(text string, found finds) string {
 	return s.next(&tail{}, text, true, found)
 }
 
-// json redacts text that is a complete JSON value.
+// json redacts a complete JSON value, and counts the matches in found.
 func (s *scanner) json(text string, found finds) string {
 	return s.next(&tail{JSON: true}, text, true, found)
 }
@@ -173,8 +173,8 @@ func (s *scanner) find(views []*view) []span {
 	return apart
 }
 
-// cut returns the end of the text that more text cannot change. It is never within a match
-// or an escape.
+// cut returns the length of the part of text whose redaction more text cannot change. It is never
+// within a match or an escape.
 func (s *scanner) cut(text string, views []*view, spans []span) int {
 	cut := len(text)
 	for _, v := range views {

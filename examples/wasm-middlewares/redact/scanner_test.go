@@ -104,8 +104,8 @@ func streamed(s *scanner, text string, size int) string {
 	return out.String()
 }
 
-// FuzzPieces checks that the output is the same however text is split into pieces, and that it
-// contains nothing that is hidden in the output for the whole text.
+// FuzzPieces checks that the output is the same however text is split into pieces, that each piece
+// extends the output of the pieces before, and that at most maxTail bytes are held back.
 func FuzzPieces(f *testing.F) {
 	f.Add("mail bob@example.com or 4111 1111 1111 1111 12", uint64(1))
 	f.Add("10.0.0.1.5 fe80::1: DE89 3704 0044 0532 0130 00 k1=abcdef; ends with end", uint64(2))
@@ -241,7 +241,7 @@ func TestPiecesOfMadeUpTexts(t *testing.T) {
 	require.Greater(t, hidden, 500)
 }
 
-// The held text is the shortest that may still become a match.
+// TestHoldsBackNoMoreThanItMust checks that only text that may still become a match is held back.
 func TestHoldsBackNoMoreThanItMust(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) { r.Patterns = []*pattern{{Name: "key", Pattern: `\bkey-[a-z]{4}\b`}} })
@@ -267,7 +267,8 @@ func TestHoldsBackNoMoreThanItMust(t *testing.T) {
 	}
 }
 
-// A pattern without an end does not hold back a stream forever, and its match is not shown.
+// TestEndlessMatches checks that at most maxTail bytes are held back for a pattern without an end,
+// and that a match that exceeds them is not shown.
 func TestEndlessMatches(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) {
@@ -328,7 +329,7 @@ func TestJSONStaysJSON(t *testing.T) {
 	require.Equal(t, want, out.String())
 }
 
-// The cost per byte does not depend on the length of the text.
+// BenchmarkScan measures the throughput for 1 MiB of several kinds of text.
 func BenchmarkScan(b *testing.B) {
 	s := scannerOf(b, nil)
 	for name, unit := range map[string]string{

@@ -86,7 +86,7 @@ func (r *redact) scanner(c *abi.Chunk) *scanner {
 	return &r.rest
 }
 
-// text returns the text of a chunk to process, or nil if there is none.
+// text returns the text of a chunk to redact, or nil if the configuration excludes it.
 func (r *redact) text(c *abi.Chunk) *string {
 	switch {
 	case (c.Kind == abi.ChunkText || c.Kind == abi.ChunkReasoning) && r.Output:

@@ -16,8 +16,8 @@ const maxTokens = 500
 // numbers.
 var tokened = middleware.Local[map[string][]string]("tokens")
 
-// A vault holds the run's tokens for the duration of a hook. Without a context it is empty
-// and creates none.
+// A vault holds the run's tokens for the duration of a hook. Without a context, it is empty and
+// creates no tokens.
 type vault struct {
 	ctx      *middleware.Context
 	values   map[string][]string

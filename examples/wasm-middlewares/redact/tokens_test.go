@@ -29,7 +29,7 @@ func sent(t *testing.T, h *middlewaretest.Host, messages ...abi.Message) []abi.M
 	return out
 }
 
-// said streams text in pieces of size characters.
+// said streams text in pieces of size characters, and returns the output.
 func said(t *testing.T, h *middlewaretest.Host, s string, size int) string {
 	t.Helper()
 	var chunks []abi.Chunk

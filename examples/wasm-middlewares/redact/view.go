@@ -176,8 +176,8 @@ func digits(text string, i, count int) (rune, int) {
 	return rune(n), i + count
 }
 
-// closed reads a number that begins at i, up to its closing character by. The number has up to
-// most digits.
+// closed reads a number of up to limit digits that begins at i, and the character by that closes
+// it.
 func closed(text string, i, base, limit int, by byte) (rune, int) {
 	for at := i; at <= i+limit; at++ {
 		switch {

@@ -1005,7 +1005,7 @@ export class AfterModelRewriteStateAnswer extends Value {
 	}
 }
 
-/** By identifies the module that made a call through the import tool. */
+/** By identifies the module that made a call through the import "tool". */
 export class By extends Value {
 	entry: string = "";
 	hook: string = "";
@@ -1559,7 +1559,7 @@ export class EntryStats extends Value {
 	bytes_out: i64 = 0;
 	fuel: i64 = 0;
 	instances: i64 = 0;
-	/** Calls that the module made through the imports model and tool. */
+	/** Calls that the module made through the imports "model" and "tool". */
 	model_calls: i64 = 0;
 	tool_calls: i64 = 0;
 
@@ -1988,7 +1988,7 @@ export class HTTPHeader extends Value {
 	}
 }
 
-/** An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
+/** An HTTPRequest is the argument of the import "http", which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
 export class HTTPRequest extends Value {
 	/** defaults to GET */
 	method: string = "";
@@ -2022,7 +2022,7 @@ export class HTTPRequest extends Value {
 	}
 }
 
-/** An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply. */
+/** An HTTPResponse is the reply of the import "http". Every HTTP status, including 404 and 500, is a successful reply. */
 export class HTTPResponse extends Value {
 	status: i32 = 0;
 	/** final URL, if there were redirects */

@@ -1123,7 +1123,7 @@ impl Object for AfterModelRewriteStateAnswer {
     }
 }
 
-/// By identifies the module that made a call through the import tool.
+/// By identifies the module that made a call through the import "tool".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct By {
     pub entry: String,
@@ -1738,7 +1738,7 @@ pub struct EntryStats {
     pub bytes_out: i64,
     pub fuel: i64,
     pub instances: i64,
-    /// Calls that the module made through the imports model and tool.
+    /// Calls that the module made through the imports "model" and "tool".
     pub model_calls: i64,
     pub tool_calls: i64,
 }
@@ -2198,7 +2198,7 @@ impl Object for HTTPHeader {
     }
 }
 
-/// An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name.
+/// An HTTPRequest is the argument of the import "http", which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HTTPRequest {
     /// defaults to GET
@@ -2235,7 +2235,7 @@ impl Object for HTTPRequest {
     }
 }
 
-/// An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply.
+/// An HTTPResponse is the reply of the import "http". Every HTTP status, including 404 and 500, is a successful reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HTTPResponse {
     pub status: i32,

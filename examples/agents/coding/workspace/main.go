@@ -68,7 +68,7 @@ func serve(ctx context.Context, dir string, busy bool) error {
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
 
-// add registers a tool that returns a text.
+// add registers a tool whose result is the text that do returns.
 func add[In any](s *mcp.Server, t *mcp.Tool, do func(context.Context, In) (string, error)) {
 	mcp.AddTool(s, t, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := do(ctx, in)

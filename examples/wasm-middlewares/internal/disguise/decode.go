@@ -92,7 +92,7 @@ func character(number string, base int) string {
 }
 
 var (
-	// Consecutive lines of base64 are one text.
+	// base64Run matches a run of base64. Consecutive lines belong to one run.
 	base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}(?:\s+[A-Za-z0-9+/_-]{8,}={0,2})*`)
 	hexRun    = regexp.MustCompile(`(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}`)
 )

@@ -11,10 +11,10 @@ const (
 	maxForms = 4096
 )
 
-// Forms returns the text itself and all its other readings, without duplicates. The work is
-// linear in the text, except for nested disguises: complete is false beyond 4 levels, 4096
-// forms, or 8 times the text's size plus 64 KiB. A caller that must not miss anything
-// should then reject the text.
+// Forms returns the text itself and all forms to which it can be decoded, without duplicates. The
+// work is linear in the text, except for nested disguises: complete is false beyond 4 levels, 4096
+// forms, or 8 times the text's size plus 64 KiB. A caller that must not miss anything should then
+// reject the text.
 func Forms(text string) (forms []string, complete bool) {
 	s := search{seen: map[string]bool{}, room: 8*len(text) + 64<<10, complete: true}
 	level := []string{text}
