@@ -13,7 +13,7 @@ import (
 
 type object = map[string]any
 
-// A bench simulates an agent's model and tools.
+// A bench is a test host that simulates an agent's model and tools.
 type bench struct {
 	*middlewaretest.Host
 	t     *testing.T
@@ -27,7 +27,7 @@ func newBench(t *testing.T, config object) *bench {
 	return b
 }
 
-// fresh starts another run.
+// fresh returns a bench for another run with the same configuration and the same stored values.
 func (b *bench) fresh() *bench {
 	b.t.Helper()
 	other := &bench{Host: middlewaretest.New(middleware.Options{}, newLimits()), t: b.t, usage: b.usage}

@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// minimum is the minimum number of tokens that clearing a result must free.
+// minimum is the minimum number of tokens that clearing a result must free. Smaller results are not
+// cleared.
 const minimum = 20
 
 func (r *reducer) excluded(tool string) bool {
@@ -83,7 +84,7 @@ func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) 
 		if stored.ID == "" && r.Keep != keepNone {
 			var err error
 			if stored.ID, err = r.save(ctx, f.tool, m.Content.String()); err != nil {
-				// Too long is better than lost.
+				// Stop here: results that are too long are better than results that are lost.
 				return r.result(ctx, cleared, frees, err)
 			}
 		}
@@ -105,7 +106,8 @@ func (r *reducer) result(ctx *middleware.Context, cleared, frees int, err error)
 	return ctx.Emit("cleared", data)
 }
 
-// line returns the replacement of a cleared result.
+// line returns the text that replaces a cleared result. It tells the model how to read the stored
+// text, if there is one.
 func (r *reducer) line(tool string, stored mark) string {
 	if stored.ID == "" {
 		return middleware.Sprintf("[This old result of %s was cleared.]", tool)
@@ -167,7 +169,7 @@ func hasOther(c abi.Content) bool {
 	return false
 }
 
-// head and tail return the beginning and the end of s: whole characters of at most n bytes.
+// head returns the beginning of s: whole characters of at most n bytes.
 func head(s string, n int) string {
 	if n >= len(s) {
 		return s
@@ -178,6 +180,7 @@ func head(s string, n int) string {
 	return s[:n]
 }
 
+// tail returns the end of s: whole characters of at most n bytes.
 func tail(s string, n int) string {
 	i := max(0, len(s)-n)
 	for i < len(s) && !utf8.RuneStart(s[i]) {

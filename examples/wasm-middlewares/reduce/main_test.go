@@ -35,7 +35,7 @@ func (b bench) ran(t *testing.T, call abi.Call, result *abi.Result) *abi.Result 
 	return result
 }
 
-// read calls the tool.
+// read calls the tool that reads stored text.
 func (b bench) read(t *testing.T, args map[string]any) *abi.Result {
 	t.Helper()
 	raw, err := json.Marshal(args)
@@ -90,7 +90,8 @@ func TestCut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Calls with equal ids, which some endpoints produce, do not share a stored text.
+// TestNothingIsOverwritten checks that calls with equal ids, which some endpoints produce, do not
+// share a stored text.
 func TestNothingIsOverwritten(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []string{"run", "store"} {
@@ -117,7 +118,8 @@ func TestNothingIsOverwritten(t *testing.T) {
 	}
 }
 
-// A stored text reads back unchanged, page by page and by search.
+// TestPages checks that stored text reads back unchanged page by page, and that searches find text
+// in it.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -179,7 +181,8 @@ func must(b []byte, err error) string {
 	return string(b)
 }
 
-// A result reports that it could not be stored, and the run continues.
+// TestNotKept checks that a cut result says if the rest is lost, because it could not be stored or
+// because of keep: none.
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0, "keep": "store"})
@@ -201,7 +204,7 @@ func TestNotKept(t *testing.T) {
 	require.True(t, answer.Tools.IsZero(), "no tool to read what is not kept")
 }
 
-// Images remain, and so do other modules' entries in the extra.
+// TestPartsAndExtra checks that cutting preserves images and other modules' entries in the extra.
 func TestPartsAndExtra(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0})
@@ -313,7 +316,8 @@ func TestClearsNot(t *testing.T) {
 	}
 }
 
-// If the originals cannot be stored, results remain; with keep: none, they are cleared.
+// TestClearNotKept checks that old results remain if they cannot be stored, and that keep: none
+// clears them.
 func TestClearNotKept(t *testing.T) {
 	t.Parallel()
 	long := abi.Text(strings.Repeat("Sunny. ", 100))
@@ -329,7 +333,8 @@ func TestClearNotKept(t *testing.T) {
 	require.Equal(t, "[This old result of read was cleared.]", b.step(t)[2].Content.String())
 }
 
-// A result that is cut and later cleared keeps its first original.
+// TestCutThenCleared checks that a result that is cut and later cleared refers to its original
+// text.
 func TestCutThenCleared(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 600, "preview_bytes": 600, "clear_tokens": 200, "keep_rounds": 1})

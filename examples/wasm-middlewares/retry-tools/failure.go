@@ -18,8 +18,8 @@ var passing = regexp.MustCompile(
 // maxReason is the maximum size of a stored error text, in bytes.
 const maxReason = 300
 
-// failure returns the error text of a failed call, or "" if it succeeded, the delay in
-// milliseconds that the tool asks for, and whether the failure is transient.
+// failure classifies the result of a call. It returns the error text, or "" if the call succeeded,
+// the delay in milliseconds that the tool asks for, and whether the failure is transient.
 func (r *retry) failure(result *abi.Result, err error) (reason string, wait int64, passes bool) {
 	var e *abi.Error
 	switch {
@@ -48,7 +48,7 @@ func (r *retry) failure(result *abi.Result, err error) (reason string, wait int6
 	return text(reason), wait, passes
 }
 
-// text returns an error text that is neither empty nor too long.
+// text returns reason, cut to maxReason bytes and an ellipsis, or a placeholder if it is empty.
 func text(reason string) string {
 	if reason == "" {
 		return "an error without a text"

@@ -144,7 +144,8 @@ func (r *retry) backoff(
 		wait *= 2
 	}
 	until := ctx.Run.NowMS + min(max(wait*1000, asked), r.MaxPause*1000)
-	// Update takes effect at once; Set would be undone if the hook fails with the call.
+	// Use Update, which takes effect immediately. A change by Set would be discarded if the hook
+	// fails with the call.
 	return rest.Update(ctx, func(backoff) (backoff, error) { return backoff{calls, until, reason}, nil })
 }
 

@@ -14,8 +14,8 @@ import (
 
 type object = map[string]any
 
-// A bench is a test host whose tool gives the scripted answers in order and repeats the
-// last.
+// A bench is a test host whose tool gives the scripted answers in order and repeats the last. An
+// answer is an error or a string, which is an error result if it begins with "!".
 type bench struct {
 	*middlewaretest.Host
 	t     *testing.T
@@ -40,8 +40,8 @@ func newBench(t *testing.T, config object, answers ...any) *bench {
 	return b
 }
 
-// call calls the tool and returns its result: "error: …" for a failed call, "!…" for an
-// error result.
+// call calls the tool and returns its result: "error: …" for a failed call, "!…" for an error
+// result, and "as it came" if the module returned no result of its own.
 func (b *bench) call(call abi.Call) string {
 	b.t.Helper()
 	require.NoError(b.t, b.Wipe())
@@ -140,7 +140,7 @@ func TestPause(t *testing.T) {
 	require.Contains(t, b.call(read), "another 60 s")
 }
 
-// Forwarded output is not repeated.
+// TestStreams checks that a call is not retried after its output was forwarded.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil, "!timeout", "never")

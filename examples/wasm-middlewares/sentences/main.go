@@ -1,5 +1,5 @@
-// Command sentences is a middleware that forwards the model's text sentence by sentence,
-// for a voice that reads it aloud, or a page that should not show partial sentences.
+// Command sentences is a middleware that forwards the model's text sentence by sentence, for
+// example for speech output, or for a page that should not show partial sentences.
 package main
 
 import (
@@ -44,7 +44,7 @@ func (s *sentences) WrapModel(
 	next middleware.NextModel,
 ) (*abi.Response, error) {
 	if !req.Stream {
-		return next(req) // not a stream
+		return next(req) // there is nothing to forward
 	}
 	text := &cutter{longest: s.longest}
 	stream := next.Stream(req)

@@ -33,7 +33,7 @@ const (
 // pause is the number of new messages after a failure before the next attempt.
 const pause = 5
 
-// wait is the number of messages from which the next attempt is made.
+// wait holds the number of messages at which the next attempt is made after a failure.
 var wait = middleware.Local[int]("wait")
 
 type summarizer struct {

@@ -63,7 +63,7 @@ func messages(n, size int) []abi.Message {
 	return out
 }
 
-// Only thresholds that are set apply.
+// TestTriggers checks that only thresholds that are set apply.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -134,7 +134,8 @@ func TestSummary(t *testing.T) {
 	)
 }
 
-// The second summary includes the first, and the user's messages are carried over.
+// TestSummaryOfASummary checks that the model receives the first summary for the second, and that
+// the user's messages are carried over.
 func TestSummaryOfASummary(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"messages": 6, "keep": 2}, "first notes", "second notes")
@@ -182,7 +183,8 @@ func TestUserMessages(t *testing.T) {
 	require.NotContains(t, text, "said by a module")
 }
 
-// A call and its results stay together in every conversation, and the last message remains.
+// TestNothingIsTornApart checks, for random conversations, that a call and its results stay
+// together and that the last message remains.
 func TestNothingIsTornApart(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -243,7 +245,8 @@ func randomConversation(r *rand.Rand) []abi.Message {
 	return out
 }
 
-// The model's own token count takes precedence, and a step reads only new messages.
+// TestMeasures checks that the model's own token count takes precedence, and that a step reads only
+// new messages.
 func TestMeasures(t *testing.T) {
 	t.Parallel()
 	h, model := newHost(t, map[string]any{"tokens": 10_000}, "in short")
@@ -267,7 +270,8 @@ func TestMeasures(t *testing.T) {
 	require.Len(t, model.asked, 1, "what was summarized is counted anew")
 }
 
-// A part larger than the window is summarized in pieces that fit.
+// TestLargerThanTheWindow checks that a part larger than the window is summarized in pieces that
+// fit.
 func TestLargerThanTheWindow(t *testing.T) {
 	t.Parallel()
 	const window = 4000

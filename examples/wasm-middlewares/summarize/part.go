@@ -47,10 +47,12 @@ func readPart(messages []abi.Message) *part {
 	return p
 }
 
-// worth reports whether there are enough new messages to summarize.
+// worth reports whether the part has at least two new messages, so that a summary is worth a model
+// call.
 func (p *part) worth() bool { return len(p.messages) >= 2 }
 
-// transcripts returns the part's messages as strings of at most limit tokens each.
+// transcripts returns the part's messages as strings of about limit tokens at most. It shortens
+// messages of more than half of limit.
 func (p *part) transcripts(limit int) []string {
 	var out []string
 	var b strings.Builder
@@ -71,7 +73,7 @@ func (p *part) transcripts(limit int) []string {
 	return out
 }
 
-// transcript returns a message as text.
+// transcript formats a message and its tool calls for the model that summarizes.
 func transcript(m abi.Message) string {
 	var b strings.Builder
 	b.WriteString("[" + m.Role)
@@ -85,7 +87,8 @@ func transcript(m abi.Message) string {
 	return b.String()
 }
 
-// text returns the text of content, with a placeholder for each part that is not text.
+// text returns the text of content, with a placeholder such as "[image_url]" for each part that is
+// not text.
 func text(c abi.Content) string {
 	if !c.IsParts() {
 		return c.String()

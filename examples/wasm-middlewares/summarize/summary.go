@@ -63,7 +63,8 @@ func (s *summarizer) summary(ctx *middleware.Context, p *part) (text string, cal
 	return text, calls, nil
 }
 
-// ask asks the models in order, with retries, until one returns text.
+// ask asks the models in order, each up to 1 + Retries times, until one returns text. It also
+// returns the number of calls.
 func (s *summarizer) ask(ctx *middleware.Context, messages []abi.Message) (text string, calls int, err error) {
 	for _, model := range s.Models {
 		for range 1 + s.Retries {

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A cached is a cached answer and its time.
+// A cached is a cached answer and the time at which it was cached.
 type cached struct {
 	Result json.RawMessage `json:"result"`
 	AtMS   int64           `json:"at_ms"`
@@ -16,7 +16,7 @@ type cached struct {
 // A resultCache is a store of answers. The version of a missing answer is 0.
 type resultCache interface {
 	load(ctx *middleware.Context, key string) (answer cached, version int64, err error)
-	// save stores an answer, unless another was stored since version was loaded.
+	// save stores an answer, unless another one was stored after version was loaded.
 	save(ctx *middleware.Context, key string, answer cached, version int64) error
 	// generation counts the invalidations. It is part of each key, so old answers are never
 	// found again and need no deletion.

@@ -30,7 +30,7 @@ func newBench(t *testing.T, config any) *bench {
 	return b
 }
 
-// call calls a tool, after wiping the module's memory.
+// call wipes the module's memory, calls a tool and returns its answer.
 func (b *bench) call(t *testing.T, name, arguments string) string {
 	t.Helper()
 	require.NoError(t, b.Wipe())
@@ -141,7 +141,7 @@ func TestTimeToLive(t *testing.T) {
 	require.Equal(t, "answer 2", b.call(t, "read", `{}`), "the new answer has taken the old one's place")
 }
 
-// another returns the host of another run with the same store.
+// another returns a bench for another run with the same stored values.
 func (b *bench) another(t *testing.T, config any) *bench {
 	t.Helper()
 	other := newBench(t, config)
@@ -170,7 +170,7 @@ func TestDurable(t *testing.T) {
 	require.Equal(t, "answer 5", b.call(t, "read", `{}`))
 }
 
-// Without a store, all calls reach the tools.
+// TestWithoutStore checks that all calls reach the tools if the module may not use the store.
 func TestWithoutStore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"ttl": 10, "durable": true, "forget": []string{"write"}})

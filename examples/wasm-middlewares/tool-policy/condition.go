@@ -36,12 +36,13 @@ func (c *condition) compile(at string) (err error) {
 	return nil
 }
 
-// all reports whether there is at least one value and all match.
+// all reports whether there is at least one value and the pattern matches all of them.
 func (c *condition) all(texts []string) bool {
 	return len(texts) > 0 && !slices.ContainsFunc(texts, func(v string) bool { return !c.pattern.MatchString(v) })
 }
 
-// decode parses arguments, which must be an object.
+// decode parses arguments. It fails if they are not a JSON object. Empty arguments are an empty
+// object.
 func decode(arguments string) (any, error) {
 	if arguments == "" {
 		return map[string]any{}, nil
@@ -82,8 +83,8 @@ func at(value any, path []string) []string {
 	return out
 }
 
-// text returns the text of a value for patterns: strings unchanged, other values as in
-// JSON, and numbers without exponent and trailing zeros.
+// text formats a value for patterns: a string unchanged, a number without exponent and trailing
+// zeros, and any other value as in JSON.
 func text(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -41,7 +41,7 @@ var meant = map[string][][]string{
 	},
 }
 
-// others holds fragments of values that they should not match.
+// others holds fragments of similar values that the rules should not match, by tool.
 var others = map[string][][]string{
 	"read_file": {
 		{"", "./", "data/", "/srv/app/"},
@@ -81,7 +81,7 @@ func inJSON(_ *rand.Rand, s string) string {
 	return string(inner)
 }
 
-// wide returns the full-width form of an ASCII text.
+// wide returns s with its ASCII characters, except spaces, in full width.
 func wide(_ *rand.Rand, s string) string {
 	return strings.Map(func(c rune) rune {
 		if c > ' ' && c < 0x7F {

@@ -123,8 +123,8 @@ func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middlew
 // strictness orders actions, from none to deny.
 func strictness(action string) int { return slices.Index([]string{"", allow, ask, deny}, action) }
 
-// decision returns the decision for an action of rule by, or for the default if by is
-// negative.
+// decision returns the gate's decision for the action of the rule with index by. If by is negative,
+// it applies the default instead.
 func (p *policy) decision(tool, action string, by int) middleware.Decision {
 	var r rule
 	if by >= 0 {
@@ -150,8 +150,8 @@ func (p *policy) decision(tool, action string, by int) middleware.Decision {
 	}
 }
 
-// matches reports whether the rule applies to a call. sure is false if the arguments
-// contain more encoding than can be checked.
+// matches reports whether the rule applies to a call. sure is false if the arguments contain too
+// much encoded text to check.
 func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure bool) {
 	if !names.Match(r.Tools, tool) {
 		return false, true
@@ -178,8 +178,8 @@ func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure b
 	return true, true
 }
 
-// disguised returns the values and their other readings: decoded, as a path, and as a
-// number.
+// disguised returns the values and their other forms: decoded, as a path, and as a number. complete
+// is false if a value has too many forms.
 func disguised(values []string) (out []string, complete bool) {
 	for _, v := range values {
 		forms, complete := disguise.Forms(v)

@@ -160,7 +160,8 @@ func TestMessage(t *testing.T) {
 	require.Equal(t, "Ask an operator.", answer.Message)
 }
 
-// Of several matching rules, the first of the strictest provides the message.
+// TestAsk checks that the first of the strictest matching rules provides the message, and that a
+// rule without one has a default message.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	h := newHost()
@@ -177,7 +178,8 @@ func TestAsk(t *testing.T) {
 	require.Equal(t, "May pay be called with these arguments?", answer.Message)
 }
 
-// A policy that has to decode a value denies the call if it cannot.
+// TestTooMuchEncoded checks that a policy denies a call if a rule for its tool would have to decode
+// more than is possible.
 func TestTooMuchEncoded(t *testing.T) {
 	t.Parallel()
 	h := newHost()
@@ -216,7 +218,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// The gate decides for every configuration and every call.
+// FuzzDecide checks that the gate returns a valid decision, or an error, for every configuration
+// and every call.
 func FuzzDecide(f *testing.F) {
 	f.Add("t*", "a.*.b", "x+", "tool", `{"a":[{"b":"x"}]}`)
 	f.Add("*", "", ".", "", `{"A":1e5,"a":null}`)

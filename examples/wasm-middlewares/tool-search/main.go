@@ -52,13 +52,13 @@ var (
 	catalogSum = middleware.Local[uint64]("catalog/sum")
 )
 
-// An entry is a hidden tool.
+// An entry describes a hidden tool for searches.
 type entry struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 }
 
-// maxDescription is the searched size of a description, in bytes.
+// maxDescription is the maximum number of bytes of a description that are stored and searched.
 const maxDescription = 500
 
 // Configure validates the configuration.

@@ -167,7 +167,8 @@ func TestHidesAndShows(t *testing.T) {
 	require.Equal(t, "static tool_search", b.step(t))
 }
 
-// Malformed search results in the conversation are ignored.
+// TestLooksAtSearches checks that the module activates the tools in search results, and ignores
+// malformed results and results of other tools.
 func TestLooksAtSearches(t *testing.T) {
 	t.Parallel()
 	other := []abi.Message{
@@ -209,7 +210,8 @@ func TestShowAndNothingToHide(t *testing.T) {
 	require.True(t, start.Tools.IsZero())
 }
 
-// A step reads only new messages, regardless of the number of tools.
+// TestCost checks that a step with 1,000 hidden tools reads only new messages, and that a search
+// returns at most 50 of them.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"hide": []string{"many_*"}})

@@ -76,7 +76,8 @@ func search(list []entry, query string, limit int) ([]string, error) {
 	return matches, nil
 }
 
-// choose returns the existing tools of a comma-separated list of names.
+// choose returns the names in a comma-separated list that belong to hidden tools, without
+// duplicates.
 func choose(list []entry, selected string) []string {
 	matches := []string{}
 	for _, name := range strings.Split(selected, ",") {
@@ -89,7 +90,7 @@ func choose(list []entry, selected string) []string {
 	return matches
 }
 
-// The score of a word by the place where it occurs. Only the highest counts.
+// Scores of a word by the place where it occurs. Only the highest score of a word counts.
 const (
 	inPart        = 10 // the word equals a part of the name
 	withinPart    = 5  // the word occurs within a part

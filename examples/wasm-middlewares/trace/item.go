@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// An item is a line before formatting: a span of a finished operation, or a record of an
-// event. Its names are those of the semantic conventions for generative AI and of the
-// host's own spans.
+// An item is a line before formatting: a span of a finished operation, or a record of an event. The
+// names of items and attributes are those of OpenTelemetry's semantic conventions for generative AI
+// and of the host's own spans.
 type item struct {
 	name    string
 	id      string // the span's id; empty for a record

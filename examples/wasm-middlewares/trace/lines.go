@@ -54,7 +54,8 @@ type record struct {
 	SpanID     string     `json:"spanId,omitempty"`
 }
 
-// otlp formats an item as a line of JSON. It cuts each content attribute to most bytes.
+// otlp formats an item as a line of JSON. It cuts each content attribute to limit bytes, and omits
+// the content if limit is 0.
 func (it *item) otlp(o *open, limit int) string {
 	attrs := []keyValue{text("agent_runner.run.id", o.Run)}
 	if o.Agent != "" {
@@ -106,7 +107,7 @@ func (it *item) otlp(o *open, limit int) string {
 	}
 	b, err := json.Marshal(line)
 	if err != nil {
-		return `{"error":"a line could not be written"}` // unreachable: only strings and numbers
+		return `{"error":"a line could not be written"}` // unreachable: the line has only strings and numbers
 	}
 	return string(b)
 }
@@ -135,7 +136,8 @@ func nanos(ms int64) string { return strconv.FormatInt(ms, 10) + "000000" }
 // short removes the common prefixes of keys.
 var short = strings.NewReplacer("agent_runner.", "", "gen_ai.", "")
 
-// text formats an item as a line for people.
+// text formats an item as a line for people. It cuts each content attribute to limit bytes, and
+// omits the content if limit is 0.
 func (it *item) text(o *open, limit int, times bool) string {
 	var b strings.Builder
 	if times {

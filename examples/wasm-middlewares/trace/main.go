@@ -37,7 +37,7 @@ const (
 	formatText = "text"
 )
 
-// levels holds the names of the log import's levels, in order.
+// levels holds the names of the levels of the import "log", in order.
 var levels = []string{"debug", "info", "warn", "error"}
 
 // Limits below the host's for the size of a log line, and for the bytes and lines that a

@@ -27,7 +27,8 @@ func newHost(t *testing.T, config object) *middlewaretest.Host {
 	return h
 }
 
-// observe passes the events one at a time, and wipes the module's memory between them.
+// observe passes the events one at a time, wipes the module's memory between them, and returns the
+// log lines with their levels.
 func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string {
 	t.Helper()
 	for _, e := range events {
@@ -153,7 +154,8 @@ func TestText(t *testing.T) {
 	}, observe(t, h, everything()...))
 }
 
-// Each line is a valid OpenTelemetry span or record, and contains content only on request.
+// TestOTLP checks that each line is a valid OpenTelemetry span or record, and that lines contain
+// content only on request.
 func TestOTLP(t *testing.T) {
 	t.Parallel()
 	for _, content := range []bool{false, true} {
@@ -194,7 +196,8 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// IDs have OpenTelemetry's lengths, and are deterministic.
+// TestIDs checks that IDs have OpenTelemetry's lengths and are deterministic, and that a nested run
+// refers to its parent's trace and span.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	line := func(run, parent string) (s span) {
@@ -213,7 +216,7 @@ func TestIDs(t *testing.T) {
 	require.NotEqual(t, outer.SpanID, inner.SpanID)
 }
 
-// A line stays within the host's limit for any content.
+// TestLongTexts checks that a line stays within maxLine bytes for any content.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

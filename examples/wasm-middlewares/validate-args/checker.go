@@ -18,7 +18,8 @@ const (
 	maxPattern = 1000    // size of a regular expression in bytes
 )
 
-// A checker compares a value with a schema.
+// A checker compares a value with a schema, and collects the mistakes in the value and the first
+// error in the schema.
 type checker struct {
 	root     any
 	closed   bool
@@ -26,7 +27,7 @@ type checker struct {
 	left     int // remaining steps
 	depth    int
 	mistakes []mistake
-	patterns map[string]*regexp.Regexp // nil: cannot be applied
+	patterns map[string]*regexp.Regexp // by pattern; nil if the pattern cannot be applied
 
 	over  string // why the check was aborted
 	wrong error  // the first error in the schema
@@ -47,7 +48,7 @@ func (c *checker) spend(steps int) bool {
 	return c.left > 0
 }
 
-// schema records an error in the schema.
+// schema records an error in the schema, unless an earlier one is recorded.
 func (c *checker) schema(format string, args ...any) {
 	if c.wrong == nil {
 		c.wrong = middleware.Errorf(format, args...)
@@ -247,8 +248,8 @@ func (c *checker) combined(s map[string]any, value any, at place) {
 	}
 }
 
-// alternatives counts the alternatives that fit and those that may fit. nearest describes
-// the mistakes of the alternative with the fewest.
+// alternatives counts the schemas in list that value fits and those that it may fit. nearest
+// describes the mistakes for the schema with the fewest.
 func (c *checker) alternatives(list []any, value any, at place) (fit, maybe int, nearest string) {
 	fewest := -1
 	for _, sub := range list {

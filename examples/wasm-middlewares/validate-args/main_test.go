@@ -17,7 +17,7 @@ import (
 
 type object = map[string]any
 
-// judge returns the denial of a call, or "" if it is allowed, and the logs.
+// judge returns the message of a denied call, or "" if the call is allowed, and the logs.
 func judge(t *testing.T, config object, schema, arguments string) (message string, logs []middlewaretest.Log) {
 	t.Helper()
 	h := middlewaretest.NewDeclared(newValidate().declare())
@@ -84,7 +84,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// If a part of a schema cannot be applied, the rest still applies.
+// TestSchemasThatCannotBeApplied checks that the rest of a schema still applies if a part of it
+// cannot be applied.
 func TestSchemasThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
@@ -112,7 +113,8 @@ func TestSchemasThatCannotBeApplied(t *testing.T) {
 	require.Contains(t, message, "- b: is required")
 }
 
-// Schemas and arguments of any size and form: calls that cannot be checked are denied.
+// TestHostile checks that calls are denied if their schema or their arguments are too large, too
+// deep or circular, and that the messages stay short.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	wide := "[" + strings.Repeat("1,", 200_000) + "1]"
@@ -171,7 +173,8 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// Random schemas and values give the same results as another implementation.
+// TestAgreesWithAnother checks that random schemas and values give the same results as with another
+// implementation.
 func TestAgreesWithAnother(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8, 15))

@@ -39,8 +39,8 @@ func afterTool() int32 {
 	return 0
 }
 
-// trim outputs a shorter result if this one is too long. Otherwise it outputs nothing,
-// which leaves the result unchanged.
+// trim outputs a shortened result if the result in the input is too long. Otherwise it outputs
+// nothing, which leaves the result unchanged.
 func trim() error {
 	var in struct {
 		Call struct {
