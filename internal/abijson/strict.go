@@ -9,8 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Decoding for a host, with the strictness of [Decode], by generated code for each type. It
-// would make a module a third larger for little use, so modules use strict_guest.go instead.
+// This file has the generic part of decoding for a host, with the strictness of [Decode]; the code
+// for each type is generated. That code would make a module a third larger for little use, so
+// modules use strict_guest.go instead.
 
 // A codec encodes and strictly decodes a type of package abi. Most of the methods are
 // generated.

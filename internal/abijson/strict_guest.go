@@ -6,6 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Modules decode the types of package abi by reflection, after a check of the text.
+// decodeKnown returns false: modules decode the types of package abi by reflection, after a check
+// of the text.
 
 func decodeKnown(*jsoncodec.Scanner, any) (known bool, err error) { return false, nil }

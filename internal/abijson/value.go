@@ -5,10 +5,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// This file reads and writes values of the types of middleware authors. The types of
-// package abi that authors store most often are read and written without reflection.
+// This file reads and writes values of types that module authors define. The types of package abi
+// that authors store most often are read and written without reflection.
 
-// ReadValue is Read for a value of an author's type. Values that b does not have remain
+// ReadValue is Read for types that module authors define. Values that b does not have remain
 // unchanged. If it fails, v may be partly set.
 func ReadValue(b []byte, v any) error {
 	t := newReader(b, false)
@@ -59,10 +59,10 @@ func (t *reader) anything(v any) error {
 	return nil
 }
 
-// MarshalValue encodes a value of an author's type.
+// MarshalValue encodes a value of a type that a module author defines.
 func MarshalValue(v any) ([]byte, error) { return AppendValue(make([]byte, 0, 128), v) }
 
-// AppendValue appends the encoding of a value of an author's type to b.
+// AppendValue appends the encoding of a value of a type that a module author defines to b.
 func AppendValue(b []byte, v any) ([]byte, error) {
 	switch known := v.(type) {
 	case abi.Result:

@@ -87,7 +87,8 @@ var authorTexts = []string{
 	`{"any":1e400}`,
 }
 
-// Values of authors' types must be decoded and encoded as encoding/json does.
+// TestAuthorValues checks that values of types that module authors define are decoded and encoded
+// as encoding/json does.
 func TestAuthorValues(t *testing.T) {
 	t.Parallel()
 	for _, text := range authorTexts {
@@ -185,7 +186,8 @@ func TestAuthorScalars(t *testing.T) {
 	require.ErrorContains(t, err, "cyclic")
 }
 
-// ReadValue must not change values that the text does not mention.
+// TestReadValueInto checks that ReadValue does not change values that the text does not mention,
+// and that an error of DecodeValue has the path of the value.
 func TestReadValueInto(t *testing.T) {
 	t.Parallel()
 	v := struct {

@@ -9,8 +9,8 @@ type Root struct {
 	GoOnly  bool // the other SDKs encode it within other types only
 }
 
-// roots has the types of imports, of authors' values and of the host's records, in the order of
-// the SDKs' declarations.
+// roots has the types of imports, of values that module authors store and of the host's records, in
+// the order of the SDKs' declarations.
 var roots = [...]Root{
 	{Name: "Error", Read: true, Written: true},
 	{Name: "RequestPatch", Written: true, Scripts: true},

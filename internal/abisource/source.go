@@ -132,7 +132,8 @@ func (d *Decl) Fields() []Field {
 	return out
 }
 
-// Flat returns the fields of a struct with those of embedded structs in the place of these.
+// Flat returns the fields of a struct like Fields, but with the fields of an embedded struct in its
+// place.
 func (d *Decl) Flat() []Field {
 	var out []Field
 	for _, f := range d.Fields() {

@@ -24,7 +24,7 @@ const (
 type Type struct {
 	Kind Kind
 	Name string // a name in the ABI or a predeclared one, such as int64; empty for others
-	Go   string // in Go, as other packages than its own write it
+	Go   string // the type in Go, qualified with its package
 	Elem *Type
 }
 

@@ -7,8 +7,8 @@ package abitable
 // A Hook is the row of a hook.
 type Hook struct {
 	Name string
-	// Types is the Go name of the hook. The types of package abi are this name with Input
-	// and Answer at the end; see Input and Answer.
+	// Types is the prefix of the Go names of the hook's types, which end in Input and Answer; see
+	// Input and Answer. It is empty for describe.
 	Types string
 	// Kind is once, pipeline, onion, gate, tool, first or observer. The README of package abi
 	// describes the kinds.
@@ -22,10 +22,10 @@ type Hook struct {
 	// During is the phase in which the hook is called: load, run, step, model, tool, call (of a
 	// model or of a tool), event or client.
 	During string
-	// Can has what an answer can do, and what an input shows.
+	// Can has the abilities of an answer, and reports whether an input has a list of messages.
 	Can Ability
-	// Fault says what the host does instead if the hook faults: its leniency. If it is
-	// empty, the entry's on_fault decides whether the run ends, and a fault of a hook that
+	// Fault is the effect of a fault of the hook, such as denied, if it never ends the run. If
+	// Fault is empty, the entry's on_fault decides whether the run ends, and a fault of a hook that
 	// builds an image rejects the module.
 	Fault string
 	// Since is the ABI version that introduced the hook.
@@ -50,8 +50,8 @@ const (
 // Has reports whether h has all of the abilities.
 func (h *Hook) Has(all Ability) bool { return h.Can&all == all }
 
-// Input returns the name of the type of the input in package abi. It is empty for describe, whose
-// input is {}.
+// Input returns the name of the type of the input in package abi or contract. It is empty for
+// describe, whose input is {}.
 func (h *Hook) Input() string {
 	if h.Types == "" {
 		return ""
@@ -59,7 +59,7 @@ func (h *Hook) Input() string {
 	return h.Types + "Input"
 }
 
-// Answer returns the name of the type of the answer in package abi.
+// Answer returns the name of the type of the answer in package abi or contract.
 func (h *Hook) Answer() string {
 	if h.Types == "" {
 		return "Description"
@@ -67,7 +67,7 @@ func (h *Hook) Answer() string {
 	return h.Types + "Answer"
 }
 
-// Words of the columns.
+// The words that columns of the table have in several rows.
 const (
 	pipeline, onion     = "pipeline", "onion"
 	inward, outward     = "inward", "outward"

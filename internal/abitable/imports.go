@@ -11,8 +11,8 @@ type Import struct {
 	Params string
 	// Result is i32 or empty.
 	Result string
-	// Ring says whose hooks the call passes: inner or outer (those of the entries further in
-	// or out), operators or all. It is empty if it passes none.
+	// Ring names the hooks that the call passes: inner or outer (those of the entries further in or
+	// out), operators or all. It is empty if the call passes none.
 	Ring string
 	// Grant is the grant without which calls are denied. It is empty if none is needed.
 	Grant string

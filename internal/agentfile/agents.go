@@ -22,7 +22,8 @@ type Agent struct {
 // Inline is an agent inside another agent's file.
 type Inline File
 
-// A use says how an agent uses a sub-agent.
+// A use is the way in which an agent uses a sub-agent: it calls it as a tool or transfers the
+// conversation to it.
 type use string
 
 // Uses of a sub-agent.

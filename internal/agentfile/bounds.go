@@ -47,7 +47,8 @@ func (b *bounded) err() error {
 }
 
 // CheckBounds returns an error for a number that is larger than any agent may have, in f or in an
-// agent inside it. Parse does not check them, so that files from before there were bounds can be read.
+// agent inside it. Parse does not check them, so that files that were written before the bounds
+// existed can be read.
 func CheckBounds(f *File) error {
 	if beyond := f.beyond(); len(beyond) > 0 {
 		return ErrorAt(f, beyond[0].at, beyond[0].err())
@@ -118,7 +119,8 @@ func (f *File) beyond() []bounded {
 	return out
 }
 
-// over returns the fields of a struct that are above their bounds, which have the fields' names.
+// over returns the fields of a struct that are above their bounds. bounds has the bounds by the
+// fields' keys.
 func over[T any](at string, of *T, bounds map[string]int64) (out []bounded) {
 	v := reflect.ValueOf(of).Elem()
 	fields := fieldsOf(v.Type())

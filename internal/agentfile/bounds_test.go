@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryNumberHasABound checks that no number of a file is unbounded. Only journal_bytes is, which
-// the host bounds.
+// TestEveryNumberHasABound checks that every number in Limits and ModuleLimits has a bound, except
+// journal_bytes, which the host bounds.
 func TestEveryNumberHasABound(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {

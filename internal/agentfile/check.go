@@ -111,7 +111,8 @@ func (f *File) checkTools() error {
 	return nil
 }
 
-// SetName sets the default name of a server: its command, or the host of its URL.
+// SetName sets the name of a server without one to its default: its command, or the host of its
+// URL.
 func (s *MCPServer) SetName() {
 	if s.Name != "" {
 		return
@@ -191,7 +192,7 @@ func (m *Middleware) ModuleGrants() (policy.Grants, error) {
 	return policy.ParseGrants(list)
 }
 
-// checkPositive rejects numbers in the file that are below 1.
+// checkPositive rejects numbers below 1 that are set in the file.
 func (f *File) checkPositive(path string, limits any) error {
 	v := reflect.ValueOf(limits)
 	for name, index := range fieldsOf(v.Type()) {
@@ -203,7 +204,8 @@ func (f *File) checkPositive(path string, limits any) error {
 	return nil
 }
 
-// locate joins relative paths with dir, and checks that they exist.
+// locate joins relative paths with dir, checks that they exist, and loads the files of sub-agents.
+// files lists the enclosing files.
 func (f *File) locate(dir string, files []string) error {
 	if f.Tools.Root != "" {
 		f.Tools.Root = join(dir, f.Tools.Root)

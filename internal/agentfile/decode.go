@@ -76,7 +76,7 @@ func tooDeep(b []byte) bool {
 // parse returns the root of the document, or nil if it is empty.
 func (f *File) parse(b []byte) (root ast.Node, err error) {
 	defer func() {
-		if v := recover(); v != nil { // the parser panics on some invalid texts
+		if v := recover(); v != nil { // the parser panics on some invalid input
 			root, err = nil, fmt.Errorf("%s: not valid YAML", f.path)
 		}
 	}()

@@ -142,7 +142,7 @@ type ModuleLimits struct {
 	Nesting      int      `json:"nesting,omitempty" jsonschema:"The depth of nested calls between modules. Default: 64."`
 }
 
-// Policy returns the limits as the loader of modules takes them.
+// Policy converts the limits for the loader of modules.
 func (l *ModuleLimits) Policy() policy.Limits {
 	return policy.Limits{
 		Limits: sandbox.Limits{

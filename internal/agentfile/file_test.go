@@ -148,7 +148,8 @@ func TestEmptyFile(t *testing.T) {
 	}
 }
 
-// TestOtherEditors checks files with a byte order mark and CRLF line ends.
+// TestOtherEditors checks that a file with a byte order mark and CRLF line ends is read, and that
+// positions in errors do not count the mark.
 func TestOtherEditors(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse(

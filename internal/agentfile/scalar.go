@@ -154,7 +154,7 @@ func oneOf(to *string, got, what string, names []string) error {
 	return nil
 }
 
-// instead suggests the name closest to got, and lists all names after the text thereAre.
+// instead suggests the name closest to got and lists all names after the words thereAre.
 func instead(got string, names []string, thereAre string) string {
 	list := thereAre + " " + strings.Join(names, ", ")
 	meant := suggest.Closest(got, names)

@@ -81,7 +81,8 @@ func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ..
 	return b.given(ctx, built, a.Given)
 }
 
-// journalOf returns a journal that stores nothing, or nil without a limit of its bytes.
+// journalOf returns a journal that stores nothing, or nil if l does not limit the size of the
+// journal.
 func journalOf(l *wire.Limits) *journal.Options {
 	if l == nil || l.JournalBytes == 0 {
 		return nil
@@ -143,7 +144,7 @@ func around(a *wire.Agent, m model.Model) model.Model {
 	return model.WithFallback(choices, nil)
 }
 
-// replies returns the model's replies.
+// replies converts the replies of a case's model.
 func replies(list []wire.Reply) []scripted.Reply {
 	var out []scripted.Reply
 	for _, r := range list {

@@ -28,7 +28,7 @@ type Catalogue struct {
 	Rows   []Row
 }
 
-// A Row is one behaviour of another system.
+// A Row is one behavior of another system.
 type Row struct {
 	ID      string
 	Verdict string // Same, Better or NotApplicable
@@ -118,7 +118,7 @@ func parseRow(line string) (Row, error) {
 	return r, nil
 }
 
-// link sets the cases of the rows.
+// link sets the cases of the rows. It fails if rows and cases do not match.
 func link(catalogues []*Catalogue, cases []*golden.Case) error {
 	known := map[string]bool{}
 	for _, c := range cases {

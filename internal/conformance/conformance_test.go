@@ -51,7 +51,7 @@ func serve(name string) error {
 	return tck.Serve(context.Background(), hosts[name](h), os.Stdin, os.Stdout)
 }
 
-// hosts are this project's host, and hosts with one mistake each.
+// hosts has this project's host, and hosts with one mistake each.
 var hosts = map[string]func(h *Host) tck.Host{
 	"right": func(h *Host) tck.Host { return h },
 	"drops a hook": func(h *Host) tck.Host {
@@ -112,7 +112,7 @@ func goldenCases(t *testing.T) []*golden.Case {
 	return cases
 }
 
-// TestCases runs every golden case with real modules in the real host.
+// TestCases checks that every golden case passes with real modules in the real host.
 func TestCases(t *testing.T) {
 	options := tck.Options{Parallel: true}
 	if *update {
@@ -131,13 +131,13 @@ func requireKnown(t *testing.T) {
 	require.Empty(t, string(out), "a case is new: write what you expect by hand; -update is for cases that were committed")
 }
 
-// TestCasesOfExtism runs every golden case with its modules built as Extism plug-ins.
+// TestCasesOfExtism checks that every golden case passes with its modules built as Extism plug-ins.
 func TestCasesOfExtism(t *testing.T) {
 	tck.Run(t, newHost(t), &tck.Options{Transport: "extism", Parallel: true})
 }
 
-// TestCasesOfJavaScript runs the golden cases whose modules all exist in TypeScript with those
-// modules.
+// TestCasesOfJavaScript checks that the golden cases whose modules all exist in TypeScript pass
+// with those modules.
 func TestCasesOfJavaScript(t *testing.T) {
 	cases := goldenCases(t)
 	tck.Run(t, newHost(t), &tck.Options{
@@ -150,7 +150,7 @@ func TestCasesOfJavaScript(t *testing.T) {
 	})
 }
 
-// TestCasesOfProgram runs every golden case with the host in a process of its own.
+// TestCasesOfProgram checks that every golden case passes with the host in a process of its own.
 func TestCasesOfProgram(t *testing.T) {
 	report, err := tck.Check(t.Context(), startHost(t, "right"), nil)
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestCasesOfProgram(t *testing.T) {
 	require.Len(t, report.Results, len(goldenCases(t)))
 }
 
-// TestWrongHosts checks that the kit reports where a host with a mistake differs.
+// TestWrongHosts checks that the kit reports the differences of a host with a mistake.
 func TestWrongHosts(t *testing.T) {
 	for _, test := range []struct{ host, name, want string }{
 		{"drops a hook", "trpc-A47-asked-and-approved", `events tool_call,tool_result,custom,run_paused,run_finished: - expected, + actual

@@ -20,8 +20,8 @@ import (
 // program matches a complete Go program in Markdown.
 var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 
-// TestComingFrom builds the modules of docs/from-….md and loads them: their hooks must exist, and
-// their configuration must be valid.
+// TestComingFrom checks that the modules of docs/from-*.md build and load, and accept the
+// configuration in the text.
 func TestComingFrom(t *testing.T) {
 	t.Parallel()
 	texts, err := filepath.Glob(filepath.Join(root, "docs", "from-*.md"))
@@ -59,7 +59,8 @@ func configOf(t *testing.T, text, name string) json.RawMessage {
 	return json.RawMessage(config)
 }
 
-// buildProgram builds a program as if it were a folder of the repository.
+// buildProgram builds a program as if it were a folder of the repository, and returns the path of
+// the module.
 func buildProgram(t *testing.T, source []byte) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ type Host struct {
 	Default *wire.Middleware
 }
 
-// Hello returns that the host supports everything.
+// Hello reports that the host supports everything.
 func (h *Host) Hello(context.Context) (*wire.Hello, error) {
 	return &wire.Hello{Type: "hello", Protocol: wire.Protocol, Host: "agent-runner", Capabilities: []string{"*"}}, nil
 }

@@ -47,7 +47,7 @@ func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agen
 	}
 }
 
-// answersTo returns the answer by the ids of the interrupts that it applies to.
+// answersTo returns the answer for each interrupt to which it applies, by the interrupts' ids.
 func answersTo(a *wire.Answer, interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, i := range interrupts {
@@ -77,7 +77,7 @@ func (p *player) reportResult(name string) {
 	}
 }
 
-// turn returns what the tool does in its next call.
+// turn returns the tool's turn for its next call. The last turn repeats.
 func (p *player) turn(t *wire.Tool) *wire.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// TestTypesOfScripts type-checks the cases' modules with the TypeScript compiler.
+// TestTypesOfScripts checks that the TypeScript compiler accepts the types in the cases' modules.
 func TestTypesOfScripts(t *testing.T) {
 	t.Parallel()
 	sdk, err := filepath.Abs(filepath.Join(root, "guest-sdk", "typescript"))

@@ -59,8 +59,8 @@ func section(t *testing.T, text, heading string) string {
 	return before
 }
 
-// docs/security.md names only existing tests, fuzz targets and cases, maps each of OWASP's risks to
-// at least one, and lists every fuzz target of the host.
+// TestSecurityIsChecked checks that docs/security.md names only existing tests, fuzz targets and
+// cases, maps each of OWASP's risks to at least one, and lists every fuzz target of the host.
 func TestSecurityIsChecked(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// depth is the stack that each call may use, in bytes, as estimated. It ends recursion before the
-// interpreter's own limit of 2,000 calls does, which the compiler does not have.
+// depth is the estimated stack that each call can use, in bytes. It ends recursion before the
+// interpreter's own limit of 2,000 calls, which the compiler does not have.
 const depth = 128 << 10
 
 var (

@@ -129,7 +129,7 @@ func TestKnownMiscompilation(t *testing.T) {
 	require.Empty(t, ask(code(and, i32(0), op(0x4a))), "i32.gt_s")
 }
 
-// TestGenerateIsRepeatable checks that a seed is enough to repeat a failure.
+// TestGenerateIsRepeatable checks that Generate returns the same program for the same seed.
 func TestGenerateIsRepeatable(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -138,7 +138,8 @@ func TestGenerateIsRepeatable(t *testing.T) {
 	require.NotEqual(t, Generate(1).Module(), Generate(2).Module())
 }
 
-// TestOperations checks that all numeric instructions are generated, with the types of the decoder.
+// TestOperations checks that operations has all 348 numeric instructions, and that the decoder
+// accepts each with immediates in range.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -165,7 +166,7 @@ func TestOperations(t *testing.T) {
 	require.Equal(t, 128+8+212, count)
 }
 
-// TestShrink checks that shrinking removes everything that a failure does not need.
+// TestShrink checks that a shrunk program still fails, is valid, and is less than half as long.
 func TestShrink(t *testing.T) {
 	t.Parallel()
 	p := Generate(7)
@@ -181,8 +182,9 @@ func TestShrink(t *testing.T) {
 	require.NoError(t, err, "it is valid still")
 }
 
-// TestDifferenceIsSeen checks that each difference is detected: one byte, one bit of a global or
-// result, one unit of fuel.
+// TestDifferenceIsSeen checks that Difference reports a difference in a call, a global, the content
+// of the memory and its size, and that a program with a thousandth of the fuel has another
+// observation.
 func TestDifferenceIsSeen(t *testing.T) {
 	t.Parallel()
 	compiler, interpreter := engines(t)

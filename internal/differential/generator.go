@@ -383,7 +383,7 @@ func (g *generator) branch(depth int) *statement {
 	for range labels[0] {
 		labels = append(labels, to())
 	}
-	// In a block, because the code after it is unreachable.
+	// The br_table is in a block, because the code after it is unreachable.
 	for i := range labels[1:] {
 		labels[i+1]++
 	}
@@ -462,7 +462,7 @@ func (g *generator) call(depth int) []byte {
 		b = append(b, g.value(t, depth+1)...)
 	}
 	if indirect {
-		// Such calls are rare, because most of them trap: most entries have another type.
+		// Indirect calls are rare, because most of them trap: most entries have another type.
 		if g.IntN(4) > 0 {
 			return code(i32(1), op(opDrop))
 		}

@@ -34,7 +34,7 @@ func Shrink(p *Program, fails func(*Program) bool) {
 	}
 }
 
-// constants replace instructions that are simplified. The first replacement is nothing.
+// constants lists the replacements that simplify tries. The first one removes the instructions.
 var constants = [][]byte{
 	nil,
 	i32(0),

@@ -145,7 +145,7 @@ func (c *Client) isPrivate(host string) bool {
 
 // Send sends a request of an entry to the hosts that it is granted, in the form of [Pattern], and
 // returns the response. It follows redirects to other granted hosts. The error is an *abi.Error
-// without secrets. If ctx ends, its code is unavailable.
+// without secrets. If ctx ends, the code of the error is unavailable.
 func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
 	hosts, err := ParsePatterns(granted)
 	if err != nil {

@@ -230,8 +230,8 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// TestRebinding resolves a name to another address on each query. The connection must use the
-// address that was checked.
+// TestRebinding checks that a connection uses the address that was checked, even if the name
+// resolves to another address on each query.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived") })
@@ -436,7 +436,8 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
 }
 
-// TestConcurrencyLimit checks that requests over the concurrency limit wait.
+// TestConcurrencyLimit checks that a request over the concurrency limit waits, and fails if its
+// time is over before another request ends.
 func TestConcurrencyLimit(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})

@@ -65,7 +65,8 @@ func TestPatternRefused(t *testing.T) {
 	}
 }
 
-// TestURLRefused checks URLs that different programs parse differently.
+// TestURLRefused checks that malformed URLs are rejected, and URLs that different programs parse
+// differently.
 func TestURLRefused(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{

@@ -26,8 +26,8 @@ type request struct {
 	body    string
 }
 
-// prepare checks a module's request. The error is an *abi.Error that quotes no part of the request
-// but its host.
+// prepare checks a module's request. The error is an *abi.Error. It does not quote the path and
+// query of the URL, the values of headers, or the body.
 func prepare(r *abi.HTTPRequest) (*request, error) {
 	out := &request{method: r.Method, headers: r.Headers, body: r.Body}
 	switch r.Method {

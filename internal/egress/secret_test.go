@@ -101,7 +101,7 @@ func TestSecrets(t *testing.T) {
 }
 
 // TestSecretsInOtherSpellings checks that a server cannot return a secret in another encoding, in
-// its header or in a redirect.
+// the body, in a header or in a redirect.
 func TestSecretsInOtherSpellings(t *testing.T) {
 	t.Parallel()
 	const value = `s3cr3t/"v+lue"&=<x>%41`
@@ -174,8 +174,8 @@ func TestSecretsInOtherSpellings(t *testing.T) {
 	refused(t, s.client(t), abi.CodeLimit, "too many nested escapes", ask(), host)
 }
 
-// TestSecretsInSlices checks that a module can request neither a part of a response with a secret
-// nor a compressed one.
+// TestSecretsInSlices checks that a module whose request contains a secret receives neither a part
+// of a response nor a compressed one.
 func TestSecretsInSlices(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {

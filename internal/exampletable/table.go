@@ -229,7 +229,7 @@ func grants(info *module.Info, readme string) string {
 	return strings.Join(slices.Compact(out), ", ")
 }
 
-// count formats a number with two or three significant digits.
+// count formats a number with at most three significant digits.
 func count(n uint64) string {
 	switch {
 	case n < 1000:

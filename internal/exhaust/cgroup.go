@@ -25,9 +25,9 @@ func (e *CgroupError) Error() string {
 // Unwrap returns the cause.
 func (e *CgroupError) Unwrap() error { return e.Err }
 
-// newCgroup makes a cgroup below this process's own with a memory limit, in version 2 or
-// 1 of the interface. The error is a [*CgroupError] if this user cannot make one, or if
-// no cgroup limits memory.
+// newCgroup creates a cgroup below this process's own with a memory limit, in version 2 or 1 of the
+// interface. The error is a [*CgroupError] if this user cannot create one, or if no cgroup limits
+// memory.
 func newCgroup(name string, limit int64) (*cgroup, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -24,7 +24,8 @@ type Module struct {
 	Hooks  map[string][]Action `json:"hooks,omitempty"`
 }
 
-// A Composition is an agent of a hostile tenant, and how clients follow its runs.
+// A Composition describes an agent of a hostile tenant, and the way in which clients follow its
+// runs.
 type Composition struct {
 	Seed     uint64 `json:"seed"`
 	Module   Module `json:"module"`
@@ -37,8 +38,8 @@ type Composition struct {
 	Small    bool   `json:"small"`     // runs reserve little memory for modules, so that many run concurrently
 }
 
-// actions are the host calls with the largest sizes that the ABI allows, and the maximum number
-// of calls in a hook.
+// actions lists the host calls with the largest sizes that the ABI allows and the maximum number of
+// calls in a hook.
 var actions = []Action{
 	{"emit", 8 << 10, 255}, {"emit", 250 << 10, 8}, {"emit", 1, 255},
 	{"log", 4 << 10, 256}, {"log", 1, 256},
@@ -50,7 +51,7 @@ var actions = []Action{
 	{"spin", 1000, 1},
 }
 
-// hooks are the hooks in which the module makes host calls, and answers those whose answers can
+// hooks lists the hooks in which the module makes host calls. answers lists those whose answers can
 // contain text.
 var hooks, answers = func() (calling, answering []string) {
 	answering = []string{"before_model", "wrap_model", "on_chunk", "gate_tool", "call_tool", "after_agent"}
@@ -70,7 +71,7 @@ var (
 	clients = []string{"none", "events", "agui", "chat"}
 )
 
-// Generate returns the composition for a seed.
+// Generate returns the composition for a seed. The same seed always has the same composition.
 func Generate(seed uint64) *Composition {
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := &Composition{

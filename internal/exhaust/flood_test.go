@@ -23,11 +23,11 @@ var (
 // Goals of TestFlood.
 const (
 	goalMemory = 1 << 30 // bytes above idle
-	goalRatio  = 1.5     // p99 of honest runs beside the flood, divided by p99 beside runs that only compute
+	goalRatio  = 1.5     // p99 of honest runs during the flood, divided by p99 during runs that only compute
 	goalCancel = time.Second
 )
 
-// floods is the composition of the known attack: 255 events of 8 KB in every hook of a run
+// floods returns the composition of the known attack: 255 events of 8 KB in every hook of a run
 // that continues itself by calling its own tool.
 func floods() *Composition {
 	c := &Composition{Copies: 1, Model: "quick", Module: Module{Loop: true, Hooks: map[string][]Action{}}}
@@ -37,7 +37,7 @@ func floods() *Composition {
 	return c
 }
 
-// spins is the composition that computes where floods emits events.
+// spins returns the composition that computes where floods emits events.
 func spins() *Composition {
 	c := &Composition{Copies: 1, Model: "quick", Module: Module{Loop: true, Hooks: map[string][]Action{}}}
 	for _, hook := range hooks {
@@ -46,10 +46,10 @@ func spins() *Composition {
 	return c
 }
 
-// TestFlood checks that a server survives a flood from four runs, while it cancels runs of
-// the flood and at the end blocks the module. With the flag for goals, it also checks the
-// memory, the time to cancel and block, and the latency of honest runs relative to that next
-// to four runs that only compute.
+// TestFlood checks that a server survives a flood from four runs, while clients cancel runs of the
+// flood and at the end the operator blocks the module. With the flag for goals, it also checks the
+// memory, the time to cancel and block, and the latency of honest runs relative to their latency
+// while four runs only compute.
 func TestFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -17,7 +17,7 @@ import (
 
 var kills = flag.Int("kills", 1, "how often TestKillHonest kills its server")
 
-// lease is the lease of the servers that are killed. It is shorter than the default, so that
+// lease is the lease period of the servers that are killed. It is shorter than the default, so that
 // runs are resumed earlier.
 const lease = 5 * time.Second
 
@@ -35,8 +35,8 @@ func (s *Server) quarantined(ctx context.Context, t *testing.T) []quarantined {
 	return out.Runs
 }
 
-// steps is an honest agent: its model calls a tool n times, with pauses, and the journal
-// has all results.
+// steps returns an honest agent: its model calls a tool n times, with pauses, and the journal has
+// all results.
 func steps(n int) *Composition {
 	return &Composition{
 		Copies: 1,
@@ -58,8 +58,8 @@ func (t *tenant) begin(ctx context.Context, test *testing.T, agent string, n int
 	return ids
 }
 
-// restart kills the server and starts it again. It returns how long the start took, and the
-// first run of the neighbour after it.
+// restart kills the server and starts it again. It returns the time until the server was ready, and
+// the duration of the neighbor's first run after that.
 func (p *player) restart(t *testing.T) (ready, served time.Duration) {
 	t.Helper()
 	p.server.Kill()

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// envBallast is the variable that makes the test's program a ballast.
+// envBallast is the environment variable that makes the test binary a ballast.
 const envBallast = "EXHAUST_BALLAST"
 
 func TestMain(m *testing.M) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Canary is a text that each file of [Plant] contains, but no reference to them.
+// Canary is a string that each file of [Plant] contains, but no reference to them.
 const Canary = "canary-4711"
 
 // Plant writes files that a bundler would read, parse, quote or embed to a directory,
@@ -38,13 +38,13 @@ func Plant(dir string) error {
 	return nil
 }
 
-// quote returns a text as a literal of JSON and JavaScript.
+// quote returns s as a string literal of JSON and JavaScript.
 func quote(s string) string {
 	b, _ := json.Marshal(s) // cannot fail
 	return string(b)
 }
 
-// urls returns spellings of a path.
+// urls returns spellings of an absolute path as paths and URLs.
 func urls(path string) []string {
 	escaped := strings.ReplaceAll(path, "/", "%2F")
 	return []string{
@@ -164,8 +164,8 @@ type Upload struct {
 	Body []byte
 }
 
-// Modules returns WebAssembly modules and Extism manifests that name the files of [Plant]
-// below a directory. module is a module that is valid.
+// Modules returns WebAssembly modules and Extism manifests that name the files of [Plant] below a
+// directory. module is a valid module.
 func Modules(dir string, module []byte) map[string]Upload {
 	uploads := map[string]Upload{}
 	const manifest, wasm = "application/vnd.extism.manifest+json", "application/wasm"
@@ -197,7 +197,8 @@ func Modules(dir string, module []byte) map[string]Upload {
 	return uploads
 }
 
-// customSection returns a custom section of WebAssembly that contains a text.
+// customSection returns a custom section of WebAssembly called name, which contains text after its
+// length.
 func customSection(name, text string) []byte {
 	content := append(binary.AppendUvarint(nil, uint64(len(name))), name...)
 	content = append(binary.AppendUvarint(content, uint64(len(text))), text...)

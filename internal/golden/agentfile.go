@@ -69,7 +69,7 @@ func parseAgent(data []byte) (file agentFile, err error) {
 	return file, err
 }
 
-// agent returns the agent of a file of case c.
+// agent converts an agent of case c.
 func (f *agentFile) agent(c *Case) (*wire.Agent, error) {
 	a := &wire.Agent{
 		Instruction:    f.Instruction,

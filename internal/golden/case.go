@@ -88,8 +88,8 @@ func Parse(file string, text []byte) (*Case, error) {
 	return c, err
 }
 
-// The kinds of the files of a case, except modules. inputs are whole names. An expectation may have an
-// argument.
+// The kinds of the files of a case, except modules. A name in inputs is the whole name of a file. A
+// name in expectations may be followed by an argument.
 var (
 	inputs       = []string{"agent.yaml", "tools", "messages", "model", "answers"}
 	expectations = []string{"request", "told", "asked", "events", "client", "state", "error"}
@@ -117,8 +117,8 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 // InTypeScript reports whether all modules of the case also exist in TypeScript.
 func (c *Case) InTypeScript() bool { return len(c.Scripts) > 0 && len(c.Scripts) == len(c.Modules) }
 
-// Request returns what a host is asked to do. Its middlewares name their modules as the case does:
-// NAME.go for an entry of Modules.
+// Request returns the request of the case to a host. Its middlewares name their modules as the case
+// does: NAME.go for an entry of Modules.
 //
 // An agent of a case that lists no middlewares and no agents has one entry for each entry of
 // Modules. If there is none either, its Middlewares is nil.

@@ -39,8 +39,8 @@ func (d Difference) String() string {
 }
 
 // Compare compares what a host reported with what the case expects, in the order of the case's
-// file. If texts is false, it ignores the texts of errors that hosts word themselves. It fails if
-// the report is no outcome of a run: an event without its fields, for example.
+// file. If texts is false, it ignores the messages of errors that hosts word themselves. It fails
+// if the report is malformed: for example, if an event lacks a field that its type requires.
 func (c *Case) Compare(o *wire.Outcome, texts bool) ([]Difference, error) {
 	for i := range o.Events {
 		if err := checkEvent(&o.Events[i]); err != nil {
@@ -80,18 +80,18 @@ func (e *expectation) same(want, got string, texts bool) bool {
 	return want == got
 }
 
-// ownTexts matches the texts of a host's own errors in lines of FormatEvent.
+// ownTexts matches the messages of a host's own errors in lines of FormatEvent.
 var ownTexts = regexp.MustCompile(`(?m)^((?:child .*\] )?(?:fault \S+ \S+|model_attempt \d+ \S+|` +
 	`run_finished (?:error [a-z_]+|\S+ limit))): .*?(, then \S+)?$`)
 
-// withoutTexts removes the texts of errors that hosts word themselves: causes of faults, and messages
-// of failed model calls and runs. What a model, a tool, a module or the caller of a run reads
-// elsewhere stays.
+// withoutTexts removes the messages of errors that hosts word themselves: causes of faults, and
+// messages of failed model calls and runs. It does not remove other text, which a model, a tool, a
+// module or the caller of a run reads.
 func withoutTexts(lines string) string { return ownTexts.ReplaceAllString(lines, "$1$2") }
 
 const notRefused = "the start was not refused"
 
-// got formats what the host reported.
+// got formats the part of the report to which the expectation refers.
 func (e *expectation) got(o *wire.Outcome) (string, error) {
 	switch e.kind {
 	case "error":
@@ -155,7 +155,7 @@ func formatMessages(messages []abi.Message) string {
 	return b.String()
 }
 
-// formatClient formats the events of an AG-UI client, one a line.
+// formatClient formats the events of an AG-UI client, one per line.
 func formatClient(events []json.RawMessage, types string) (string, error) {
 	var b strings.Builder
 	for _, raw := range events {

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// Lines returns the lines of a text, without the space around them, empty ones and comments, which
-// begin with #.
+// Lines returns the lines of text without surrounding space. It omits empty lines, and comments,
+// which begin with #.
 func Lines(text []byte) []string {
 	var out []string
 	for l := range strings.Lines(string(text)) {
@@ -30,7 +30,7 @@ func Lines(text []byte) []string {
 // cancels: result" and "name streams: chunk|chunk".
 var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels)| (streams))?(:|!!?) (.*)$`)
 
-// parseTools parses a tool's turn on each line. Lines of the same tool are its turns in order. A
+// parseTools parses one turn of a tool per line. Lines of the same tool are its turns in order. A
 // tool streams if its first turn does.
 func parseTools(data []byte) ([]wire.Tool, error) {
 	out := []wire.Tool{}

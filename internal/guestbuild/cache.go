@@ -42,7 +42,7 @@ func cached(path string, key func() (string, error), build func() error) error {
 	return store(dir, before, path)
 }
 
-// store copies a guest into the cache.
+// store copies a guest into the cache and removes the entries that were not used for 30 days.
 func store(dir, key, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

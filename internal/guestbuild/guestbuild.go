@@ -205,8 +205,8 @@ func byTinyGo(ctx context.Context, root, folder, path string) error {
 	return cached(path, key, func() error { return p.Build(ctx, path) })
 }
 
-// TinyGoCommand returns the TinyGo that make installed in the repository, or the one in PATH, or
-// "".
+// TinyGoCommand returns the path of the TinyGo that make installed in the repository. Without one,
+// it returns "tinygo", for the one in PATH.
 func TinyGoCommand(root string) string {
 	made := filepath.Join(root, "build", "tools", "tinygo", "bin", "tinygo")
 	if _, err := os.Stat(made); err == nil {

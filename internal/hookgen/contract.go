@@ -106,7 +106,7 @@ func importTable(s *source) string {
 	return b.String()
 }
 
-// signature returns the type of an import as the README writes it: (ptr, len: i32) -> i32.
+// signature returns the type of an import in the notation of the README: (ptr, len: i32) -> i32.
 func signature(i *abitable.Import) string {
 	var narrow, wide []string
 	for _, p := range i.Parameters() {

@@ -10,7 +10,8 @@ import (
 
 const guestPackage = "package middleware"
 
-// A server says which type of a method's signature has the code that serves the hook.
+// A server names the type in a method's signature that has the code that serves the hook, and its
+// place in the signature.
 type server struct{ place, typ string }
 
 func (h *hook) server() server {
@@ -44,7 +45,7 @@ func (s *source) methodHooks() []hook {
 	return slices.DeleteFunc(slices.Clone(s.hooks), func(h hook) bool { return h.method == nil })
 }
 
-// qualified returns a type of package middleware as other packages write it.
+// qualified returns the name by which other packages refer to a type of package middleware.
 func qualified(t string) string {
 	if strings.Contains(t, ".") {
 		return t
@@ -116,7 +117,7 @@ func declarations(s *source) string {
 	return goFile(guestPackage, b.String())
 }
 
-// endings generates the function that says which answers can end a run.
+// endings generates the function that reports whether an answer can end the run.
 func endings(s *source) string {
 	var both, stop []string
 	for _, h := range s.hooks {

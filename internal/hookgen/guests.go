@@ -112,8 +112,9 @@ func asMirror(s *source) string {
 	return b.String()
 }
 
-// engineCalls returns the names of the imports that scripts call by number: first those without a
-// reply. The glue itself reads; the configuration is in the input of configure.
+// engineCalls returns the names of the imports that scripts call by number, first those without a
+// reply, and then RANDOM. It omits read, which the glue code calls, and config, because the input
+// of configure has the configuration.
 func (s *source) engineCalls() []string {
 	var silent, replying []string
 	for _, i := range s.imports {
@@ -177,7 +178,7 @@ func enginePrelude(s *source) string {
 	return "\tconst " + strings.Join(calls, ",\n\t\t") + ";\n\tconst HOOKS = [\n" + hooks.String() + "\t];\n"
 }
 
-// console generates the lists of the console.
+// console generates the console's list of the hooks that edit the state.
 func console(s *source) string {
 	var states strings.Builder
 	for _, h := range s.hooks {

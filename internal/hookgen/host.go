@@ -16,7 +16,7 @@ func (s *source) runHooks() []hook {
 	return out
 }
 
-// publicMiddleware generates the middleware written in Go as embedders see it.
+// publicMiddleware generates the struct of a middleware written in Go for embedders.
 func publicMiddleware(s *source) string { return goFile("package native", s.middleware("Call")) }
 
 // middleware returns the struct of a middleware written in Go. call is the type of a hook's call.
@@ -40,8 +40,8 @@ type Middleware struct {
 `
 }
 
-// nativeMiddleware generates the middleware written in Go as the chain sees it, and the calls of
-// its functions.
+// nativeMiddleware generates the struct of a middleware written in Go for the chain, and the calls
+// of its functions.
 func nativeMiddleware(s *source) string {
 	var set, cases strings.Builder
 	for _, h := range s.runHooks() {

@@ -1,5 +1,6 @@
-// Command hookgen writes what follows from the table of hooks and imports in internal/abitable:
-// constants, exports, imports, dispatch, and lists in the SDKs, the console, the tests and the docs.
+// Command hookgen generates code and documentation from the table of hooks and imports in
+// internal/abitable: constants, exports, imports, dispatch, and lists in the SDKs, the console, the
+// tests and the docs.
 //
 //	hookgen ROOT
 //
@@ -122,7 +123,7 @@ var packages = []string{
 
 const module = "github.com/agent-runner/agent-runner/"
 
-// notCode matches what has no identifiers of packages.
+// notCode matches strings and comments, in which the names of packages do not count.
 var notCode = regexp.MustCompile("\"[^\"\n]*\"|//[^\n]*")
 
 // goFile returns a generated Go file with the imports that the body needs.

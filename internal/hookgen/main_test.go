@@ -23,7 +23,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// docs/adding-a-hook.md must name files that exist.
+// TestAddingAHook checks that the steps in docs/adding-a-hook.md name files that exist, and that
+// there are at most 12.
 func TestAddingAHook(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join(root, "docs/adding-a-hook.md"))

@@ -15,14 +15,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abitable"
 )
 
-// A source is what the outputs are generated from.
+// A source holds the data from which the outputs are generated.
 type source struct {
 	hooks   []hook
 	imports []abitable.Import
 	types   *abisource.Source
 }
 
-// A hook is a row of the table with what the sources say of the hook.
+// A hook is a row of the table, with the method of the hook in the Go SDK.
 type hook struct {
 	abitable.Hook
 	Go     string  // its name in Go: BeforeAgent
@@ -63,10 +63,10 @@ func read(root string) (*source, error) {
 	return s, nil
 }
 
-// typ returns a type of the ABI as other packages than its own write it.
+// typ returns the qualified name of a type of the ABI.
 func (s *source) typ(name string) string { return s.types.Decl(name).Qualified() }
 
-// has reports whether a struct has a field of a type, apart from embedded structs.
+// has reports whether a struct has a field called name of type typ, apart from embedded structs.
 func (s *source) has(decl, name, typ string) bool {
 	return slices.ContainsFunc(s.types.Decl(decl).Fields(), func(f abisource.Field) bool {
 		return f.Name == name && f.Type.Name == typ
@@ -90,7 +90,7 @@ func lowerCamel(name string) string {
 	return strings.ToLower(c[:1]) + c[1:]
 }
 
-// links writes the links of a Go comment as code.
+// links replaces the brackets of links in a Go comment with backquotes.
 var links = strings.NewReplacer("[", "`", "]", "`")
 
 // interfaces returns the methods of the interfaces in a file whose names end in Hook.

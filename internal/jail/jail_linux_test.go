@@ -20,7 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An attempt is an action that a confined process tries. It runs in a child with its arguments.
+// attempts has the actions that a confined process can try, by name. Each runs in a child process
+// with the child's arguments.
 var attempts = map[string]func(args []string) error{
 	"nothing": func([]string) error { return nil },
 	"read": func(args []string) error {
@@ -126,8 +127,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// jailed enforces a profile, and then runs an attempt on several threads that were started
-// before.
+// jailed runs an attempt on several threads that were started before it enforced a profile. It
+// returns the exit status of the child.
 func jailed(profile, attempt string, args []string) int {
 	const threads = 4
 	var ready, done sync.WaitGroup

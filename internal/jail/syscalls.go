@@ -35,7 +35,7 @@ type Filter struct {
 // errnoENOSYS makes a system call fail as if the kernel did not have it.
 const errnoENOSYS = seccomp.ActionErrno | seccomp.Action(syscall.ENOSYS)
 
-// AllowSyscalls lets a process make these system calls; every other one fails
+// AllowSyscalls returns a filter that lets a process make these system calls; every other one fails
 // with EPERM. Names that this processor architecture does not have are skipped.
 //
 // Unless it is in calls, clone3 fails with ENOSYS, so that the C library uses clone,
@@ -61,9 +61,9 @@ func AllowSyscalls(calls ...Syscall) (*Filter, error) {
 	return f, nil
 }
 
-// DenySyscalls makes these system calls fail with EPERM. System calls
-// that go-seccomp-bpf does not know and those of another architecture, such as
-// the 32-bit ones of a 64-bit kernel, fail too.
+// DenySyscalls returns a filter that makes these system calls fail with EPERM. System calls that
+// go-seccomp-bpf does not know and those of another architecture, such as the 32-bit ones of a
+// 64-bit kernel, fail too.
 func DenySyscalls(names ...string) (*Filter, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
@@ -191,7 +191,7 @@ func GoSyscalls() []Syscall {
 		"sysinfo",
 		"getcwd",
 	)
-	// not is returns conditions that all hold if an argument has none of these values.
+	// not returns conditions that all hold if an argument has none of these values.
 	not := func(argument uint32, values ...uint64) []seccomp.Condition {
 		conditions := make([]seccomp.Condition, len(values))
 		for i, value := range values {

@@ -108,7 +108,7 @@ func (g *generator) writer(t *abisource.Type) string {
 	return name
 }
 
-// address returns the address of a place.
+// address returns an expression for the address of a place: p for *p, and &place for others.
 func address(place string) string {
 	if pointer, ok := strings.CutPrefix(place, "*"); ok {
 		return pointer

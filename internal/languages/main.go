@@ -28,7 +28,7 @@ import (
 
 const examples = "examples/wasm-middlewares"
 
-// configs make the examples do their work.
+// configs has configurations for examples that have no effect without one.
 var configs = map[string]string{
 	"tool-policy": `{"rules":[{"tools":["read_*"],"action":"deny","arguments":[{"path":"path","pattern":"(^|/)secret(/|$)"}]}]}`,
 }
@@ -89,8 +89,8 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// cases lists which test conversations of an example pass in which language: all but those that a
-// language's folder excludes.
+// cases writes a table of the test conversations of an example, with the languages in which they
+// pass: all but those that a language's folder excludes.
 func cases(out io.Writer, root, name string) error {
 	folder := filepath.Join(root, filepath.FromSlash(examples), name)
 	all, err := golden.Load(os.DirFS(folder))

@@ -102,7 +102,7 @@ type result struct {
 	err error
 }
 
-// try tries faults, with the given number of concurrent jobs.
+// try runs the cases with each fault, with the given number of concurrent jobs.
 func (l *workspace) try(ctx context.Context, jobs int, faults []fault) []result {
 	out := make([]result, len(faults))
 	slots := make(chan struct{}, max(1, jobs))

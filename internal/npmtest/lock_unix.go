@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// lock takes a lock across processes. It ends with its process, even if that crashes.
+// lock takes a lock across processes. The system releases it when the process ends, even if that
+// crashes.
 func lock(name string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestBin(t *testing.T) {
 	}
 }
 
-// TestInstallAtOnce checks concurrent installation by many processes.
+// TestInstallAtOnce checks that concurrent calls of Install succeed and return the same directory.
 func TestInstallAtOnce(t *testing.T) {
 	t.Parallel()
 	Bin(t, "mcp-server-everything") // skips the test without npm
@@ -57,8 +57,8 @@ func TestInstallAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestLockIsExact checks that the lock file has exact versions with digests, from the registry that
-// npm is configured for.
+// TestLockIsExact checks that the lock file has exact versions with SHA-512 digests, from
+// registry.npmjs.org.
 func TestLockIsExact(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "testdata", "npm")

@@ -23,7 +23,8 @@ func TestOffends(t *testing.T) {
 	require.True(t, isProse("a.md", "nobody"))
 }
 
-// TestListOnlyShrinks holds -update to lowering numbers.
+// TestListOnlyShrinks checks that -update lowers numbers, and neither raises numbers nor adds
+// files.
 func TestListOnlyShrinks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "allowed.txt")

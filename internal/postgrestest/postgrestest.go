@@ -67,7 +67,7 @@ func New() (*Server, error) {
 	return s, nil
 }
 
-// programs returns the directory of the newest PostgreSQL's programs.
+// programs returns the directory of the newest PostgreSQL's programs, or "" if there is none.
 func programs() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	slices.SortFunc(found, func(a, b string) int { return version(a) - version(b) })

@@ -4,7 +4,8 @@ package procgroup
 
 import "os/exec"
 
-// These systems have no process groups: only the command itself is killed.
+// ownGroup, terminateGroup and killGroup do nothing, because these systems have no process groups.
+// [Group.Kill] kills only the command itself.
 func ownGroup(*exec.Cmd) {}
 func terminateGroup(int) {}
 func killGroup(int)      {}

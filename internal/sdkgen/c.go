@@ -83,7 +83,8 @@ func (m *model) lists() []string {
 	return out
 }
 
-// cList returns the name of the list type for a type, its plural.
+// cList returns the name of the C type for lists of the named type: the plural of its C name, such
+// as am_messages for Message.
 func cList(name string) string {
 	if name == "EntryStats" {
 		return "am_entry_stats_list"

@@ -48,7 +48,7 @@ type field struct {
 	optional, omitted bool
 }
 
-// special lists the types with a handwritten codec in each SDK, and the types that it uses.
+// special lists the types with a handwritten codec in each SDK, with the types that they use.
 var special = map[string][]string{
 	"Content":    {"Part"},
 	"ListPatch":  {"Splice", "Message"},

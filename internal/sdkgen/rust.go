@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// rustFields are keys that mean something else in Rust.
+// rustFields renames keys that are reserved words of Rust.
 var rustFields = map[string]string{"type": "type_", "final": "final_"}
 
 func rustField(key string) string {

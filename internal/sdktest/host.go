@@ -19,7 +19,7 @@ import (
 // A Call is one host call of a module.
 type Call struct {
 	Import string
-	Args   []string // texts unchanged, numbers in decimal
+	Args   []string // strings unchanged, numbers in decimal
 }
 
 // String returns the call as one line.
@@ -47,7 +47,8 @@ type Host struct {
 
 const i32, i64 = api.ValueTypeI32, api.ValueTypeI64
 
-// The kinds of an import's parameters: a text is two i32, a number is one i32 or one i64.
+// The kinds of an import's parameters: a string is two i32, its address and length; a number is one
+// i32 or one i64.
 const (
 	textArg = iota
 	smallArg

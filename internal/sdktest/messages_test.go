@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A conversation answers for a list of messages. Each revision has its own prefix in the messages'
-// texts.
+// A conversation answers host calls about a list of messages. The text of each message begins with
+// the prefix of its revision.
 type conversation struct {
 	begin   string
 	same    int // number of messages that did not change since the last revision
@@ -43,8 +43,8 @@ func (c *conversation) answer(call Call) (string, *abi.Error) {
 	}
 }
 
-// read has the probe read a list from its end. It returns the messages that the probe read, and its
-// host calls.
+// read lets the probe read a list from its end. It returns the messages that the probe read, and
+// its host calls up to the first "changed 1 5".
 func (c *conversation) read(t *testing.T, h *Host, revision, total int) (seen, calls string) {
 	t.Helper()
 	h.Answer, h.Calls = c.answer, nil
@@ -73,8 +73,8 @@ func (c *conversation) read(t *testing.T, h *Host, revision, total int) (seen, c
 	return strings.ReplaceAll(seen, "message=", ""), strings.Join(made, "; ")
 }
 
-// TestKeptMessages reads a list in a series of hooks. An SDK must read messages again only if they
-// have changed, even after a hook that failed.
+// TestKeptMessages checks that an SDK reads the messages of a list again only if they have changed,
+// even after a hook that failed.
 func TestKeptMessages(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -112,8 +112,8 @@ func TestKeptMessages(t *testing.T) {
 	})
 }
 
-// TestKeptMemory reads 150 revisions that have no message in common. The SDK must not accumulate
-// messages of old revisions.
+// TestKeptMemory checks that an SDK does not accumulate messages of old revisions: after 150
+// revisions without a common message, the module's memory is below 48 MiB.
 func TestKeptMemory(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {

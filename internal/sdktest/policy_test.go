@@ -60,7 +60,7 @@ func on(action, tool string, conditions ...string) object {
 	return r
 }
 
-// TestPatterns compares the small matchers of the ports with Go's regexp package.
+// TestPatterns checks that the small matchers of the ports agree with Go's regexp package.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	texts := []string{
@@ -143,7 +143,8 @@ func TestPatterns(t *testing.T) {
 	})
 }
 
-// TestSlowPattern matches a text on which backtracking takes exponential time.
+// TestSlowPattern checks that the ports match a string of 5,000 letters on which backtracking would
+// take exponential time.
 func TestSlowPattern(t *testing.T) {
 	t.Parallel()
 	policies(t, func(t *testing.T, p *policy) {
@@ -152,7 +153,7 @@ func TestSlowPattern(t *testing.T) {
 	})
 }
 
-// TestPolicies expects the decisions of the example in Go.
+// TestPolicies checks that the ports make the decisions of the example in Go.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	rules := func(list ...object) object { return object{"rules": list} }

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// ported runs a test on an example's ports to other languages than Go, and returns the number of
+// ported runs a test on an example's ports to languages other than Go, and returns the number of
 // ports.
 func ported(t *testing.T, example string, test func(t *testing.T, h *Host)) (languages int) {
 	t.Helper()

@@ -67,8 +67,8 @@ func lenient(c Call) (string, *abi.Error) {
 	}
 }
 
-// TestHostCalls has a module make every host call. All SDKs must make the same calls with the same
-// arguments, and return the same replies to the module.
+// TestHostCalls checks that all SDKs make the same host calls with the same arguments, and return
+// the same replies to the module.
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -117,7 +117,7 @@ func lines(calls []Call) (out []string) {
 	return out
 }
 
-// TestHostErrors rejects every call. The module must receive each error as a value.
+// TestHostErrors checks that a module receives the error of each rejected host call as a value.
 func TestHostErrors(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -152,7 +152,7 @@ func TestHostErrors(t *testing.T) {
 
 const toolCall = `{` + envelope + `,"call":{"id":"c","name":"t","arguments":"{\"path\":\"a\\nb\"}"},"tool":{"name":"t"}}`
 
-// TestStream has a module read a stream and forward it.
+// TestStream checks the host calls of a module that reads a stream and forwards it.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -201,8 +201,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestBadInput gives inputs that a host never writes. The hook must fail, and the next hook must
-// succeed.
+// TestBadInput checks that a hook fails for input that a host never writes, and that the next hook
+// succeeds.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	deep := ""
@@ -229,7 +229,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// TestMemory makes the hook calls of a long run. The module's memory must stay below 8 MiB.
+// TestMemory checks that the module's memory stays below 8 MiB in the hook calls of a long run.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	var chunks []string

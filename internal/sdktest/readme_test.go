@@ -61,7 +61,8 @@ func skip(t *testing.T, why error) {
 	t.Skipf("SKIPPED: %v", why)
 }
 
-// TestReadmes builds the first example of each README as an author would, and calls its gate.
+// TestReadmes checks that the first example of each README builds as an author would build it, and
+// that its gate decides as expected.
 func TestReadmes(t *testing.T) {
 	t.Parallel()
 	for language, r := range readmes {

@@ -54,7 +54,7 @@ func (r *redactor) configure(config string) {
 	require.True(r.t, ok, output)
 }
 
-// says streams a text in pieces. It returns the text that the module let through, and the largest
+// says streams text in pieces. It returns the text that the module let through, and the largest
 // number of bytes that the module held back.
 func (r *redactor) says(pieces ...string) (shown string, limit int) {
 	r.t.Helper()
@@ -86,7 +86,7 @@ func (r *redactor) says(pieces ...string) (shown string, limit int) {
 	return shown, limit
 }
 
-// redactions maps texts to their redacted form, in which [EMAIL] means [REDACTED_EMAIL].
+// redactions maps text to its redacted form, in which [EMAIL] means [REDACTED_EMAIL].
 var redactions = map[string]string{
 	"":            "",
 	"no data, 日本": "no data, 日本",
@@ -106,7 +106,7 @@ var redactions = map[string]string{
 	"order 123456, tel. 030 1234567, DE, D, 4":               "order 123456, tel. 030 1234567, DE, D, 4",
 }
 
-// TestRedact checks that the ports find the same data for any split of a text into pieces.
+// TestRedact checks that the ports find the same data however text is split into pieces.
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	redactors(t, func(t *testing.T, r *redactor) {

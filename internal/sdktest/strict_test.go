@@ -66,7 +66,7 @@ func mutated(r *rand.Rand, whole []byte) []byte {
 	return b
 }
 
-// TestStrict gives each SDK JSON with small random faults. An SDK must reject invalid JSON. If it
+// TestStrict checks that an SDK rejects invalid JSON, for JSON with small random faults. If the SDK
 // accepts an input, its output must be valid JSON that it mirrors unchanged.
 func TestStrict(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// places returns texts of up to 19 letters with what inserted at each position.
+// places returns strings of up to 19 letters with what inserted at each position.
 func places(what string) (out []string) {
 	for n := range 20 {
 		for i := range n + 1 {
@@ -24,8 +24,8 @@ func places(what string) (out []string) {
 	return out
 }
 
-// TestTexts has each SDK decode and encode texts with escaped and multi-byte characters at every
-// position in a word. A reader that handles eight bytes at a time must find each of them.
+// TestTexts checks that each SDK decodes and encodes strings with escaped and multi-byte characters
+// at every position in a word. A reader that handles eight bytes at a time must find each of them.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {
@@ -42,7 +42,8 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// TestBadTexts puts invalid JSON at every position of a text. It also cuts the input off there.
+// TestBadTexts checks that each SDK rejects input with invalid JSON at any position of a string,
+// and input that ends after it.
 func TestBadTexts(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {
@@ -60,8 +61,8 @@ func TestBadTexts(t *testing.T) {
 	})
 }
 
-// TestKeys gives each SDK keys that differ from a type's in one byte, in length or in case, which
-// it must ignore. It also changes the order of the keys.
+// TestKeys checks that each SDK ignores keys that differ from a type's keys in one byte, in length
+// or in case, and reads keys in any order.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {

@@ -35,7 +35,7 @@ func instructed(instruction string) string {
 	return `{` + envelope + `,"instruction":"` + instruction + `","tools":[],"return_directly":[],"messages":{"list":0,"revision":1,"total":0},"model":"m","limits":{"max_steps":1}}`
 }
 
-// TestTinyGo calls the hooks of a module that TinyGo built.
+// TestTinyGo checks the answers, host calls and errors of a module that TinyGo built.
 func TestTinyGo(t *testing.T) {
 	t.Parallel()
 	h := byTinyGo(t)
@@ -99,8 +99,9 @@ func TestTinyGoHostRefuses(t *testing.T) {
 	require.Contains(t, h.Printed.String(), "not granted")
 }
 
-// TestTinyGoMemory makes the hook calls of a long run. The module never frees memory. Each time its
-// memory is full, the SDK must restore the state after configure.
+// TestTinyGoMemory checks that the SDK restores the state after configure when the memory of a
+// module that never frees memory is full: the memory stays below 12 MiB in the hook calls of a long
+// run.
 func TestTinyGoMemory(t *testing.T) {
 	t.Parallel()
 	h := byTinyGo(t)

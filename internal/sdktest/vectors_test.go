@@ -64,8 +64,8 @@ func (v *vector) parts() map[string][]json.RawMessage {
 	return out
 }
 
-// TestVectors gives each SDK every part of every golden vector. The SDK decodes a part into its own
-// type and must encode it to the same bytes.
+// TestVectors checks that each SDK decodes every part of every golden vector into its own type and
+// encodes it to the same bytes.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")

@@ -1,5 +1,5 @@
-// Package suggest finds the names that somebody who misspelled one may have meant. It imports
-// the standard library only.
+// Package suggest finds the names that are similar to a misspelled one. It imports the standard
+// library only.
 package suggest
 
 import "slices"
@@ -32,8 +32,8 @@ func Closest(name string, names []string) []string {
 	return out
 }
 
-// distance is the Levenshtein distance of two strings, in bytes, computed
-// row by row.
+// distance returns the Levenshtein distance of two strings, in bytes. It computes the distance row
+// by row.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

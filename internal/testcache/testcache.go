@@ -50,8 +50,8 @@ var Modules = sync.OnceValue(func() string {
 // directory.
 func Guests() string { return below("test-guests") }
 
-// Cases returns the directory of the modules that the conformance kit built of its cases, or "" if
-// the user has no cache directory.
+// Cases returns the directory of the modules that the conformance kit built from its cases, or ""
+// if the user has no cache directory.
 func Cases() string { return below("tck") }
 
 // Use records that an entry of a cache was used.

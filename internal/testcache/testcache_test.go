@@ -50,7 +50,7 @@ func TestPipelineExists(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRemoveUnused checks that entries that were used stay.
+// TestRemoveUnused checks that RemoveUnused removes an old entry, but not one that was used since.
 func TestRemoveUnused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -53,8 +53,8 @@ func (p *Project) compileGo(ctx context.Context, tool string, args ...string) er
 		append([]string{"build", "-buildmode=c-shared", strip}, args...)...)
 }
 
-// tinyGo are the arguments of TinyGo. Guests need no scheduler, since they wait only in host calls.
-// Allocations live until the SDK resets memory, which is faster than collecting garbage. The
+// tinyGo lists the arguments of TinyGo. Guests need no scheduler, since they wait only in host
+// calls. Allocations live until the SDK resets memory, which is faster than collecting garbage. The
 // linker's default stack of 64 KB is too small for regular expressions.
 var tinyGo = []string{
 	"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2",

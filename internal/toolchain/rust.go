@@ -46,9 +46,9 @@ func findRust(ctx context.Context) (*rust, error) {
 	return nil, &MissingError{"Rust", installRust}
 }
 
-// environment returns variables that select the compiler, and the linker if Rust came without its
-// own, as Debian's does. Before version 1.87, it also enables bulk memory instructions, which later
-// versions enable by default.
+// environment returns variables that select the compiler. If Rust came without its own linker, as
+// Debian's does, they also select lld and enable bulk memory instructions, which Rust enables by
+// default only since version 1.87.
 func (r *rust) environment(ctx context.Context) ([]string, error) {
 	env := []string{"RUSTC=" + r.rustc}
 	libs, err := exec.CommandContext(ctx, r.rustc, "--print", "target-libdir").Output()

@@ -165,7 +165,7 @@ func (p *Project) run(ctx context.Context, env []string, name string, args ...st
 	return err
 }
 
-// linkers are names of lld's WebAssembly linker.
+// linkers lists the names of lld's WebAssembly linker.
 var linkers = []string{"wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18", "wasm-ld-19"}
 
 // buildC compiles and links a C module. The linker leaves the host's functions undefined, and the

@@ -46,8 +46,9 @@ func TestFind(t *testing.T) {
 	require.ErrorContains(t, err, "there is no such folder")
 }
 
-// TestMissing checks that the error for a missing toolchain names it and how to install it. Rust's
-// compiler in /usr/bin is found even if PATH is empty.
+// TestMissing checks that the error for a missing toolchain names it and how to install it. For
+// Rust it checks only the form of the error, because a compiler in /usr/bin is found even if PATH
+// is empty.
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for file, want := range map[string]string{
@@ -116,7 +117,8 @@ func TestNoWasmOpt(t *testing.T) {
 	require.FileExists(t, p.Output())
 }
 
-// TestNamesOfFunctions checks that fuel profiles use the function names of the sources.
+// TestNamesOfFunctions checks that a module built with Project.Names contains the function names of
+// the sources, which fuel profiles show.
 func TestNamesOfFunctions(t *testing.T) {
 	t.Parallel()
 	for command, sources := range map[string]map[string]string{

@@ -222,7 +222,7 @@ func (g *generator) structure(d *abisource.Decl) string {
 	return head + " {\n" + b.String() + "}"
 }
 
-// typeOf returns a type as fields write it.
+// typeOf returns the TypeScript type of a field. It declares named types if necessary.
 func (g *generator) typeOf(t *abisource.Type) string {
 	if t.Kind != abisource.Raw && g.source.Decl(t.Name) != nil {
 		return g.ref(t.Name)
@@ -230,7 +230,7 @@ func (g *generator) typeOf(t *abisource.Type) string {
 	return g.form(t)
 }
 
-// form returns a type without its name.
+// form returns the TypeScript type that corresponds to a Go type without a name.
 func (g *generator) form(t *abisource.Type) string {
 	switch t.Kind {
 	case abisource.Raw:
@@ -256,7 +256,7 @@ func (g *generator) form(t *abisource.Type) string {
 	}
 }
 
-// comment returns a TypeScript comment.
+// comment returns text as a documentation comment, or "" if text is empty.
 func comment(text, indent string) string {
 	if text == "" {
 		return ""

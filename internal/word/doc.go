@@ -1,8 +1,7 @@
-// Package word reads and writes eight bytes of a text at a time, as little-endian
-// integers. The codecs of modules spend most of their time on such accesses. Each
-// function is one instruction in WebAssembly, where it omits bounds checks: the caller
-// guarantees that the bytes exist. For other architectures the functions are safe. The
-// package imports nothing of this project.
+// Package word reads and writes eight bytes of text at a time, as little-endian integers. The
+// codecs of modules spend most of their time on such accesses. Each function is one instruction in
+// WebAssembly, where it omits bounds checks: the caller guarantees that the bytes exist. For other
+// architectures the functions are safe. The package imports nothing of this project.
 package word
 
 // Bytes repeated eight times, and the lowest and highest bits of eight bytes.

@@ -55,10 +55,9 @@ func StoreHalf(b []byte, i int, w uint32) {
 	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
 }
 
-// StoreString makes the string at address at refer to the n bytes of b at i, which must not
-// change afterwards. It bypasses the garbage collector's write barrier. That is safe
-// because the reader of a text holds it until everything is read, and the collector knows of the
-// string itself.
+// StoreString makes the string at address at refer to the n bytes of b at i, which must not change
+// afterwards. It bypasses the garbage collector's write barrier. That is safe because the reader
+// holds the text until everything is read, and the collector knows of the string itself.
 func StoreString(at unsafe.Pointer, b []byte, i, n int) {
 	text := (*[2]uintptr)(at)
 	text[0], text[1] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))+uintptr(i), uintptr(n)
