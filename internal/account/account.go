@@ -97,7 +97,7 @@ type mode int
 const (
 	try         mode = iota // fail
 	nonBlocking             // fail, even while it fits, if other reservations wait
-	wait                    // wait
+	wait                    // block until they fit
 	force                   // exceed the limit
 )
 
@@ -272,7 +272,7 @@ func (a *Account) Force(n int64) {
 	_ = a.reserve(context.Background(), a.class, n, force)
 }
 
-// Release returns n reserved bytes.
+// Release releases n of the reserved bytes.
 func (a *Account) Release(n int64) {
 	if a == nil || n <= 0 {
 		return
@@ -307,7 +307,8 @@ func (a *Account) Close() {
 	a.parent.mu.Unlock()
 }
 
-// reserve reserves n bytes on a and the accounts above it.
+// reserve reserves n bytes of class c on a and the accounts above it. how says what to do if they
+// do not fit.
 func (a *Account) reserve(ctx context.Context, c class, n int64, how mode) error {
 	a.mu.Lock()
 	if err := a.claim(ctx, c, n, how); err != nil {
@@ -352,7 +353,8 @@ func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64
 	return n, nil
 }
 
-// claim adds n bytes to used. The caller holds the lock, which claim releases while it waits.
+// claim adds n bytes of class c to used, or does what how says if they do not fit. The caller holds
+// the lock, which claim releases while it waits.
 func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	switch {
 	case a.closed:

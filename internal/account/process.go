@@ -15,19 +15,20 @@ var Process = sync.OnceValue(func() *Account {
 	return New(LevelProcess, "process", nil, memory()/2)
 })
 
-// Defaults of the limits.
+// Default limits.
 const (
-	// DefaultRun is the limit of a run. An input has at most 8 MiB, and the host holds it as
-	// messages, as their encoding for guests, and in the journal's next entry. The answers of the
-	// model and of parallel tools take about as much again.
+	// DefaultRun is the default limit of a run, in bytes. An input has at most 8 MiB, and the host
+	// holds it as messages, as their encoding for guests, and in the journal's next entry. The
+	// answers of the model and of parallel tools take about as much again.
 	DefaultRun = 64 << 20
-	// DefaultPending is the limit of the pending events and changes of a run.
+	// DefaultPending is the default limit of the pending events and changes of a run, in bytes.
 	DefaultPending = 4 << 20
 	// tenantPart is the divisor of the process's limit that yields a tenant's default.
 	tenantPart = 4
 )
 
-// DefaultTenant returns the limit of a tenant that has no quota: a quarter of the process's limit.
+// DefaultTenant returns the limit, in bytes, of a tenant that has no quota: a quarter of the
+// process's limit.
 func DefaultTenant(process *Account) int64 { return process.Limit() / tenantPart }
 
 // fallback is the assumed memory, in bytes, of a machine that does not report its size.

@@ -27,7 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// MaxStepsBound is the largest Options.MaxSteps.
+// MaxStepsBound is the largest valid value of Options.MaxSteps.
 const MaxStepsBound = 100_000
 
 // Defaults of Options.
@@ -69,10 +69,11 @@ type Options struct {
 	ToolTimeout time.Duration // time limit of one tool call; defaults to DefaultToolTimeout
 	Parallel    int           // maximum of concurrent tool calls; defaults to DefaultParallel
 	NoStream    bool          // ask the model for whole answers
-	// Memory limits how many bytes a run, with the runs inside it, makes the host hold: the
-	// conversation, the answers of hooks, model and tools in a phase, run-local values, and at most
-	// DefaultPending bytes of pending events and changes. Hooks that emit events wait while too
-	// many are pending; a run that holds more ends with a [*MemoryError]. DefaultMemory when 0.
+	// Memory is the maximum number of bytes that a run, with the runs inside it, makes the host
+	// hold: the conversation, the answers of hooks, model and tools in a phase, run-local values,
+	// and at most DefaultPending bytes of pending events and changes. Hooks that emit events wait
+	// while too many are pending; a run that holds more ends with a [*MemoryError]. Defaults to
+	// DefaultMemory.
 	Memory int64
 	// PauseTimeout bounds the time in which a paused run can be resumed. A run that is resumed
 	// later ends with an *ExpiredError. Defaults to DefaultPauseTimeout; unlimited if negative.

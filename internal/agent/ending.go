@@ -10,22 +10,22 @@ import (
 
 // An Error reports why a run failed. Each cause has its own type, which errors.As finds:
 //
-//	FinishReason   errors.As finds            fields
-//	stopped        *[ending.StoppedError]              the entry and hook that stopped it, a reason and a code
-//	canceled       *[CanceledError]                the cause of the caller's context; errors.Is context.Canceled
-//	canceled       *[BlockedError]                 also: the module that the operator blocks, and why
-//	timeout        *[TimeoutError]                the time-out or deadline; errors.Is context.DeadlineExceeded
-//	max_steps      *[ending.LimitError]           the limit of steps
-//	limit          *[ending.LimitError]           which limit of model or tool calls, and of which tool
-//	limit          *[JournalFullError]        the limit or quota of journal bytes
-//	limit          *[MemoryError]             the level of the memory limit: the run's, the tenant's or the process's
-//	error          *[ending.FaultError]             the failure of an entry: hook, stage, limit, cause, stderr
-//	error          *[ending.HookError]            the entry and hook that returned an error, and the error
-//	error          *[ModelError]              the error of the model, or of the entry that replaced it
-//	error          *[AdmissionError]             why there was no room for the run
-//	error          *[ExpiredError]                 when the paused run expired
-//	error          *[OverloadedError]         the memory use of the process, which ended the run to free memory
-//	error          *abi.Error                 any other cause; see its code
+//	FinishReason   errors.As finds        fields
+//	stopped        *ending.StoppedError   the entry and hook that stopped it, a reason and a code
+//	canceled       *CanceledError         the cause of the caller's context; errors.Is context.Canceled
+//	canceled       *BlockedError          also: the module that the operator blocks, and why
+//	timeout        *TimeoutError          the timeout or deadline; errors.Is context.DeadlineExceeded
+//	max_steps      *ending.LimitError     the limit of steps
+//	limit          *ending.LimitError     which limit of model or tool calls, and of which tool
+//	limit          *journal.FullError     the limit or quota of journal bytes
+//	limit          *MemoryError           the level of the memory limit: the run's, the tenant's or the process's
+//	error          *ending.FaultError     the failure of an entry: hook, stage, limit, cause, stderr
+//	error          *ending.HookError      the entry and hook that returned an error, and the error
+//	error          *ModelError            the error of the model, or of the entry that replaced it
+//	error          *AdmissionError        why there was no room for the run
+//	error          *ExpiredError          when the paused run expired
+//	error          *OverloadedError       the memory use of the process, which ended the run to free memory
+//	error          *abi.Error             any other cause; see its code
 //
 // A paused run has not ended: its error is a *[PausedError], not an Error. The finish reasons stop
 // and return_directly have no error. With max_steps and limit there is no error if the OnLimit of
@@ -60,7 +60,7 @@ func (c *CanceledError) Unwrap() []error { return []error{c.Cause, context.Cance
 // is the only such cause that run_finished reports.
 type BlockedError struct {
 	Digest string // SHA-256 of the module in hexadecimal; empty if it is not disclosed
-	Reason string // text of the operator; reported only if Digest is set
+	Reason string // the operator's reason; reported only if Digest is set
 }
 
 // Error names the module and the operator's reason, if Digest is set.

@@ -90,7 +90,8 @@ func (r *run) peek(e abi.Event) abi.Event {
 	return r.stamp(e, r.state.LastSeq+1)
 }
 
-// outcome returns the run_finished event.
+// outcome returns the run_finished event of a run that ended for the cause err. It sets r.err if
+// the run failed, and emits the event of the limit that ended the run.
 func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	usage := r.state.Usage
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}

@@ -54,7 +54,7 @@ type Limits struct {
 	OnToolLimit OnLimit // for ToolCalls and Tools: any of them
 }
 
-// The limits of a run, as events and errors call them.
+// The names of a run's limits in events and errors.
 const (
 	LimitMaxSteps   = "max_steps"
 	LimitModelCalls = "model_calls"
@@ -122,7 +122,7 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// emitLimit reports a reached limit and the action taken.
+// emitLimit emits a limit event with a reached limit and the action taken.
 func (r *run) emitLimit(l *ending.LimitError, action string) {
 	r.emit(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
 }

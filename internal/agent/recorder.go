@@ -51,7 +51,7 @@ func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	return c
 }
 
-// maxJournalBytes returns the lower one of the limits of a journal and of an agent.
+// maxJournalBytes returns the lower of the journal's and the agent's limits of journal bytes.
 func maxJournalBytes(o *journal.Options, r *run) int64 {
 	if l := r.root.Limits.JournalBytes; l > 0 && (o.MaxBytes == 0 || l < o.MaxBytes) {
 		return l
@@ -66,8 +66,8 @@ func (k *recorder) attach(c *chain.Run) {
 	k.chain, k.used = c, k.run.meter()
 }
 
-// call records the state of a tool call. Callers hold the chain's recording lock and have
-// sent the events that report it.
+// call records the state of call i of the round. Callers hold the chain's recording lock and have
+// sent the events that report the state.
 func (k *recorder) call(i int, c *runlog.CallState) {
 	state := *c
 	state.Child, state.Journaled = nil, nil // a sub-agent's run has its own log

@@ -159,7 +159,8 @@ func waits(stored *journal.StoredRun) bool {
 }
 
 // openJournal starts to write to the journal, if there is one. The returned context ends when the
-// journal fails or when the run is canceled through it.
+// journal fails or when the run is canceled through it. The returned function commits the remaining
+// changes, and sets r.lost if the journal failed.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	o := r.journal
 	if o == nil {

@@ -25,7 +25,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A run is one run of an agent.
+// A run is the execution of one run of an agent. Its state is what a journal stores; a resumed run
+// sets the other fields anew.
 type run struct {
 	root     *Agent // the agent that the run started with; its limits apply
 	agent    *Agent // the current agent
@@ -413,8 +414,8 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStep, nil
 }
 
-// checkReturnDirectly rejects names of unknown tools. New cannot, because modules may add
-// tools.
+// checkReturnDirectly rejects an agent whose ReturnDirectly names an unknown tool. New cannot,
+// because modules may add tools.
 func (r *run) checkReturnDirectly() error {
 	for _, name := range r.agent.ReturnDirectly {
 		if _, ok := runlog.ToolOf(&r.state, name); !ok && r.agent.tools[name] == nil {

@@ -58,7 +58,7 @@ func Tool(a *Agent, o *ToolOptions) tool.Tool {
 	return t
 }
 
-// An agentTool is an agent as a tool.
+// An agentTool is a tool that runs an agent for each call.
 type agentTool struct {
 	agent       *Agent
 	declaration abi.Tool

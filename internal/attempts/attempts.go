@@ -1,7 +1,7 @@
-// Package attempts has the key under which a context holds the function that the loop gives to
-// the retries and fallbacks of package model.
+// Package attempts defines the context key under which the agent's loop passes a function to the
+// retries and fallbacks of package model.
 package attempts
 
-// Key is the context's key of a func(model.Attempt). It is called for each failed attempt that is
-// followed by another one, before the delay between them, by one goroutine at a time.
+// Key is the context key of a func(model.Attempt). The function is called for each failed attempt
+// that another one follows, before the delay between them, by one goroutine at a time.
 type Key struct{}

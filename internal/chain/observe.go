@@ -154,7 +154,8 @@ func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	return batch
 }
 
-// readable returns an event without the messages that the member must not read.
+// readable returns an event without what the member must not read: the message, and the calls and
+// payloads of interrupts.
 func readable(m *hook.Member, e abi.Event) abi.Event {
 	if m.Read == "" || m.Read == hook.ReadAll {
 		return e

@@ -55,7 +55,7 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	return s, p.err
 }
 
-// A pipeline collects the errors of a pipeline of state hooks.
+// A pipeline holds the first error of a sequence of state hooks.
 type pipeline struct{ err error }
 
 // ends records the outcome of one hook and reports whether to skip the remaining hooks.
@@ -161,7 +161,8 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 	return d, p.err
 }
 
-// AfterModelRewriteState runs after_model_rewrite_state from the inside out.
+// AfterModelRewriteState runs after_model_rewrite_state from the inside out, and returns the
+// messages that it leaves.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterModelRewriteState) {
@@ -179,7 +180,8 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 	return d.Messages, p.err
 }
 
-// AfterTools runs after_tools from the inside out, after each round of tool calls.
+// AfterTools runs after_tools from the inside out, after a round of tool calls, and returns the
+// messages that it leaves.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterTools) {

@@ -227,8 +227,8 @@ func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, l
 	return out.Message
 }
 
-// lastMessage returns the event that ends a run, or a run inside it. ok is false if e is not such
-// an event or has no message.
+// lastMessage returns e or, for the event of a run inside, the innermost event. The bool reports
+// whether that event ends its run and has a message.
 func lastMessage(e abi.Event) (abi.Event, bool) {
 	for e.Type == abi.EventChild && e.Event != nil {
 		e = *e.Event

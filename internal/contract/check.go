@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// CheckMessage returns an error if the message is invalid in a conversation.
+// CheckMessage returns an error if the message's role is unknown, or if another field is malformed
+// or does not belong to the role.
 func CheckMessage(m *abi.Message) error {
 	switch m.Role {
 	case abi.RoleSystem, abi.RoleDeveloper, abi.RoleUser, abi.RoleAssistant:
@@ -68,7 +69,8 @@ func CheckPart(p *abi.Part) error {
 	return nil
 }
 
-// CheckChunk returns an error if the chunk is invalid.
+// CheckChunk returns an error if the chunk's kind is unknown, or if the field that the kind
+// requires is missing or out of range.
 func CheckChunk(c *abi.Chunk) error {
 	switch c.Kind {
 	case abi.ChunkText, abi.ChunkReasoning, abi.ChunkToolResult:
@@ -128,7 +130,8 @@ func checkMessages(messages []abi.Message) error {
 // maxToolName is the maximum length of a tool name that all supported model APIs accept.
 const maxToolName = 64
 
-// CheckTool returns an error if the tool is invalid.
+// CheckTool returns an error if the tool's name is not one that all supported model APIs accept, or
+// if its parameters are not a JSON object.
 func CheckTool(t *abi.Tool) error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
 		return errors.New("invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " +

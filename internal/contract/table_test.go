@@ -67,7 +67,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// hasField reports whether the struct at p has a field of type T.
+// hasField reports whether the struct at p has a field of type T that is called name.
 func hasField[T any](p any, name string) bool {
 	f, ok := reflect.TypeOf(p).Elem().FieldByName(name)
 	return ok && f.Type == reflect.TypeFor[T]()

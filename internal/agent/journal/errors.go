@@ -58,7 +58,7 @@ func (e *WaitingError) Error() string {
 	return fmt.Sprintf("run %s waits for answers to %s", e.Run, strings.Join(ids, ", "))
 }
 
-// A PinError rejects resuming a run with other modules than those it started with.
+// A PinError rejects resuming a run with modules other than those it started with.
 type PinError struct {
 	Run  string
 	What string // the first difference

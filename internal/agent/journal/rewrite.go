@@ -78,7 +78,7 @@ func (r *Rewrite) line(line []byte) ([]byte, error) {
 	return abijson.Marshal(e)
 }
 
-// A MessagesChange replaces the messages of a run from index From on.
+// A MessagesChange replaces the messages of a run from index From on with Items.
 type MessagesChange struct {
 	From  int             `json:"from"`
 	Items json.RawMessage `json:"items"` // an array

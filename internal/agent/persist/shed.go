@@ -14,7 +14,7 @@ const maxLastBytes = 256 << 10
 // canceled, blocked or out of time. The end of such a run doesn't wait for its backlog. The
 // remaining events are numbered without gaps. The writer's lock guards it.
 type shedder struct {
-	stopped chan struct{} // closed by stop
+	stopped chan struct{} // closed by Stop
 	ending  bool          // the loop has ended, and after_agent is next
 	room    int           // bytes left for events that are emitted while ending
 	dropped int64         // number of events

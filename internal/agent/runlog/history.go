@@ -46,14 +46,14 @@ type RecordedCall struct {
 	Edits []Edit `json:"edits,omitempty"`
 }
 
-// An Edit replaces messages at one index.
+// An Edit removes and inserts messages at one index.
 type Edit struct {
 	At       int           `json:"at"`
 	Removed  []abi.Message `json:"removed,omitempty"`
 	Inserted []abi.Message `json:"inserted,omitempty"`
 }
 
-// ReadHistory returns the history of a run.
+// ReadHistory returns the history of a run. It fails if the run's log is malformed.
 func ReadHistory(stored *journal.StoredRun) (*History, error) {
 	state, _, err := Restore(stored.Log)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *reader) flush() {
 	}
 }
 
-// hooks has the hooks in the order of a phase.
+// hooks lists the hooks in the order in which a phase calls them.
 var hooks = contract.Hooks()
 
 // order returns the rank of a hook or call in a phase. The model's call comes before after_model,

@@ -137,7 +137,8 @@ func ActiveTools(s *State) []abi.Tool {
 	return out
 }
 
-// An Outcome holds a run's run_finished event as of before after_agent, and the text of its error.
+// An Outcome holds a run's run_finished event as it is before after_agent, and the text of the
+// run's error.
 type Outcome struct {
 	abi.Event
 	Err string `json:"err,omitempty"`

@@ -66,7 +66,7 @@ type Kind[Q, P, R any] interface {
 // ofTool reports whether the exchange calls a tool.
 func (x *Exchange[Q, P, R]) ofTool() bool { return x.Wrap == contract.HookWrapToolCall }
 
-// failure returns the code of an error of the model or the tool.
+// failure returns the error code of a failed call of the model or the tool.
 func (x *Exchange[Q, P, R]) failure() abi.Code {
 	if x.ofTool() {
 		return abi.CodeTool

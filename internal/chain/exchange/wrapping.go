@@ -137,7 +137,7 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	return q, rep, nil
 }
 
-// keep records a reply to next.
+// keep records a reply that next or the stream returned.
 func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	if w.last = rep; rep.Err == nil {
 		w.lastReply, w.good = rep, append(w.good, rep)

@@ -179,7 +179,8 @@ func (c *Control) Changed(n int, rev int64) (int, error) {
 	return l.Changed(rev), nil
 }
 
-// LocalGet returns a run-local value. ok is false if there is none.
+// LocalGet returns the run-local value of key. It sees the hook's own writes. ok is false if there
+// is no value.
 func (c *Call) LocalGet(key string) (v contract.LocalValue, ok bool, err error) {
 	return c.locals.Get(key)
 }
@@ -195,7 +196,7 @@ func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64
 // LocalDelete deletes a run-local value if the hook succeeds.
 func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 
-// LocalAdd adds to a counter at once and returns its new value.
+// LocalAdd adds delta to a counter at once and returns its new value.
 func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
 // Emit sends a custom event on behalf of the entry. It blocks while the pending events of the run

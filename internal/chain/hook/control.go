@@ -19,7 +19,7 @@ func ControlOf(c *Call) *Control { return (*Control)(c) }
 
 func (c *Control) call() *Call { return (*Call)(c) }
 
-// Log is [Call.Log].
+// Log calls [Call.Log].
 func (c *Control) Log(level int32, text string) { c.call().Log(level, text) }
 
 // Invoke calls the hook and applies its answer; see [Run.invoke].

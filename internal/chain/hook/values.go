@@ -14,10 +14,10 @@ import (
 // share them. Versions and conflicts work as for run-local values, but each write takes
 // effect at once.
 type Values interface {
-	// GetValue returns a value. ok is false if there is none.
+	// GetValue returns the value of key. ok is false if there is none.
 	GetValue(ctx context.Context, s ValueScope, key string) (v contract.LocalValue, ok bool, err error)
-	// SetValue sets a value to valid JSON and returns its version. The value expires after
-	// ttl, or never if ttl is 0. Unless version is abi.LocalAlways, it fails with
+	// SetValue sets key to value, which must be valid JSON, and returns the new version. The value
+	// expires after ttl, or never if ttl is 0. Unless version is abi.LocalAlways, it fails with
 	// abi.CodeConflict if the value has another version; a missing value has version 0.
 	SetValue(
 		ctx context.Context,
@@ -27,17 +27,18 @@ type Values interface {
 		version int64,
 		ttl time.Duration,
 	) (int64, error)
-	// DeleteValue deletes a value if it exists.
+	// DeleteValue deletes the value of key if it exists.
 	DeleteValue(ctx context.Context, s ValueScope, key string) error
-	// AddValue adds to a counter and returns its new value. It does not change the
-	// counter's time to live.
+	// AddValue adds delta to a counter and returns its new value. It does not change the counter's
+	// time to live.
 	AddValue(ctx context.Context, s ValueScope, key string, delta int64) (int64, error)
 }
 
 // A ValueScope names the owner of a durable value.
 type ValueScope struct{ Tenant, Entry string }
 
-// StoreGet returns a durable value of the entry. ok is false if there is none.
+// StoreGet returns the durable value of key that belongs to the entry. ok is false if there is
+// none.
 func (c *Call) StoreGet(ctx context.Context, key string) (v contract.LocalValue, ok bool, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		v, ok, err = s.GetValue(ctx, scope, key)
@@ -66,7 +67,7 @@ func (c *Call) StoreDelete(ctx context.Context, key string) error {
 	return c.stored(func(s Values, scope ValueScope) error { return s.DeleteValue(ctx, scope, key) })
 }
 
-// StoreAdd adds to a durable counter at once and returns its new value.
+// StoreAdd adds delta to a durable counter at once and returns its new value.
 func (c *Call) StoreAdd(ctx context.Context, key string, delta int64) (sum int64, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		sum, err = s.AddValue(ctx, scope, key, delta)

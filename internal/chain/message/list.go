@@ -181,12 +181,12 @@ func (it *item) bytes() int64 {
 	return n
 }
 
-// Append returns the list with messages added at the end.
+// Append returns l with messages added at the end. l itself does not change.
 func (l *List) Append(messages ...abi.Message) *List {
 	return l.Insert(len(l.items), messages...)
 }
 
-// Insert returns the list with messages inserted before index at.
+// Insert returns l with messages inserted before index at. l itself does not change.
 func (l *List) Insert(at int, messages ...abi.Message) *List {
 	if len(messages) == 0 {
 		return l

@@ -67,8 +67,8 @@ func (d *Delta) ApplyRecord(r *Record) error {
 	return nil
 }
 
-// Changes returns the entries that changed since the last call and, if any of them
-// changed, all interrupts, answers and approvals.
+// Changes returns the entries that changed since the last call. It also returns all interrupts,
+// answers and approvals if any of these changed.
 func (r *Record) Changes() (entries map[string]json.RawMessage, asked json.RawMessage, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

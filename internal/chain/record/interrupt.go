@@ -126,7 +126,8 @@ type pendingLimitError struct{ cause error }
 // Error returns the cause's message.
 func (e *pendingLimitError) Error() string { return "interrupt: " + e.cause.Error() }
 
-// Interrupt records an interrupt. The error is a *pendingLimitError.
+// Interrupt records that the call of key waits for an answer, and forgets an earlier answer to that
+// call. The error is a *pendingLimitError.
 func (r *Record) Interrupt(key string, p abi.Pending) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
