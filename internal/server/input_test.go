@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
-// inputs holds the body of a request that starts a run, by path. %s stands for the user's message,
-// and THREAD for the id of a conversation.
+// inputs holds the body of a request that starts a run, by path. The user's message replaces %s, and
+// the id of a conversation replaces THREAD.
 var inputs = map[string]string{
 	"/v1/runs":                `{"agent":"greeter","input":"%s"}`,
 	"/v1/chat/completions":    `{"model":"greeter","messages":[{"role":"user","content":"%s"}]}`,

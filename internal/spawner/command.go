@@ -39,7 +39,7 @@ type Command struct {
 	// PassEnv names variables of the server's environment that the command gets.
 	PassEnv []string `yaml:"pass_env,omitempty"`
 	// Read lists the files and directories that the command may read and execute in addition to
-	// those of the system. Write lists those that it may read and write. A directory stands for
+	// those of the system. Write lists those that it may read and write. A directory includes
 	// everything below it. Relative paths start at the directory of the list.
 	Read  []string `yaml:"read,omitempty"`
 	Write []string `yaml:"write,omitempty"`

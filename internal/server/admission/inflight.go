@@ -17,8 +17,8 @@ const (
 	controlRequests = 64
 )
 
-// activeFor is how long a tenant counts as active after its last request has arrived: the request
-// may have started a run.
+// activeFor is the time for which a tenant counts as active after its last request has arrived: the
+// request may have started a run.
 const activeFor = 10 * time.Second
 
 // InFlight counts the requests in flight of each tenant.
