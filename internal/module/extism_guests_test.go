@@ -36,7 +36,8 @@ func assemblyScriptPlugin(t testing.TB) []byte {
 	return b
 }
 
-// TestExtismGuests calls plug-ins built with Extism's SDKs.
+// TestExtismGuests checks that plug-ins built with Extism's SDKs for Go and AssemblyScript behave
+// the same in this host and in Extism's Go SDK, and can serve as middlewares.
 func TestExtismGuests(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

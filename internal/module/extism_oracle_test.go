@@ -143,7 +143,7 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Modu
 	return m
 }
 
-// callHere makes the same calls in this host.
+// callHere makes calls of a plug-in in this host. Like callSDK, it stops at a call that traps.
 func callHere(
 	t *testing.T,
 	l *Loader,
@@ -201,7 +201,7 @@ func callHere(
 	return out
 }
 
-// variables returns the variables that the tests use.
+// variables returns the values of the plug-in variables that the tests use.
 func variables(t *testing.T, c *hook.Call) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"a", "b", "total", "run", "count", "", "number", "bytes"} {
@@ -252,7 +252,8 @@ func sdkPlugin(t *testing.T, name string) []byte {
 	return b
 }
 
-// TestExtismSDKPlugins compares the plug-ins of the SDK's own tests.
+// TestExtismSDKPlugins checks that the plug-ins of the SDK's own tests behave the same in this host
+// and in the SDK.
 func TestExtismSDKPlugins(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

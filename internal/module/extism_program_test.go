@@ -71,7 +71,7 @@ const (
 	opRecurse
 )
 
-// A program is a program for puppet. Registers start at 0.
+// A program is a sequence of instructions for puppet. All registers are 0 at its start.
 type program []byte
 
 // do adds an instruction: d = op(a, b, n).
@@ -86,7 +86,7 @@ const (
 	scratch2 = 31
 )
 
-// block puts a new block with the text into register d.
+// block allocates a block, fills it with text, and puts its offset into register d.
 func (p *program) block(d byte, text string) {
 	p.do(opConst, 0, 0, scratch, uint64(len(text)))
 	p.do(opAlloc, scratch, 0, d)
@@ -116,7 +116,8 @@ func assemble(fn func(p *program)) string {
 	return string(p)
 }
 
-// TestExtismPrograms compares each function of Extism with the SDK.
+// TestExtismPrograms checks that each function of Extism behaves the same in this host and in the
+// SDK.
 func TestExtismPrograms(t *testing.T) {
 	t.Parallel()
 	name := func(p *program, d byte, text string) { p.block(d, text) }
@@ -296,7 +297,8 @@ func TestExtismPrograms(t *testing.T) {
 	}
 }
 
-// TestExtismRandomPrograms compares random programs that use memory correctly.
+// TestExtismRandomPrograms checks that random programs that use memory correctly behave the same in
+// this host and in the SDK.
 func TestExtismRandomPrograms(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())

@@ -33,7 +33,7 @@ func loadPlugin(t *testing.T, name string, limits policy.Limits) *Module {
 	return m
 }
 
-// TestExtismHostCalls makes each host call of the ABI from an Extism plug-in.
+// TestExtismHostCalls checks the replies to the host calls of the ABI that an Extism plug-in makes.
 func TestExtismHostCalls(t *testing.T) {
 	t.Parallel()
 	m := loadPlugin(t, "caller.wasm", policy.Limits{})
@@ -94,10 +94,10 @@ func TestExtismHostCalls(t *testing.T) {
 	require.Contains(t, r.host.logs()[1], `"code":"invalid"`)
 }
 
-// TestExtismWraps checks next with and without a patch.
+// TestExtismWraps checks a plug-in's calls of next with and without a patch.
 func TestExtismWraps(t *testing.T) {
 	t.Parallel()
-	// Its gate_tool makes no decision, which denies the call. Rename it.
+	// The plug-in's gate_tool makes no decision, which would deny the call. Rename it.
 	b := bytes.Replace(readPlugin(t, "caller.wasm"), []byte("\x09gate_tool"), []byte("\x09gate_none"), 1)
 	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestExtismReplay(t *testing.T) {
 	}
 }
 
-// TestExtismInfo checks Info of a plug-in.
+// TestExtismInfo checks the hooks and imports that Info lists for a plug-in.
 func TestExtismInfo(t *testing.T) {
 	t.Parallel()
 	info := loadPlugin(t, "puppet.wasm", policy.Limits{}).Info()
@@ -345,7 +345,8 @@ func TestExtismSpelling(t *testing.T) {
 		m.Info().Warnings)
 }
 
-// TestExtismMemory checks that a run reserves memory for blocks.
+// TestExtismMemory checks that the worst case of an entry includes the memory of a plug-in's
+// blocks.
 func TestExtismMemory(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, loadPlugin(t, "puppet.wasm", policy.Limits{}), "")
@@ -393,7 +394,7 @@ func TestExtismStreams(t *testing.T) {
 	require.Equal(t, "info {}", logs[4])
 }
 
-// TestExtismStore checks the host calls for durable values.
+// TestExtismStore checks the replies to a plug-in's host calls for durable values.
 func TestExtismStore(t *testing.T) {
 	t.Parallel()
 	config := `{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1,"ttl":60},"call3":"q","arg3":{"key":"k","ttl":-1},"call4":"r","arg4":{"key":"k"},"call5":"s","arg5":{"key":"k"}}`
@@ -422,7 +423,8 @@ func TestExtismStore(t *testing.T) {
 	require.Equal(t, []string{"get t/guard/k", "set t/guard/k"}, v.asked)
 }
 
-// TestExtismOwnCalls checks the arguments and replies of tool and model.
+// TestExtismOwnCalls checks the arguments of a plug-in's host calls "tool" and "model", and that it
+// gets the recorded replies.
 func TestExtismOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, loadPlugin(t, "caller.wasm", policy.Limits{}),
@@ -474,7 +476,8 @@ func TestExtismStart(t *testing.T) {
 	require.ErrorContains(t, err, "returned 7 without setting an error")
 }
 
-// FuzzExtismProgram calls Extism's functions with arbitrary arguments.
+// FuzzExtismProgram checks that no program causes an internal fault, and that every fault is the
+// plug-in's own.
 func FuzzExtismProgram(f *testing.F) {
 	l, err := NewLoader(f.Context(), nil)
 	require.NoError(f, err)

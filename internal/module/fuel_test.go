@@ -77,7 +77,8 @@ func leb128(n int64) []byte {
 	return append(b, byte(n)&0x7f)
 }
 
-// fuelOf returns the fuel of the module's hook before_agent under a schedule, and the error of the hook.
+// fuelOf calls before_agent of a module with limits. It returns the fuel of the call, its run, and
+// its error.
 func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRun, err error) {
 	t.Helper()
 	m, err := loadBytes(t, b, limits)
@@ -89,8 +90,8 @@ func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRu
 	return fuel, r, err
 }
 
-// TestFuelSchedules compares the prices of host calls in versions 1 and 2. Version 1 does not
-// charge for bytes that the host keeps.
+// TestFuelSchedules checks the differences between the prices of host calls in versions 1 and 2.
+// Version 1 does not charge for bytes that the host keeps.
 func TestFuelSchedules(t *testing.T) {
 	t.Parallel()
 	const at, record, value, perByte = 1024, 48_000, 2_000, 64
@@ -136,7 +137,7 @@ func TestFuelSchedules(t *testing.T) {
 	}
 }
 
-// TestFuelOfReplies checks that a reply is charged whether the guest reads it or not.
+// TestFuelOfReplies checks that version 2 charges for a reply even if the guest does not read it.
 func TestFuelOfReplies(t *testing.T) {
 	t.Parallel()
 	b := caller(t, contract.ImportModule, "messages", []int64{0, 0, 9}, nil)

@@ -53,8 +53,8 @@ func load(t *testing.T, name string, limits policy.Limits) *Module {
 	return m
 }
 
-// everyHook returns a module, in which hooks that are newer than the module are the same function as
-// before_agent.
+// everyHook returns the named module with an export for each hook. Hooks that the module lacks are
+// the same function as before_agent.
 func everyHook(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(modules, name))
@@ -204,14 +204,14 @@ func conversation(texts ...string) *message.List {
 	return message.NewList(message.NewRevisions(), messages)
 }
 
-// beforeAgent calls before_agent.
+// beforeAgent calls before_agent with the instruction "as it was" and two messages.
 func (r *testRun) beforeAgent(t *testing.T) (chain.Start, error) {
 	t.Helper()
 	return r.BeforeAgent(t.Context(),
 		chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")})
 }
 
-// callTool calls a tool through the chain.
+// callTool calls a tool through the chain with the arguments {"n":1}. tool implements the call.
 func (r *testRun) callTool(
 	ctx context.Context,
 	tool func(ctx context.Context, call abi.Call) (*abi.Result, error),

@@ -23,7 +23,7 @@ import (
 
 func do(letter string) string { return fmt.Sprintf(`{"do":%q}`, letter) }
 
-// TestFaults checks that errors which no correct module makes are faults that name the cause.
+// TestFaults checks that errors that no correct module makes are faults that name the cause.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
@@ -257,7 +257,8 @@ func TestWrapTool(t *testing.T) {
 
 func next(times string) string { return fmt.Sprintf(`{"next":%q}`, times) }
 
-// TestNext checks a module that calls next once, twice or not at all.
+// TestNext checks the number of tool calls and the result if a module calls next once or twice, and
+// the results if the tool fails or its reply is too large.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wrap.wasm", policy.Limits{})
@@ -289,7 +290,7 @@ func TestNext(t *testing.T) {
 	require.Contains(t, outcome.Result.Content.String(), "the reply has 125 bytes, more than the limit reply_bytes of 100")
 }
 
-// TestWrapModel checks next for model calls.
+// TestWrapModel checks that a module can call next twice for one model call.
 func TestWrapModel(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("2")))

@@ -167,7 +167,8 @@ func TestBuilding(t *testing.T) {
 	}
 }
 
-// TestBuildingLogs checks that modules cannot log errors to the operator's log.
+// TestBuildingLogs checks that the log lines of a module that is being loaded keep their level in
+// the operator's log, except that errors become warnings.
 func TestBuildingLogs(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer
@@ -219,7 +220,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestTable compares the imports with the table in the ABI's documentation.
+// TestTable checks that the ABI's imports have the names and types in the ABI's documentation.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// TestReplayOwnCalls checks that a replay answers model and tool from the recording, without an
-// agent and regardless of grants.
+// TestReplayOwnCalls checks that a replay answers the host calls "model" and "tool" from the
+// recording, without an agent and regardless of grants.
 func TestReplayOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "own.wasm", policy.Limits{}), `{"name":"echo"}`)
@@ -41,7 +41,8 @@ func TestReplayOwnCalls(t *testing.T) {
 	}
 }
 
-// TestOwnCallsWhileBuilding checks that model and tool are unavailable while an image is built.
+// TestOwnCallsWhileBuilding checks that the host calls "model" and "tool" are unavailable while an
+// image is built.
 func TestOwnCallsWhileBuilding(t *testing.T) {
 	t.Parallel()
 	var failed *abi.Error

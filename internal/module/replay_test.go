@@ -123,8 +123,8 @@ func TestReplayFaults(t *testing.T) {
 	}
 }
 
-// TestReplayHistory checks a fault that depends on the instance's earlier calls, the clock, random
-// bytes and host replies.
+// TestReplayHistory checks that a replay reproduces a fault that depends on the instance's earlier
+// calls, the clock, random bytes and host replies, and that it reports any change of the bundle.
 func TestReplayHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -179,7 +179,8 @@ func TestReplayHistory(t *testing.T) {
 	}
 }
 
-// TestReplayJudged checks an answer that decodes but that the chain rejects.
+// TestReplayJudged checks that a replay reproduces the fault of an answer that decodes but that the
+// chain rejects.
 func TestReplayJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -276,7 +277,7 @@ func TestBundleFiles(t *testing.T) {
 	requireSame(t, b)
 }
 
-// TestHostileBundles checks malformed bundles.
+// TestHostileBundles checks the errors for malformed bundles.
 func TestHostileBundles(t *testing.T) {
 	t.Parallel()
 	for want, parts := range map[string]map[string]string{

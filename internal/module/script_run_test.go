@@ -69,7 +69,7 @@ func TestScriptContext(t *testing.T) {
 	require.Less(t, draws[0], 1.0)
 }
 
-// TestScriptPatches checks the patches that changes of messages produce.
+// TestScriptPatches checks the messages that result from each kind of change by a script.
 func TestScriptPatches(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -106,7 +106,8 @@ func TestScriptPatches(t *testing.T) {
 	}
 }
 
-// TestScriptWraps checks next called with and without await.
+// TestScriptWraps checks that a script can call next twice, edit the result, and catch the error of
+// a call.
 func TestScriptWraps(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `
@@ -152,8 +153,8 @@ export default defineMiddleware({
 	require.Equal(t, "ONE TWO Ä(9)", res.Message.Content.String())
 }
 
-// TestScriptCallsFromAnywhere checks host calls from callbacks of the host or the engine. The guest
-// is never entered twice.
+// TestScriptCallsFromAnywhere checks that a script can make host calls in functions that the engine
+// calls during another host call, such as getters and toJSON.
 func TestScriptCallsFromAnywhere(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `
@@ -187,7 +188,7 @@ export default {
 	require.Contains(t, r.host.customs(), `name {"data":"data"}`)
 }
 
-// TestScriptUnawaitedPromises checks that promises which nothing awaits are reported.
+// TestScriptUnawaitedPromises checks that the rejection of a promise that nothing awaits is logged.
 func TestScriptUnawaitedPromises(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)

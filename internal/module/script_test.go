@@ -180,7 +180,8 @@ func TestScriptTime(t *testing.T) {
 	}
 }
 
-// TestScriptBytes checks scripts that are loaded from bytes.
+// TestScriptBytes checks that a script can be loaded from the bytes of its source or of its bundle,
+// and that its source can then import only the built-in package.
 func TestScriptBytes(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
@@ -206,8 +207,8 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 	require.ErrorContains(t, err, "this is not a WebAssembly module")
 }
 
-// TestScriptInChild checks that scripts are bundled in a child process, so that crashing the
-// bundler harms nothing else.
+// TestScriptInChild checks that scripts are bundled in a child process, and that a script that
+// crashes the bundler is rejected with an explanation.
 func TestScriptInChild(t *testing.T) {
 	t.Parallel()
 	l, err := NewLoader(t.Context(),
@@ -231,7 +232,7 @@ func TestScriptInChild(t *testing.T) {
 	}
 }
 
-// TestEngineImport checks that only the engine can import the engine's function.
+// TestEngineImport checks that a loaded module cannot import the engine's function.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()
 	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), policy.Limits{})

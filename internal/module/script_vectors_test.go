@@ -41,7 +41,8 @@ export function $HOOK(input) {
 }
 `
 
-// TestScriptVectors runs each vector with a script.
+// TestScriptVectors checks that a script sees the input of each vector, and that the host gets the
+// vector's answer or error from it.
 func TestScriptVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")

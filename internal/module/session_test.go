@@ -105,7 +105,8 @@ func TestNested(t *testing.T) {
 	require.ErrorContains(t, deepest, "guests call guests more than 2 deep")
 }
 
-// TestParallel checks many concurrent calls in one run.
+// TestParallel checks that concurrent calls in one run succeed in an instance each, and that at
+// most maxIdle instances are kept for later calls.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
@@ -216,7 +217,7 @@ func TestDeterminism(t *testing.T) {
 	require.NotEqual(t, one, randoms("two"), "another entry")
 }
 
-// TestPrinted checks how stdout and stderr are logged, and included in faults.
+// TestPrinted checks that the output to stdout and stderr is logged, and included in a fault.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wasi.wasm", policy.Limits{})
@@ -250,7 +251,8 @@ func TestInputLimit(t *testing.T) {
 	require.NotContains(t, err.Error(), "lazy", "that would not help")
 }
 
-// TestClosedLoader checks that a loader can be closed before its runs.
+// TestClosedLoader checks that a loader can be closed before its runs, and that later calls return
+// ErrClosed.
 func TestClosedLoader(t *testing.T) {
 	t.Parallel()
 	l, err := NewLoader(t.Context(), nil)
@@ -404,7 +406,8 @@ func BenchmarkInput(b *testing.B) {
 	}
 }
 
-// TestRunFuel checks that all hooks of a run share RunFuel, by default 100 times Fuel.
+// TestRunFuel checks that RunFuel is 100 times Fuel by default, and that a hook that exceeds it
+// faults.
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 100*sandbox.DefaultFuel, load(t, "puppet.wasm", policy.Limits{}).Limits().RunFuel)

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// values is a store that replies with its arguments.
+// values is a store whose replies are fixed. It records gets and sets in asked.
 type values struct{ asked []string }
 
 var errNoDatabase = errors.New("dial tcp: connection refused")

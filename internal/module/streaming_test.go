@@ -19,11 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// trap returns a configuration that makes stream.wasm trap at a batch, or never if at is empty.
+// trap returns a configuration that makes stream.wasm trap after the given number of batches, or
+// never if that is "0".
 func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
-// streams makes a model call whose model sends pieces as chunks. heard holds the chunks that leave
-// the chain.
+// streams makes a model call whose model sends pieces as chunks. received holds the chunks that
+// leave the chain. listen is called before each batch of them.
 func streams(
 	ctx context.Context,
 	r *testRun,
@@ -73,7 +74,7 @@ func TestStream(t *testing.T) {
 	require.Contains(t, outcome.Result.Content.String(), "out of order")
 }
 
-// TestStreamOfOwnTool checks that the chunks which call_tool sends become its result.
+// TestStreamOfOwnTool checks that the chunks that call_tool sends become its result.
 func TestStreamOfOwnTool(t *testing.T) {
 	t.Parallel()
 	r := openRun(t, hook.Entry{
@@ -100,8 +101,8 @@ func TestStreamOfOwnTool(t *testing.T) {
 	require.Equal(t, "again again ", o.Result.Content.String())
 }
 
-// TestStreamRepliesAreBounded checks that pending chunks arrive in replies of at most reply_bytes,
-// without loss.
+// TestStreamRepliesAreBounded checks that no chunk is lost if the JSON of all pending chunks
+// exceeds reply_bytes.
 func TestStreamRepliesAreBounded(t *testing.T) {
 	t.Parallel()
 	m := load(t, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10})
@@ -125,7 +126,8 @@ func TestStreamTime(t *testing.T) {
 	require.Equal(t, []string{"a"}, received)
 }
 
-// TestStreamFaults checks a stream whose guest traps, and its replay.
+// TestStreamFaults checks the chunks that leave the chain if the guest traps in the middle of a
+// stream, with and without on_fault: skip, and the replay of the fault.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	for _, skip := range []bool{false, true} {

@@ -58,7 +58,8 @@ func compact(t *testing.T, raw json.RawMessage) string {
 	return b.String()
 }
 
-// TestVectors passes each vector's input to a module, and each vector's answer back from one.
+// TestVectors checks that a module reads the input of each vector byte for byte, and that the
+// answer of each vector returns from a module unchanged.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")
@@ -106,7 +107,7 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	s.Close()
 }
 
-// vectorAnswer checks that the chain receives the module's answer unchanged.
+// vectorAnswer checks that a call returns the module's answer or error unchanged.
 func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	t.Helper()
 	answer, returns := `{}`, 0
@@ -140,7 +141,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	require.Equal(t, answer, string(got))
 }
 
-// unconfigured renames the module's export configure.
+// unconfigured renames the module's export "configure", so that it is not called.
 func unconfigured(t *testing.T, b []byte) []byte {
 	t.Helper()
 	require.Equal(t, 1, bytes.Count(b, []byte("configure")))

@@ -9,13 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 )
 
-// Reserve waits until this much of Options.MemoryBytes is free and takes it. A caller
-// reserves the maximum that its work can use (the sum of [Image.WorstCase] of all instances
-// that it may hold at once) before it makes any, so that no caller waits for memory while
-// holding some. Waiting callers are served in order, so that large reservations do not
-// starve. A tenant with a name never holds more than half of the memory, nor gets more than
-// what it leaves to all others, see [WithTenant]. So a reservation of at most half never
-// waits for one other tenant alone.
+// Reserve waits until the given number of bytes of Options.MemoryBytes are free, and takes them. A
+// caller reserves the maximum that its work can use (the sum of [Image.WorstCase] of all instances
+// that it may hold at once) before it makes any, so that no caller waits for memory while holding
+// some. Waiting callers are served in order, so that large reservations do not starve. A named
+// tenant, see [WithTenant], never holds more than half of the memory. If it holds some already, a
+// reservation waits until it leaves as much memory free as the tenant then holds. So a reservation
+// of at most half never waits for one other tenant alone.
 //
 // The error is a [*TooLargeError] at once if the reservation can never succeed, a
 // [*NoRoomError] at once if ctx belongs to work that already holds memory and there is not
@@ -34,16 +34,16 @@ func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, relea
 	return s.admission.reserve(ctx, sizes)
 }
 
-// WithReservation returns a context for work that holds a reservation. A further reservation
-// under it does not wait, because it could wait for work that waits for it.
+// WithReservation returns a context for work that holds a reservation. A further reservation under
+// it does not wait, because the memory could be held by work that in turn waits for this work.
 func WithReservation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reservationKey{}, true)
 }
 
 type reservationKey struct{}
 
-// holdsMemory reports whether ctx belongs to work that holds memory: a reservation, or a
-// guest whose import runs.
+// holdsMemory reports whether ctx belongs to work that holds memory: work with a reservation, or an
+// import that a guest has called.
 func holdsMemory(ctx context.Context) bool {
 	return ctx.Value(reservationKey{}) != nil || ctx.Value(instanceKey{}) != nil
 }
@@ -205,15 +205,15 @@ func (a *admission) share(tenant string) int64 {
 	return a.total / 2
 }
 
-// withinShare reports whether a tenant that takes bytes more holds no more than it leaves to
-// all others. A tenant that holds nothing may take half of the memory, if that is free. The
-// caller holds mu.
+// withinShare reports whether a tenant may take bytes more: afterwards, it must hold no more than
+// is free. A tenant that holds nothing may take up to half of the total. A tenant without a name is
+// not restricted. The caller holds mu.
 func (a *admission) withinShare(tenant string, bytes int64) bool {
 	held := a.held[tenant]
 	return tenant == "" || held == 0 && bytes <= a.share(tenant) || held+bytes <= a.free-bytes
 }
 
-// take takes bytes. The caller holds mu.
+// take moves bytes from the free memory to the tenant. The caller holds mu.
 func (a *admission) take(tenant string, bytes int64) {
 	a.free -= bytes
 	if tenant == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// goBench returns an image of the Go guest that has worked once.
+// goBench returns an image of the Go guest whose setup has called the export "work" once.
 func goBench(b *testing.B) *Image {
 	wasm, err := goGuest()
 	require.NoError(b, err)
@@ -28,7 +28,8 @@ func goBench(b *testing.B) *Image {
 	return im
 }
 
-// BenchmarkInstantiate measures an instance of a 2.6 MB Go guest from the pool.
+// BenchmarkInstantiate measures taking an instance of a 2.6 MB Go guest from the pool and returning
+// it.
 func BenchmarkInstantiate(b *testing.B) {
 	im := goBench(b)
 	b.ReportAllocs()
@@ -41,7 +42,7 @@ func BenchmarkInstantiate(b *testing.B) {
 	}
 }
 
-// BenchmarkInstantiateNew measures a new instance of the same guest.
+// BenchmarkInstantiateNew measures making and closing a new instance of the same guest.
 func BenchmarkInstantiateNew(b *testing.B) {
 	im := goBench(b)
 	b.ReportAllocs()
@@ -55,7 +56,7 @@ func BenchmarkInstantiateNew(b *testing.B) {
 	}
 }
 
-// BenchmarkWork measures a hook that decodes and encodes JSON: on a new instance from the pool
+// BenchmarkWork measures a hook that decodes and encodes JSON: on a clean instance from the pool
 // each time, on the same instance, and on wazero without metering.
 func BenchmarkWork(b *testing.B) {
 	im := goBench(b)

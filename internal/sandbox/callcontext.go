@@ -15,7 +15,7 @@ type callContext struct {
 
 	mu   sync.Mutex
 	own  atomic.Pointer[cancelableContext] // made under mu; nil until it is needed
-	over atomic.Bool                       // the call is; set under mu
+	over atomic.Bool                       // whether the call is over; set under mu
 }
 
 // A cancelableContext is a context and the function that cancels it.
@@ -24,7 +24,7 @@ type cancelableContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// cancelable returns the cancelable context.
+// cancelable returns the cancelable context, which it makes on the first call.
 func (c *callContext) cancelable() *cancelableContext {
 	if own := c.own.Load(); own != nil {
 		return own

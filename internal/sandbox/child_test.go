@@ -28,8 +28,7 @@ func costly() []byte {
 	})
 }
 
-// TestCompileInChild checks that a module runs that a child has compiled, with and without a
-// cache.
+// TestCompileInChild checks that a module that a child has compiled runs, with and without a cache.
 func TestCompileInChild(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"", t.TempDir()} {

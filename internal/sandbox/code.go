@@ -21,7 +21,7 @@ type code struct {
 	*compile.Module
 
 	slow     recently // a slice of its fuel took long
-	heldHost recently // and it is known that the guest used the processor all the time
+	heldHost recently // the guest used the processor for more than maxHeld in one slice
 }
 
 // A codeRef is a reference of an image or an instance to its code.
@@ -32,9 +32,8 @@ func newCodes() *refcache.Cache[string, *code] {
 	return refcache.New[string](refcache.Options[*code]{Close: func(c *code) { c.Close() }})
 }
 
-// acquire returns the code of these bytes, which is compiled once for all concurrent
-// callers. The compilation is abandoned when all of them have left. The caller releases the
-// reference.
+// acquire returns the code of these bytes, which is compiled once for all concurrent callers. The
+// compilation is canceled when all of them have left. The caller releases the reference.
 func (s *Sandbox) acquire(ctx context.Context, b []byte) (*codeRef, error) {
 	sum := sha256.Sum256(b)
 	digest := hex.EncodeToString(sum[:])

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// core is an instance of wazero with its memory. It does not know whom it serves, so that a
-// pool can pass it from one Instance to the next.
+// core is an instance of wazero with its memory. It has no reference to the Instance that it
+// serves, so that a pool can pass it from one Instance to the next.
 type core struct {
 	code      *code
 	module    api.Module
@@ -134,9 +134,9 @@ func (c *core) reset() (own int64, ok bool) {
 // maxIdleStack is the size in bytes of the largest stack that an idle instance keeps.
 const maxIdleStack = 128 << 10
 
-// trimStacks drops the functions with large stacks, and returns the size of the others in
-// bytes. A stack starts small and grows by being copied. For most guests that would
-// otherwise be most of the cost of a new instance, in each run.
+// trimStacks drops the functions with large stacks, and returns the size of the others in bytes.
+// The others are worth keeping: a new stack starts small and grows by being copied, which for most
+// guests would be most of the cost of an instance in each run.
 func (c *core) trimStacks() (own int64) {
 	for name, f := range c.functions {
 		size, ok := engine.StackBytes(f)
@@ -149,7 +149,8 @@ func (c *core) trimStacks() (own int64) {
 	return own
 }
 
-// function returns an exported function.
+// function returns an exported function. It looks up each function once, because the result keeps
+// its stack between calls.
 func (c *core) function(name string) api.Function {
 	f, ok := c.functions[name]
 	if !ok {

@@ -217,7 +217,8 @@ func TestDifferencesConcurrently(t *testing.T) {
 	})
 }
 
-// useOften calls the hook of new instances.
+// useOften calls the hook of pairs of concurrent instances. It returns an error if a result is not
+// want.
 func useOften(im *Image, want uint64) error {
 	ctx := context.Background()
 	for range 40 {

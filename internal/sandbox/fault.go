@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrBusy is the error of a call of an instance during another one, from another
-	// goroutine or from its own import.
+	// ErrBusy is the error of a call of an instance that is in another call. The call may come from
+	// another goroutine or from an import of the instance itself.
 	ErrBusy = errors.New(
 		"sandbox: the instance is in the middle of a call; nested and parallel calls need an instance each",
 	)
@@ -90,7 +90,8 @@ func (f *FaultError) printedReason() string {
 	}
 }
 
-// limitOf returns the limit that a kind of fault is about.
+// limitOf returns the name and the value of the limit whose excess is a fault of the kind, or zero
+// values for other kinds.
 func (l *Limits) limitOf(kind FaultKind) (name string, value int64) {
 	switch kind {
 	case FaultTimeout:

@@ -367,8 +367,8 @@ func TestStackLimit(t *testing.T) {
 	}
 }
 
-// TestStackBeyondEstimate runs code that would use 16 times the estimated stack, and checks that
-// it ends before that.
+// TestStackBeyondEstimate checks that code that would use 16 times the estimated stack ends before
+// it does.
 func TestStackBeyondEstimate(t *testing.T) {
 	t.Parallel()
 	const loops, locals = 60, 400
@@ -400,7 +400,8 @@ func TestStackBeyondEstimate(t *testing.T) {
 	require.Less(t, largest, int64(3*(2<<20+stackExcess)))
 }
 
-// TestInterpreter checks that faults on wazero's interpreter are the same as on its compiler.
+// TestInterpreter checks the kinds and stacks of faults on wazero's interpreter, and that a call
+// returns its result.
 func TestInterpreter(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{interpret: true})

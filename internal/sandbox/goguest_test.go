@@ -30,8 +30,8 @@ var goGuest = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(out)
 })
 
-// TestGoGuest checks that a Go program runs, and how it ends. All subtests share a compiled
-// module, because compiling takes most of the time.
+// TestGoGuest checks the output of a Go program, and its faults if it panics, exhausts its memory
+// or loops. All subtests share a compiled module, because compiling takes most of the time.
 func TestGoGuest(t *testing.T) {
 	t.Parallel()
 	b, err := goGuest()

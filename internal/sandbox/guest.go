@@ -149,7 +149,8 @@ func (g *Guest) Wait(fn func()) {
 	fn()
 }
 
-// Used returns what the call has used so far of Limits.HookTime and Limits.Fuel.
+// Used returns the time and the fuel that the call has used so far. Limits.HookTime and Limits.Fuel
+// bound them.
 func (g *Guest) Used() (ran time.Duration, fuel int64) {
 	left := int64(0)
 	if g.in.core.fuel != nil {

@@ -32,9 +32,8 @@ type Image struct {
 }
 
 // Load verifies and compiles a module. The name is for messages. The error is a
-// [*verify.RefusedError] for a mistake in the module, invalid limits, ErrClosed, or ctx's
-// cause. When ctx ends, Load returns at once; a compilation without any caller left is
-// abandoned.
+// [*verify.RefusedError] for a mistake in the module, invalid limits, ErrClosed, or ctx's cause.
+// When ctx ends, Load returns at once; a compilation is canceled when no caller is left.
 //
 // The bytes must not be modified afterwards. The caller closes the image.
 func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*Image, error) {
@@ -86,7 +85,7 @@ func (im *Image) Limits() Limits { return im.limits }
 // Imports returns the functions that the module imports: what it can do.
 func (im *Image) Imports() []verify.ImportInfo { return slices.Clone(im.code.Outline.Imports) }
 
-// Exports returns what the module exports, sorted by name.
+// Exports returns the module's exports, sorted by name.
 func (im *Image) Exports() []verify.ExportInfo { return slices.Clone(im.code.Outline.Exports) }
 
 // HasExport reports whether the module exports a function of that name.
@@ -103,7 +102,7 @@ func (im *Image) Memory() (initial, maximum int64) {
 
 // ResetInfo describes how instances are reset between uses.
 type ResetInfo struct {
-	// Method describes it for people: "copies back the pages it wrote to".
+	// Method describes the reset for people, such as "copies back the pages it wrote to".
 	Method string
 	// ImageBytes is the size of the memory that an instance starts with. It is 0 if instances
 	// cannot be reset, and before the first was made.
@@ -143,8 +142,9 @@ func (im *Image) PrepareAnew(
 	return im.prepared(ctx, nil, im.pool.retainSnapshot(), stage{cfg, setup})
 }
 
-// prepared returns an image with another stage, which starts from a snapshot, unless that is
-// nil, and probably ends in a similar one. The caller's references become the image's.
+// prepared returns an image with last as an additional stage. The stage starts from the snapshot
+// start; if that is nil, all stages are repeated. similar is a snapshot that the new image's own
+// probably resembles; it may be nil. The caller's references to both become the image's.
 func (im *Image) prepared(ctx context.Context, start, similar *image.Snapshot, last stage) (*Image, error) {
 	ref, err := im.retain()
 	if err != nil {

@@ -50,7 +50,7 @@ type Report struct {
 	HostCalls int           // calls of imports, including WASI
 	Memory    int64         // size of the linear memory at the end, in bytes
 	Dropped   int           // bytes that the guest printed beyond the limits
-	TimedOut  bool          // the call was ended for Limits.HookTime, at Fuel
+	TimedOut  bool          // whether the call exceeded Limits.HookTime and was ended at Fuel
 }
 
 // Instance is a running module. Its methods are safe for concurrent use, but it serves one
@@ -110,7 +110,7 @@ func (in *Instance) start(ctx context.Context) error {
 	return in.run(ctx, "", nil, 0)
 }
 
-// configure sets the configuration.
+// configure applies cfg and the image's limits to the instance. The clock defaults to the system's.
 func (in *Instance) configure(cfg InstanceConfig) {
 	if cfg.Clock == nil {
 		cfg.Clock = func() int64 { return time.Now().UnixNano() }
@@ -124,8 +124,8 @@ func (in *Instance) configure(cfg InstanceConfig) {
 	in.fuel = limits.Fuel
 }
 
-// Reseed makes seed determine the guest's random bytes from now on. It is called when the
-// guest first requests some, which few calls do. Reseed must not be called during a call.
+// Reseed makes seed determine the guest's random bytes from now on. It is called when the guest
+// first requests random bytes, which happens in few calls. Reseed must not be called during a call.
 func (in *Instance) Reseed(seed func() []byte) { in.wasi.Reseed(seed) }
 
 // LimitFuel bounds the fuel of each call from now on, within Limits.Fuel. It must not be

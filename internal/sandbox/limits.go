@@ -68,8 +68,8 @@ const (
 	maxMemoryBytes = verify.MaxMemoryBytes
 )
 
-// withDefaults returns the limits with defaults. It returns an error for a limit that makes
-// no sense, rather than silently applying another one.
+// withDefaults returns the limits with defaults. It returns an error for a limit that is out of
+// range, rather than silently applying another one.
 func (l Limits) withDefaults() (Limits, error) {
 	l.ModuleBytes = cmp.Or(l.ModuleBytes, DefaultModuleBytes)
 	l.MemoryBytes = cmp.Or(l.MemoryBytes, DefaultMemoryBytes)

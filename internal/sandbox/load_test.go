@@ -50,7 +50,7 @@ func TestLoadSharesCode(t *testing.T) {
 	require.Zero(t, s.codes.Refs(in.Image().Digest()))
 }
 
-// TestImageProperties checks what an image reports about its module.
+// TestImageProperties checks the properties of its module that an image reports.
 func TestImageProperties(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
@@ -68,8 +68,8 @@ func TestImageProperties(t *testing.T) {
 	require.False(t, im.HasExport("nothing"))
 }
 
-// TestLoadCanceled checks that a load whose context ends returns at once, and that others that
-// wait for the same bytes succeed.
+// TestLoadCanceled checks that a load with a canceled context fails with its cause, unless the load
+// is faster, and that a later load of the same bytes succeeds.
 func TestLoadCanceled(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})

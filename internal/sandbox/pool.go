@@ -65,15 +65,17 @@ func (p *pool) take() *core {
 	return i.core
 }
 
-// An instance is retired at these limits. It is still clean, but the pages that it has
-// written to remain its own, even if only one user in a thousand needed them; and so does
-// wazero's own memory for it.
+// maxUses and maxAge are the number of uses and the age at which an instance is closed rather than
+// reused. The instance is still clean, but it keeps all pages that it has ever written to, even if
+// only one use in a thousand needed them, and wazero's own memory for it.
 const (
 	maxUses = 1000
 	maxAge  = 10 * time.Minute
 )
 
-// put returns an instance to the pool, if it can be reset and there is room for it.
+// put resets an instance and returns it to the pool. It reports false, and leaves the instance to
+// the caller, if the instance is at maxUses or maxAge or cannot be reset, or if the pool is closed
+// or has no room.
 func (p *pool) put(c *core) bool {
 	if c.uses++; c.uses >= maxUses || time.Since(c.created) >= maxAge {
 		return false
@@ -132,8 +134,9 @@ func (p *pool) retainSnapshot() *image.Snapshot {
 	return p.snapshot
 }
 
-// adopt makes s, to which the caller has the only reference, the snapshot of the pool,
-// unless there is one. It returns the pool's snapshot with a reference for the caller.
+// adopt makes s, to which the caller has the only reference, the snapshot of the pool, unless the
+// pool has one already. It returns the pool's snapshot with a reference for the caller, or s if the
+// pool is closed.
 func (p *pool) adopt(s *image.Snapshot) *image.Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()

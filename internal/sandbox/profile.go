@@ -123,14 +123,15 @@ type profileFrame struct {
 	callees int64 // fuel used by its callees
 }
 
-// enter notes the start of a function.
+// enter records the start of a function.
 func (p *Profile) enter(in *Instance, function uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in.profiled = append(in.profiled, profileFrame{node: p.node(in, function), began: in.usedNow()})
 }
 
-// endCall notes the end of the innermost function, when the call had used this fuel.
+// endCall records the end of the innermost function. used is the fuel that the call has used by
+// then.
 func (p *Profile) endCall(in *Instance, used int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

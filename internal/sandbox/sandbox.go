@@ -104,27 +104,29 @@ type Options struct {
 	// container's limit.
 	ImageBytes int64
 
-	// IdleBytes bounds the memory of all idle instances that they do not share. Default
-	// 256 MiB. If IdleBytes is negative, closed instances are not reused.
+	// IdleBytes bounds the memory of all idle instances together, without the pages that they share
+	// with their images. Default 256 MiB. If IdleBytes is negative, closed instances are not
+	// reused.
 	IdleBytes int64
 
 	// IdleTimeout is the time after which an idle instance is closed. Default 30 s.
 	IdleTimeout time.Duration
 
-	// Profile collects which functions of guests use how much fuel. Calls take several times
-	// as long then, and modules are compiled in this process each time, without CacheDir and
-	// CompileChild. If Profile is nil, no profile is collected.
+	// Profile collects the fuel that each function of guests uses. With a profile, calls take
+	// several times as long, and modules are compiled in this process each time, without CacheDir
+	// and CompileChild. If Profile is nil, no profile is collected.
 	Profile *Profile
 
-	// Logger receives what an operator should look into: panics of host functions, which are
-	// bugs of the host. If Logger is nil, messages are discarded.
+	// Logger receives messages that an operator should look into, such as panics of host functions,
+	// which are bugs of the host. If Logger is nil, messages are discarded.
 	Logger *slog.Logger
 
 	// interpret uses wazero's interpreter even where its compiler works, so that tests can
 	// compare both.
 	interpret bool
 
-	// portable uses what works on every system, so that tests can compare both.
+	// portable uses only mechanisms that work on every system, so that tests can compare them with
+	// those of this system.
 	portable bool
 }
 

@@ -63,7 +63,8 @@ type slicing struct {
 	yielded time.Duration // the guest's running time when it last yielded
 }
 
-// slicing returns the slicing of a new call.
+// slicing returns the initial slicing of a call whose memory has the given size in bytes. If the
+// code has recently held the processor for too long, all slices are short.
 func (c *code) slicing(memory uint64) slicing {
 	s := slicing{slice: minSlice, max: maxSlice, memory: memory}
 	if c.heldHost.happened() {
@@ -119,7 +120,8 @@ func (in *Instance) checkSlice(ran time.Duration) {
 	}
 }
 
-// afterImport notes the end of an import that may have taken long.
+// afterImport records the end of an import that may have taken long. ran is the guest's running
+// time.
 func (in *Instance) afterImport(ran time.Duration) {
 	if ran-in.tank.called > yieldInterval {
 		in.watch.mark() // the processor time of the import does not count as the guest's
@@ -132,7 +134,7 @@ type recently struct{ at atomic.Int64 } // time since processStart; 0: never
 
 var processStart = time.Now()
 
-// note notes that the event has happened.
+// note records that the event has just happened.
 func (r *recently) note() { r.at.Store(int64(time.Since(processStart))) }
 
 // happened reports whether the event has happened within shortSlicePeriod.

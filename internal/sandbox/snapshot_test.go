@@ -287,7 +287,8 @@ func TestNotResettable(t *testing.T) {
 	}
 }
 
-// TestMemoryInit checks that memory.init can use passive segments, but no active ones.
+// TestMemoryInit checks that memory.init copies from a passive segment, and traps for an active
+// one.
 func TestMemoryInit(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {

@@ -20,7 +20,7 @@ type stopwatch struct {
 	marked time.Duration // the guest's running time at the mark
 }
 
-// startWatch returns a running watch, which makes marks or not.
+// startWatch returns a running watch. marks says whether it makes marks.
 func startWatch(marks bool) stopwatch {
 	w := stopwatch{began: time.Now(), running: true, marks: marks}
 	w.mark()
@@ -52,7 +52,7 @@ func (w *stopwatch) toggle() {
 	}
 }
 
-// mark notes the processor time of the thread.
+// mark records the thread and its processor time, if the watch makes marks.
 func (w *stopwatch) mark() {
 	if !w.marks {
 		return
@@ -61,8 +61,8 @@ func (w *stopwatch) mark() {
 	w.marked = w.used
 }
 
-// worked returns a lower bound of the processor time of the guest after its running time
-// was since, which is not before the last mark. It returns 0 if that is unknown.
+// worked returns a lower bound of the processor time that the guest has used since its running time
+// was since. That must not be before the last mark. It returns 0 if that is unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
 	if thread == 0 || thread != w.thread { // the goroutine continued on another thread
@@ -71,7 +71,8 @@ func (w *stopwatch) worked(since time.Duration) time.Duration {
 	return busy - w.busy - max(0, since-w.marked)
 }
 
-// advance counts the time since the last reading.
+// advance counts the time since the last reading. If the watch is running, up to maxAdvance of it
+// counts as the guest's. The rest counts as waiting.
 func (w *stopwatch) advance(now time.Duration) {
 	passed := now - w.since
 	w.since = now

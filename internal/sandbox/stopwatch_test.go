@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestThreadTimeAtMost checks that the upper bound of a thread's processor time is close.
+// TestThreadTimeAtMost checks that the upper bound of a thread's processor time is at most
+// yieldInterval too high.
 func TestThreadTimeAtMost(t *testing.T) {
 	t.Parallel()
 	if thread, _ := threadTime(); thread == 0 {

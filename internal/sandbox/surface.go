@@ -55,7 +55,7 @@ type Surface struct {
 	Exports func(imports []verify.ImportInfo) (verify.CheckExport, error)
 }
 
-// surface is a Surface with indexes.
+// surface is a [Surface] whose imports, and those of WASI, can be looked up by module and name.
 type surface struct {
 	types   *verify.Surface
 	imports map[string]map[string]*Import // by module and name
@@ -94,7 +94,7 @@ func (s *surface) add(imp Import) bool {
 	return true
 }
 
-// wasiImport makes a function of WASI an import.
+// wasiImport returns a function of WASI as an import.
 func wasiImport(f wasi.Function) Import {
 	return Import{
 		Module: verify.WASIModule, Name: f.Name, Params: f.Type.Params, Results: f.Type.Results,

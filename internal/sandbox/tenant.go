@@ -8,9 +8,9 @@ import (
 // A Tenant is one of several users of a sandbox that must not starve each other. Without
 // tenants, requests are served in their order.
 type Tenant struct {
-	// Name identifies the tenant. A tenant with a name reserves no more memory than what is
-	// left to all others, see [Sandbox.Reserve], and its images use no more of
-	// Options.ImageBytes than those of all others leave.
+	// Name identifies the tenant. A tenant with a name has a share of the memory that
+	// [Sandbox.Reserve] grants, and of Options.ImageBytes: once it holds some, it can take more
+	// only if it then holds no more than is still free for all others.
 	Name string
 	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function
 	// that releases it. It is called from time to time while a guest runs for long, but not

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSharesOfMemory checks that a tenant holds no more than what is left to all others, and
-// that waiting for its share does not block others.
+// TestSharesOfMemory checks that a tenant that holds memory gets more only if it then holds no more
+// than is free, and that waiting for its share does not block others.
 func TestSharesOfMemory(t *testing.T) {
 	t.Parallel()
 	a := &admission{total: 100, free: 100}

@@ -175,7 +175,7 @@ func TestRejectedThenLoaded(t *testing.T) {
 	require.Equal(t, []uint64{9}, call(t, instantiate(t, im, InstanceConfig{}), "hook", 9))
 }
 
-// TestOtherExportsAreFree checks that exports which the surface does not know are allowed.
+// TestOtherExportsAreFree checks that exports that the surface does not know are allowed.
 func TestOtherExportsAreFree(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
@@ -232,7 +232,8 @@ func TestExportedImport(t *testing.T) {
 	require.Equal(t, FaultBounds, faultOf(t, err).Kind)
 }
 
-// TestTableCannotGrow checks that tables without a maximum cannot grow.
+// TestTableCannotGrow checks that a table cannot grow beyond its maximum or the sandbox's limit,
+// and not at all without a maximum.
 func TestTableCannotGrow(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

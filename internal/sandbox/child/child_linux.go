@@ -20,7 +20,8 @@ func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tru
 
 func killChild(p *os.Process) error { return unix.Kill(-p.Pid, unix.SIGKILL) }
 
-// limitChild sets the resource limits of this process, a child.
+// limitChild sets the resource limits of this process, a child, and lowers its priority. memory is
+// in bytes.
 func limitChild(memory, cpuSeconds uint64) error {
 	const low = 10
 	if err := unix.Setpriority(unix.PRIO_PGRP, 0, low); err != nil {
@@ -42,7 +43,7 @@ func limitChild(memory, cpuSeconds uint64) error {
 	return nil
 }
 
-// dataBytes returns the size in bytes of this process's private writable memory, 0 if it is
+// dataBytes returns the size in bytes of this process's private writable memory, or 0 if that is
 // unknown.
 func dataBytes() uint64 {
 	var size, resident, shared, text, lib, data uint64

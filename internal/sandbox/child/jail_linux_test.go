@@ -88,7 +88,8 @@ func openSocket(domain, kind int) error {
 	return err
 }
 
-// attemptJob is a job that returns "allowed", "denied" or the error.
+// attemptJob is a job that makes the attempt in its input, and returns "allowed", "denied" or the
+// message of another error.
 func attemptJob(input []byte) ([]byte, error) {
 	var a attempt
 	if err := json.Unmarshal(input, &a); err != nil {

@@ -16,7 +16,8 @@ type Handler struct {
 	Do func(input []byte) (output []byte, err error)
 }
 
-// A Job is work for a [Handler] whose time and memory the author of its input controls.
+// A Job is work for a [Handler]. The untrusted author of its input controls its time and memory,
+// within the limits.
 type Job struct {
 	Name  string // the handler's name
 	Input []byte

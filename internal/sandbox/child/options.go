@@ -46,9 +46,9 @@ type Options struct {
 	// the number of processors. Default 30 s.
 	Timeout time.Duration
 
-	// MaxProcesses is the number of children that run concurrently. Further work waits in
-	// a queue that tenants share fairly: if there are several children, a named tenant gets
-	// all but one at most. Default half the number of processors, at least 2.
+	// MaxProcesses is the maximum number of children that run concurrently. Further work waits in a
+	// queue that tenants share fairly: if there are several children, a named tenant gets all but
+	// one at most. Default half the number of processors, at least 2.
 	MaxProcesses int
 }
 

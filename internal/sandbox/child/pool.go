@@ -119,7 +119,7 @@ func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout outp
 	return limits.explain(job.Name, exit, stdout.String(), stderr.String())
 }
 
-// limits are the limits that a child sets itself.
+// limits are the limits that a child sets on itself.
 type limits struct {
 	memory int64
 	cpu    time.Duration

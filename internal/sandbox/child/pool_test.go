@@ -58,7 +58,7 @@ func TestExplain(t *testing.T) {
 		"the compiler ended with exit status 1: panic: BUG")
 }
 
-// TestInvalidOptions checks that limits are not negative and that a child starts no children.
+// TestInvalidOptions checks that NewPool rejects a negative limit, and fails in a child.
 func TestInvalidOptions(t *testing.T) {
 	_, err := NewPool(Options{Timeout: -1})
 	require.ErrorContains(t, err, "a limit is negative")
@@ -72,7 +72,7 @@ func TestInvalidOptions(t *testing.T) {
 	require.ErrorContains(t, err, "call host.CompileChildMain at the beginning of main")
 }
 
-// TestRun checks that children do jobs within their limits.
+// TestRun checks the outputs of jobs, and the errors of jobs that fail, crash or exceed a limit.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	p, hasty := newPool(t, Options{MemoryBytes: 256 << 20}), newPool(t, Options{Timeout: time.Second})

@@ -37,7 +37,7 @@ type diskCache struct {
 	dir string
 	max int64 // bytes of all entries
 
-	mu sync.Mutex // for shrink
+	mu sync.Mutex // held during shrink
 }
 
 const (
@@ -88,7 +88,7 @@ type cacheEntry struct {
 	final string     // the directory of the entry, whether it exists or not
 	dir   string     // the directory for wazero; empty before makeRoom
 
-	// Of a hit:
+	// module and facts are set for a hit only.
 	module []byte
 	facts  *Facts
 }

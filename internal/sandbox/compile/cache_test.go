@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// guest is the module of the sandbox's own tests.
+// guest returns the module of the sandbox's own tests.
 func guest(t testing.TB) []byte {
 	t.Helper()
 	b, err := os.ReadFile("../testdata/guest.wasm")
@@ -89,7 +89,7 @@ func newCompiler(t testing.TB, opts Options) *Compiler {
 	return c
 }
 
-// compile compiles a module.
+// compile compiles a module, and closes it at the end of the test.
 func compile(t testing.TB, c *Compiler, b []byte) *Module {
 	t.Helper()
 	m, err := tryCompile(t, c, b)

@@ -46,7 +46,7 @@ func costly() []byte {
 	})
 }
 
-// TestCompileInChild checks that a child compiles what is not cached, and only that.
+// TestCompileInChild checks that a child compiles modules that are not cached, and only those.
 func TestCompileInChild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestCompileInChild(t *testing.T) {
 	var refused *verify.RefusedError
 	require.False(t, errors.As(err, &refused), "this is not the module's mistake: %v", err)
 
-	// The same without a cache directory.
+	// A child also compiles without a cache directory.
 	runHook(t, Options{Children: newPool(t, child.Options{})}, module(nil))
 }
 

@@ -113,8 +113,8 @@ func (w *factsWriter) funcType(t verify.FuncType) {
 
 var errFacts = errors.New("the facts of a module are not well formed")
 
-// decodeFacts decodes the output of encode, and shares memory with it. It gets nothing else,
-// see diskCache, but checks everything that could make the host panic.
+// decodeFacts decodes the output of encode, and shares memory with it. diskCache has verified that
+// b is such output. decodeFacts nevertheless checks everything that could make the host panic.
 func decodeFacts(b []byte) (*Facts, error) {
 	r := factsReader{left: b}
 	f := &Facts{Outline: &verify.Outline{}, Names: &Names{}}

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestPreparedVersions checks that what prepare and metering make of a module changes only together
-// with a version: users have machine code of the old output in their caches.
+// TestPreparedVersions checks that the output of prepare, which includes metering, changes only
+// together with a version, because users have machine code of the old output in their caches.
 func TestPreparedVersions(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "prepare 5, meter 8", fmt.Sprintf("prepare %d, meter %d", prepareVersion, wasm.MeterVersion),

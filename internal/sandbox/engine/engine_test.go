@@ -19,8 +19,7 @@ import (
 
 const checklist = "follow docs/upgrading-wazero.md, then change engine.Version"
 
-// TestVersion fails when go.mod requires another release of wazero than the one that this
-// package describes.
+// TestVersion checks that go.mod requires the release of wazero that this package describes.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../../../go.mod")
@@ -28,7 +27,8 @@ func TestVersion(t *testing.T) {
 	require.Contains(t, string(b), "github.com/tetratelabs/wazero "+Version+"\n", checklist)
 }
 
-// testModule exports functions that trap or recurse.
+// testModule returns a module that exports a function that does nothing, and others that trap or
+// recurse.
 func testModule() *wasm.Module {
 	bodies := map[string][]byte{
 		"unreachable": {0x00, 0x0b},
@@ -245,8 +245,8 @@ func TestStub(t *testing.T) {
 	require.False(t, ok, "there is no machine code")
 }
 
-// TestActiveSegments checks why the sandbox verifies element segments itself: wazero
-// ignores one that does not fit its table instead of failing.
+// TestActiveSegments checks that wazero ignores an element segment that does not fit its table
+// instead of failing. The sandbox verifies element segments itself for that reason.
 func TestActiveSegments(t *testing.T) {
 	t.Parallel()
 	m := testModule()

@@ -29,10 +29,10 @@ func Stub(m *wasm.Module) []byte {
 	return stub.Encode()
 }
 
-// RenameCode gives the only file of machine code in the cache directory dir the name under
-// which wazero looks for the code of stub. It reports false if there is no such file, as
-// where wazero interprets, or if the name cannot be determined. It makes and removes a
-// directory with probe, which is like [os.MkdirTemp].
+// RenameCode gives the only file of machine code in the cache directory dir the name under which
+// wazero looks for the code of stub. It reports false if there is no such file, for example because
+// wazero interprets, or if the name cannot be determined. probe makes a temporary directory, which
+// RenameCode removes.
 func RenameCode(
 	ctx context.Context,
 	config wazero.RuntimeConfig,

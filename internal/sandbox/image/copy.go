@@ -5,7 +5,8 @@ package image
 // 30 ms, and a garbage collection of the whole host would wait for it.
 const pieceBytes = 256 << 10
 
-// Copy is the built-in copy of memory that may be large. Go's scheduler can interrupt it.
+// Copy copies src to dst like the built-in copy. Go's scheduler can interrupt it, so it is for
+// memory that may be large.
 func Copy(dst, src []byte) {
 	for len(src) > 0 && len(dst) > 0 {
 		n := copyPiece(dst, src[:min(len(src), pieceBytes)])
@@ -13,13 +14,15 @@ func Copy(dst, src []byte) {
 	}
 }
 
-// copyPiece must be a call, because the scheduler interrupts at calls. Its other way, a
-// signal, would nearly always arrive in the middle of the next copy.
+// copyPiece is the built-in copy. It must not be inlined, because the scheduler interrupts at
+// calls. The scheduler's other means, a signal, would nearly always arrive in the middle of the
+// next copy.
 //
 //go:noinline
 func copyPiece(dst, src []byte) int { return copy(dst, src) }
 
-// Clone is [bytes.Clone] of memory that may be large. Go's scheduler can interrupt it.
+// Clone returns a copy of b, or nil if b is empty. Go's scheduler can interrupt it, so it is for
+// memory that may be large.
 func Clone(b []byte) []byte {
 	if len(b) == 0 {
 		return nil

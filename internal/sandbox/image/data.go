@@ -3,9 +3,9 @@ package image
 // A Place is a range of bytes in a memory.
 type Place struct{ At, Length uint32 }
 
-// Data is the content of a new memory: the bytes at each place, and zeros elsewhere. A Go
-// module has tens of thousands of places, so that they contain no pointers, which each
-// garbage collection would follow.
+// Data is the content of a new memory: the bytes at each place, and zeros elsewhere. Places contain
+// no pointers, because a Go module has tens of thousands of places, and each garbage collection
+// would follow their pointers.
 type Data struct {
 	Places []Place
 	Bytes  []byte // content of all places, concatenated

@@ -19,8 +19,8 @@ const (
 	// them, whereas the pages of a whole image are shared until they are written to.
 	maxDifferentPages = 128
 
-	// differencePage is the unit of maxDifferentPages and differenceUnit the unit of what is
-	// compared and stored, in bytes.
+	// differencePage is the size in bytes of the pages that maxDifferentPages counts.
+	// differenceUnit is the size in bytes of the units that are compared and stored.
 	differencePage = 4 << 10
 	differenceUnit = 32
 )
@@ -48,10 +48,11 @@ func newDifference(
 	return d
 }
 
-// entireMemory is for memories of which the changed ranges are unknown; see [imagePages].
+// entireMemory reports the whole memory as changed. It replaces imagePages.changed where the
+// changed ranges are unknown.
 func entireMemory(length uint64, each func(from, to uint64)) { each(0, length) }
 
-// imagePagesOf returns the pages of the whole image.
+// imagePagesOf returns p, or the pages of the whole image if p are pages with a difference.
 func imagePagesOf(p pages) imagePages {
 	if p, ok := p.(*differencePages); ok {
 		return p.imagePages

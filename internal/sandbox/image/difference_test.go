@@ -44,7 +44,8 @@ func TestDifferenceStoresChanges(t *testing.T) {
 	})
 }
 
-// TestDifferenceIsBounded checks that an image that differs in many pages is whole.
+// TestDifferenceIsBounded checks that newDifference returns nil for an image that differs in more
+// than maxDifferentPages pages.
 func TestDifferenceIsBounded(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, 4*MaxCopied)
@@ -65,7 +66,8 @@ func TestDifferenceIsBounded(t *testing.T) {
 	})
 }
 
-// TestDifferenceIsNotShorter checks that an image that is shorter than another one is whole.
+// TestDifferenceIsNotShorter checks that newDifference returns nil for an image that is shorter
+// than its base, but not for one that is as long or longer.
 func TestDifferenceIsNotShorter(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, 2*MaxCopied)

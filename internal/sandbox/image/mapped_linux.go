@@ -232,5 +232,5 @@ func mapAt(fd int, offset int64, addr unsafe.Pointer, length uintptr, prot, flag
 	return unsafe.Slice((*byte)(p), length), nil
 }
 
-// unmap cannot fail for memory that mapAt returned.
+// unmap unmaps memory that mapAt returned, which cannot fail.
 func unmap(b []byte) { _ = unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))) }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestChangedPages checks that both interfaces of the kernel find the same pages, however
-// many ranges they form.
+// TestChangedPages checks that both interfaces of the kernel find the pages that were written to,
+// even if these form more ranges than one call returns.
 func TestChangedPages(t *testing.T) {
 	t.Parallel()
 	if !CanMap() {
@@ -69,8 +69,9 @@ func TestChangedPages(t *testing.T) {
 	}
 }
 
-// TestScanWhileStackGrows checks that the kernel's output is not on a stack: if that moved
-// during the call, the kernel would overwrite memory of its next owner.
+// TestScanWhileStackGrows checks that a reset is correct while the goroutine's stack grows. If the
+// buffer for the kernel's output were on a stack that moved during the call, the kernel would
+// overwrite memory of its next owner.
 func TestScanWhileStackGrows(t *testing.T) {
 	t.Parallel()
 	if !CanMap() || !canScan() {
@@ -91,7 +92,7 @@ func TestScanWhileStackGrows(t *testing.T) {
 	}
 }
 
-// below calls do with this many frames above it.
+// below calls do at the end of a chain of that many calls.
 //
 //go:noinline
 func below(frames int, do func() int64) int64 {

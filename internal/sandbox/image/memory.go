@@ -48,8 +48,9 @@ func (m *Memory) Open(s *Snapshot, limit uint64) (err error) {
 	return nil
 }
 
-// OpenEmpty starts the memory with size bytes of zeros, which it returns, or nil if there
-// are not enough. If portable is set, the memory is on Go's heap on every system.
+// OpenEmpty starts the memory with size bytes of zeros and returns them. It returns nil if size
+// exceeds limit or the system lacks memory. If portable is set, the memory is on Go's heap on every
+// system.
 func (m *Memory) OpenEmpty(size, limit uint64, portable bool) []byte {
 	m.pages = newPages(limit, portable)
 	return m.pages.resize(size)

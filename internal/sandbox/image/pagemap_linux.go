@@ -61,9 +61,9 @@ var canScan = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// scanPages finds the pages of space, beginning at an offset, of which the process has its
-// own copy, or the zero page, which their categories report. It returns the number of
-// regions and the offset at which it stopped. found is one of the regionBuffers.
+// scanPages finds the pages of space, from an offset on, that are the process's own copies or the
+// zero page. The categories of a region tell which of the two its pages are. It returns the number
+// of regions and the offset at which it stopped. found is one of the regionBuffers.
 func scanPages(space []byte, from uint64, found *[64]pageRegion) (n int, upTo uint64, err error) {
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
 	arg := pmScanArg{

@@ -27,7 +27,7 @@ type imagePages interface {
 
 // pageImage is the content that memories start from.
 type pageImage interface {
-	// size is a whole number of pages of 64 KiB.
+	// size returns the size in bytes, which is a whole number of pages of 64 KiB.
 	size() uint64
 	// bytes returns the number of bytes that the image occupies.
 	bytes() int64

@@ -60,7 +60,7 @@ func images(t *testing.T, content []byte) []pageImage {
 	for _, whole := range wholeImages(t, content) {
 		all = append(all, whole)
 	}
-	// Differences from other images, which may be shorter.
+	// Add differences from other images, which may be shorter.
 	random := rand.New(rand.NewPCG(uint64(len(content)), 1))
 	other := bytes.Clone(content[:(1+random.IntN(len(content)/pageBytes))*pageBytes])
 	for range random.IntN(40) {

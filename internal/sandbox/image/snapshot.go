@@ -64,7 +64,7 @@ func (s *Snapshot) Bytes() int64 { return s.image.bytes() }
 // Method describes for people how memories are reset to the snapshot.
 func (s *Snapshot) Method() string { return s.image.method() }
 
-// OnFree sets the function that is called once the snapshot was freed.
+// OnFree sets the function that is called after the snapshot was freed.
 func (s *Snapshot) OnFree(freed func()) { s.freed = freed }
 
 // Retain adds a reference.

@@ -9,8 +9,8 @@ const (
 	// minGap is the length in bytes of the shortest run of zeros that is not mapped. A
 	// shorter one is not worth a mapping.
 	minGap = 256 << 10
-	// maxGaps bounds the number of these runs. Each adds two mappings to every instance, of
-	// which a process has few, see maxMappings. The output of compilers has one.
+	// maxGaps bounds the number of these runs. Each adds two mappings to every instance, and a
+	// process can have few mappings; see maxMappings. The output of compilers has one such run.
 	maxGaps = 2
 )
 

@@ -34,8 +34,8 @@ func Cut(s string, max int) string {
 	return strings.ToValidUTF8(s[:max], "") + fmt.Sprintf("… (%d bytes more)", len(s)-max)
 }
 
-// Escape writes unprintable characters, except tabs, and invalid UTF-8 as Go escapes, so
-// that a terminal obeys none of them.
+// Escape returns b with unprintable characters, except tabs, and invalid UTF-8 replaced by Go
+// escapes, so that a terminal obeys none of them.
 func Escape(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for len(b) > 0 {

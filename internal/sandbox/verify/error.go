@@ -22,8 +22,8 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// Invalid rejects a module in which wazero found a mistake. The sandbox leaves only the
-// types of operands to wazero.
+// Invalid returns a [*RefusedError] for a mistake that wazero found in a module. The sandbox leaves
+// only the check of operand types to wazero.
 func Invalid(err error) error {
 	return &RefusedError{
 		Reason: "is not valid: " + err.Error(),

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 )
 
-// recentLines is the number of lines that Process.Output returns.
+// recentLines is the maximum number of lines that Process.Output returns.
 const recentLines = 16
 
 // lineCost is the number of bytes that each line counts in addition to its length, because

@@ -17,8 +17,8 @@ type Config struct {
 	// beyond the limits is dropped and free.
 	LineFuel, ByteFuel int64
 
-	// LogBytes bounds the output of a call, with 32 bytes for each line, and LogLineBytes
-	// one line.
+	// LogBytes bounds the output of a call in bytes; each line counts 32 bytes in addition to its
+	// length. LogLineBytes bounds one line in bytes.
 	LogBytes, LogLineBytes int
 
 	// Seed determines the random bytes. If Seed is nil, they are from the system's random source.
@@ -57,7 +57,7 @@ func (p *Process) Configure(c Config) {
 	p.stderr = lines{process: p, sink: c.Stderr}
 }
 
-// Begin starts a call.
+// Begin starts a call: it resets the counts of output and advances the clock.
 func (p *Process) Begin() {
 	p.printed, p.dropped, p.reason, p.gaveUp = 0, 0, nil, false
 	p.Tick()
@@ -74,8 +74,8 @@ func (p *Process) End() {
 // Tick sets the guest's clock to the current time.
 func (p *Process) Tick() { p.now = max(p.now, p.config.Clock()) }
 
-// Reseed makes seed determine the random bytes from now on. It is called at the guest's
-// next request for some.
+// Reseed makes seed determine the random bytes from now on. It is called when the guest next
+// requests random bytes.
 func (p *Process) Reseed(seed func() []byte) { p.reseed, p.random = seed, nil }
 
 // Dropped returns the number of bytes of the last call that were dropped.
@@ -94,7 +94,7 @@ func (p *Process) Output() []string {
 // which a language runtime gives up, because stack traces follow it, or the last line.
 func (p *Process) Reason() string { return string(p.reason) }
 
-// draw writes random bytes, which the seed determines.
+// draw fills b with random bytes, which the seed determines.
 func (p *Process) draw(b []byte) {
 	if p.random == nil {
 		seed := p.config.Seed

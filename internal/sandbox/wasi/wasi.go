@@ -73,7 +73,7 @@ type Function struct {
 	Call func(p *Process, stack []uint64)
 }
 
-// function implements a function of WASI. Almost all return an error number.
+// function implements a function of WASI that returns an error number, as all but proc_exit do.
 type function func(p *Process, params []uint64) (errno uint32)
 
 // Functions returns all functions of WASI.
@@ -251,8 +251,8 @@ func (p *Process) time() int64 {
 	return now - now%clockResolution
 }
 
-// day bounds one sleep, in nanoseconds. A year bounds all of them, so that the clock cannot
-// overflow.
+// day bounds one sleep, in nanoseconds. All sleeps together are bounded by a year, so that the
+// clock cannot overflow.
 const day = 24 * 60 * 60 * 1_000_000_000
 
 // poll fires each subscription at once. One to a clock advances the guest's clock to the
@@ -297,7 +297,7 @@ func (p *Process) wakeTime(subscription []byte) int64 {
 	if absolute {
 		timeout -= min(timeout, uint64(now))
 	}
-	// Rounded up, so that the clock does not stop before the requested time.
+	// Round up, so that the clock does not stop before the requested time.
 	wake := now + int64(min(timeout, day)) + clockResolution - 1
 	return wake - wake%clockResolution
 }

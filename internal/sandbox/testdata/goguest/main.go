@@ -1,7 +1,7 @@
 //go:build wasip1
 
-// The guest of TestGoGuest: it does what Go programs do, on a host that has no
-// files and never waits.
+// Command goguest is the guest of TestGoGuest. It does typical work of a Go program on a host that
+// has no files and never waits.
 package main
 
 import (
