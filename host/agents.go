@@ -61,9 +61,9 @@ func cycle(agents []*agent.Agent) error {
 	return nil
 }
 
-// Agents of a file can have different models, but FileOptions.WrapModel wraps all of them once.
-// It wraps a modelRouter, which calls the model that an extension has put into the context of the
-// call.
+// Agents of a file can have different models, but FileOptions.WrapModel is called once for all of
+// them. It wraps a modelRouter, which calls the model that an extension has put into the context
+// of the call.
 type (
 	modelRouter struct{ model.Model } // the default model
 	extension   struct {

@@ -108,7 +108,7 @@ func (m *crashingJournal) Commit(ctx context.Context, c *journal.Commit) error {
 // A chaosWorld is the model and the tools of the agents. It counts the calls of each tool.
 type chaosWorld struct {
 	dir, cache, store, file string
-	outer                   string // the agent file whose agent calls that of file as a tool
+	outer                   string // file of an agent that has the agent of file as a tool
 	at                      store.Store
 
 	mu    sync.Mutex

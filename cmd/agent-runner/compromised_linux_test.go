@@ -373,7 +373,7 @@ func spawn(o *server.Options, command ...string) error {
 }
 
 // findInMemory searches the writable memory of this process for the bytes whose complement is
-// inverse. It gets the complement so that it does not find its own argument.
+// inverse. The caller passes the complement so that the search does not find the argument.
 func findInMemory(inverse []byte) error {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

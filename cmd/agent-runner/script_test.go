@@ -34,7 +34,7 @@ import (
 
 // TestMain makes the test binary act as each of programs, so that the scripts in testdata can run
 // the command in a separate process against scripted models. In addition to testscript's
-// commands, scripts can use
+// commands, scripts can use:
 //
 //	model FILE               starts an endpoint at $URL that replies with FILE's lines
 //	exits CODE COMMAND …     runs a command and checks its exit code
@@ -54,7 +54,7 @@ import (
 //	                         as 'exit status 0'. Its output is in the files out and err
 //	quickstart               writes the commands of the platform's quick start to one.sh
 //	                         and two.sh, for the first and the second terminal
-//	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the group in RE's match in it
+//	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the first group of RE
 func TestMain(m *testing.M) {
 	if os.Getenv(envCrashing) != "" || child.IsChild() {
 		crashingMain()

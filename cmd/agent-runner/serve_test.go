@@ -123,7 +123,8 @@ func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("two.sh"), []byte(strings.Join(commands[1:], "")), 0o600))
 }
 
-// setFrom sets a variable to the content of a file, or to the group in a pattern's match in it.
+// setFrom sets a variable to the content of a file, or to the first group of a pattern that
+// matches the content.
 func setFrom(ts *testscript.TestScript, _ bool, args []string) {
 	text := strings.TrimSpace(ts.ReadFile(args[1]))
 	if len(args) > 2 {

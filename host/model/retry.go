@@ -38,9 +38,9 @@ type retry struct {
 
 // WithRetry returns m with retries. A call that fails with a retryable error is retried unless a
 // chunk of the answer has been delivered, the delay that the endpoint requests is too long, or
-// the context's deadline is before the end of the delay. The returned error is the error of the
-// last attempt, or that of the context if it is done; it names the number of attempts if there
-// were several. The options are copied; nil means the defaults.
+// the context's deadline is before the end of the delay. The returned error is that of the last
+// attempt, and names the number of attempts if there were several. If the context is done, it is
+// the error of the context. The options are copied; nil means the defaults.
 func WithRetry(m Model, o *RetryOptions) Model {
 	var opts RetryOptions
 	if o != nil {

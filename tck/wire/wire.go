@@ -119,7 +119,7 @@ type Tool struct {
 // A Turn is the behavior of a tool in one call. At most one of Text, Chunks and Panic is set. A
 // streaming tool sends Chunks and then fails if Error is set.
 type Turn struct {
-	After   string   `json:"after,omitempty"`   // first wait until a result of the tool of this name was reported, or the run ends
+	After   string   `json:"after,omitempty"`   // first wait for a result of this tool, or for the run's end
 	Cancels bool     `json:"cancels,omitempty"` // cancel the run, then return
 	Text    string   `json:"text,omitempty"`
 	Chunks  []string `json:"chunks,omitempty"`

@@ -50,7 +50,7 @@ func tree(t testing.TB) string {
 	return dir
 }
 
-// escapes lists paths that lead out of the root, or that other programs might resolve so.
+// escapes lists paths that try to leave the root.
 var escapes = []string{
 	"../secret.txt", "src/../../secret.txt", "./../secret.txt", "src/../..//secret.txt", "../root/../secret.txt",
 	"out/secret.txt", "out.txt", "absolute/secret.txt", "absolute.txt", "inside/../../secret.txt", "out/root/out.txt",

@@ -117,7 +117,8 @@ func (s *Server) String() string { return fmt.Sprintf("MCP server %q", s.o.Name)
 
 // Close ends calls in flight and the session. For a command, it closes the process's stdin, sends
 // SIGTERM after Options.Grace, and kills the process with its descendants after another
-// Options.Grace. It returns once the process has exited, and may be called more than once.
+// Options.Grace; it returns once the process has exited. For a URL, it waits for the end of the
+// session for at most Options.Grace. Close may be called more than once.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.breakWith(errClosed)

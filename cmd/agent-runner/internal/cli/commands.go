@@ -14,7 +14,7 @@ import (
 )
 
 // UnknownCommand returns an error that suggests a similar command. Without one, it lists the
-// commands or, if got looks like a prompt to the root command, suggests to run an agent.
+// commands or, if got looks like a prompt to the root command, suggests running an agent.
 func UnknownCommand(cmd *cobra.Command, got string) error {
 	var names []string
 	for _, c := range cmd.Commands() {

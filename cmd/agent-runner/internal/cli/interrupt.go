@@ -11,7 +11,7 @@ import (
 var errInterrupted = errors.New("interrupted")
 
 // Interruptible returns a context that the first SIGINT or SIGTERM cancels, so that the run ends
-// and is reported. onSignal is called at that signal; a second one exits the process. The
+// and is reported. onSignal is called at the first signal. A second signal exits the process. The
 // returned function restores the default handling of signals.
 func Interruptible(ctx context.Context, onSignal func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

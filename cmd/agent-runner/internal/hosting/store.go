@@ -28,7 +28,8 @@ const DefaultStore = "default"
 // StoreHelp describes the values of flags that name a store.
 const StoreHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
 
-// StorePath returns the location of the store in the flag, or else in the environment, or "".
+// StorePath returns the location of the store in the flag, or else in the environment, or "" if
+// neither names one.
 func StorePath(e *cli.Env, flag string) string {
 	if flag == "" {
 		flag = e.Getenv(EnvStore)
@@ -112,8 +113,8 @@ type process struct {
 	began             string
 }
 
-// Owner returns the name of this process as an owner of runs. It is unique over time and
-// machines.
+// Owner returns the name of this process as an owner of runs. The name is unique across machines
+// and over time.
 func Owner() string {
 	p := process{pid: os.Getpid()}
 	p.began, _ = beganAt(p.pid)
