@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 )
 
-// TestProjectReadsNoOtherFile checks that commands neither print nor upload a byte of a file
+// TestProjectReadsNoOtherFile checks that commands neither print nor upload the content of a file
 // outside of a project's root if a script's project names such files.
 func TestProjectReadsNoOtherFile(t *testing.T) {
 	t.Parallel()

@@ -165,7 +165,7 @@ func somePaths(all []string) (some []string) {
 }
 
 // TestUploadsReadNoFile checks that a server reads no file of its host that uploaded scripts,
-// modules and manifests name: no response, log record or stored value contains a byte of the
+// modules and manifests name: no response, log record or stored value has the content of the
 // files, and the responses are the same after the files are deleted.
 func TestUploadsReadNoFile(t *testing.T) {
 	t.Parallel()
