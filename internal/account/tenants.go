@@ -2,7 +2,7 @@ package account
 
 import "sync"
 
-// Tenants holds the accounts of tenants, each while it is in use.
+// Tenants holds the account of each tenant that is in use.
 type Tenants struct {
 	open func(tenant string) *Account
 

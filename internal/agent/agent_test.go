@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A testRun is one run of an agent on scripted replies.
+// A testRun holds the model, the events and the error of one run on scripted replies.
 type testRun struct {
 	model  *scripted.Model
 	events []abi.Event
@@ -87,7 +87,7 @@ func (tr *testRun) results() (out []string) {
 	return out
 }
 
-// seen returns a summary of the messages of request n.
+// seen returns a summary of the messages of model request n, counted from 0.
 func (tr *testRun) seen(n int) []string { return short(tr.model.Requests()[n].Messages) }
 
 func short(messages []abi.Message) []string {

@@ -28,9 +28,9 @@ import (
 //	error          *abi.Error             any other cause; see its code
 //
 // A paused run has not ended: its error is a *[PausedError], not an Error. The finish reasons stop
-// and return_directly have no error. With max_steps and limit there is no error if the OnLimit of
-// the limit is LimitEnd, or if it is not LimitError and the run has text of the model to answer
-// with.
+// and return_directly have no error. A limit of steps or calls causes no error if its OnLimit is
+// LimitEnd, or if its OnLimit is not LimitError and the model has written text in the run, which is
+// then the answer.
 //
 // The run_finished event reports the same to other languages: finish_reason, error with a code and,
 // if a hook stopped the run, stopped_by, hook, reason and stop_code.

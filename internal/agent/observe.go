@@ -29,8 +29,8 @@ func (r *run) observe(ctx context.Context) {
 	r.mu.Unlock()
 }
 
-// observeLast passes the events to the observers, including the one that is about to be the
-// last of this part of the run.
+// observeLast passes the queued events to the observers, including e, which will be the last event
+// of this part of the run.
 func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	e = r.peek(e)
 	r.chain.Note(e)

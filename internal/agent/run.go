@@ -196,8 +196,8 @@ func (r *run) emit(e abi.Event) {
 	r.queueEvent(out, reportsState[e.Type])
 }
 
-// reportsState holds the events that report a change of the state before the loop records it,
-// at the end of the phase.
+// reportsState holds the types of events that report a change of the state before the loop records
+// the change, at the end of the phase.
 var reportsState = map[abi.EventType]bool{
 	abi.EventStepStarted:  true,
 	abi.EventMessage:      true,

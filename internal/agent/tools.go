@@ -70,7 +70,7 @@ func (r *run) recordResults() {
 	s.Messages = s.Messages.Append(trailing...)
 }
 
-// round returns the calls of the last message.
+// round returns a state for each tool call of the last message.
 func (r *run) round() []runlog.CallState {
 	s := &r.state
 	last, _ := s.Messages.Last()
@@ -110,8 +110,8 @@ func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStep, nil
 }
 
-// returnsDirectly returns the result of the last successful call of a tool whose result is the
-// answer of the run.
+// returnsDirectly returns the result of the last successful call of a tool that ends the run with
+// its result, and whether there is one.
 func (r *run) returnsDirectly() (abi.Message, bool) {
 	for _, c := range slices.Backward(r.state.Calls) {
 		if c.Result.IsError || !slices.Contains(r.state.ReturnDirectly, c.Call.Name) {
@@ -313,7 +313,7 @@ func (r *run) indexOf(c *runlog.CallState) int {
 	return -1
 }
 
-// toolMessage returns the default message of a result.
+// toolMessage returns the message that records a call's outcome unless a module supplies others.
 func toolMessage(o chain.ToolOutcome) abi.Message {
 	m := abi.ToolMessage(o.Call.ID, o.Call.Name, o.Result.Content)
 	m.Extra, m.Origin = o.Result.Extra, abi.OriginTool

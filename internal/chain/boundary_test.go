@@ -242,8 +242,8 @@ func TestTextOfFaults(t *testing.T) {
 	require.Equal(t, "a\tb\nשלום 👩‍👧", safetext.Clean("a\tb\nשלום 👩‍👧"))
 }
 
-// TestEventNames checks that an event's name cannot contain terminal control characters, and that
-// the events of one hook take bounded memory.
+// TestEventNames checks that an event needs a name without terminal control characters, and that
+// one hook call can emit only 2 MiB of events.
 func TestEventNames(t *testing.T) {
 	t.Parallel()
 	var errs []error

@@ -21,7 +21,7 @@ import (
 // An Encoder converts a run's events to the protocol of one client. An Encoder serves one run and
 // one client, and is called for one event at a time.
 type Encoder interface {
-	// Protocol returns the protocol's name for modules.
+	// Protocol returns the name of the protocol, which modules receive.
 	Protocol() string
 	// Encode returns the protocol's events for e, if any. Modules may have dropped earlier
 	// events, but not the last one of the run, and a resumed run starts in the middle:

@@ -70,7 +70,7 @@ func call[R any](what string, maker func() (R, error)) (res R, err error) {
 	return maker()
 }
 
-// A passing is a stream in progress.
+// A passing is the state of one call of Run.
 type passing struct {
 	ctx    context.Context // the producer's context
 	cancel func()

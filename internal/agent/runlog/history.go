@@ -22,7 +22,7 @@ type History struct {
 	Phases []PhaseRecord `json:"phases"`
 	// Answers holds the answers to the run's interrupts by interrupt id.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
-	// Answered lists the same answers by the requests that gave them.
+	// Answered lists the same answers by the request that gave them.
 	Answered []Answered `json:"answered,omitempty"`
 }
 

@@ -127,8 +127,8 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 	require.Equal(t, "whole", res.Content.String())
 }
 
-// TestStreamIsLeftBehind checks that a streaming tool that exceeds its timeout is abandoned,
-// and that its later output is discarded.
+// TestStreamIsLeftBehind checks that a streaming tool that exceeds its timeout is abandoned until
+// it returns, and that it receives the error of its output when it writes late.
 func TestStreamIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Limits of what one hook call may send.
+	// Limits of the chunks that one hook call may send.
 	maxSent      = 1 << 16  // chunks
 	maxSentBytes = 16 << 20 // approximate bytes
 )

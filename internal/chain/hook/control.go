@@ -48,7 +48,7 @@ func (c *Control) SetTool(call *abi.Call, variant string) { c.tool, c.scope = ca
 // delivered. After that the hook cannot interrupt.
 func (c *Control) SetDelivered(delivered func() bool) { c.delivered = delivered }
 
-// Divert makes take receive the events of the call, which are not sent.
+// Divert makes take receive the events of the call, instead of sending them.
 func (c *Control) Divert(take func(abi.Event)) { c.eventSink = take }
 
 // Weight returns the size of the hook's answer in bytes.

@@ -15,7 +15,7 @@ type Middleware interface {
 	Open(ctx context.Context, entry, run string) (Session, error)
 }
 
-// A Description is the part of a middleware that the chain needs to know.
+// A Description describes a middleware to the chain.
 type Description struct {
 	abi.Description
 	// Digest is the SHA-256 of a module's bytes in hex; empty for Go middlewares.

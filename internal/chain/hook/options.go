@@ -10,7 +10,7 @@ type Options struct {
 	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
 	// The last answer counts; an error takes precedence.
 	ContinueOnResponse bool
-	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
+	// Values stores the durable values of the entries of Tenant. If nil, they are unavailable.
 	Values Values
 	Tenant string
 	// HTTP sends requests of middlewares. If nil, they fail.

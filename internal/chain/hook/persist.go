@@ -69,8 +69,8 @@ func endWrites(ctx context.Context, c *Call) {
 }
 
 // Delta calls take with the changes since the last call. No hook answer is recorded meanwhile, so
-// take knows which events belong to the changes. phaseEnds includes the writes of wrappers, which
-// will not be called again.
+// take knows which events belong to the changes. If phaseEnds is set, the changes include the
+// writes of wrappers, which will not be called again.
 func (r *Run) Delta(phaseEnds bool, take func(*record.Delta) error) error {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()

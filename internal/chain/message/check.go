@@ -49,7 +49,7 @@ func isEmpty(m *abi.Message) bool {
 // CheckResponse rejects a response that is not a valid message of an assistant, and sets its id and
 // origin. inner is the response that the middleware saw, or nil. The response takes the id of
 // inner, its usage if it has none, and its origin if the messages are the same. Otherwise the
-// origin is the entry.
+// origin names the entry.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil
