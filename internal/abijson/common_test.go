@@ -55,7 +55,8 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// TestFastCommon checks that fastCommon reads the host's own encoding completely.
+// TestFastCommon checks that fastCommon reads the host's own encoding completely, and that it stops
+// after the first minFastFields fields of a run that has a deadline or metadata.
 func TestFastCommon(t *testing.T) {
 	t.Parallel()
 	in := GateToolInput{

@@ -36,8 +36,8 @@ func Write(b []byte, v Writable) ([]byte, error) {
 	return v.append(b)
 }
 
-// ReadMessages is Read for an array of messages, which the import messages returns. n is
-// the expected number of messages.
+// ReadMessages is Read for an array of messages, which the import "messages" returns. n is the
+// expected number of messages.
 func ReadMessages(b []byte, n int) (list []abi.Message, err error) {
 	t := newReader(b, true)
 	if !t.Null() {
@@ -62,8 +62,8 @@ type reader struct {
 	depth  int      // number of places in use
 }
 
-// rawObject is raw with a cache for the last nested object. The parameters of a tool, for
-// instance, recur with each of its calls.
+// rawObject is Raw with a cache for the last nested object. The parameters of a tool, for instance,
+// recur with each of its calls.
 func (t *reader) rawObject() abi.JSON {
 	if end := t.I + len(t.known); end <= len(t.B) && hasTextAt(t.B, t.I, t.known) {
 		raw := t.B[t.I:end:end]

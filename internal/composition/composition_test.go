@@ -10,7 +10,7 @@ var (
 	seed         = flag.Uint64("seed", 1, "the seed of the first")
 )
 
-// most is the number of failures to shrink. Further failures often have the same cause.
+// most is the maximum number of failures to shrink. Further failures often have the same cause.
 const most = 5
 
 func TestCompositions(t *testing.T) {

@@ -20,7 +20,7 @@ func (g *generator) value(t wasm.ValueType, depth int) []byte {
 	case 5:
 		return code(g.value(t, depth+1), g.value(t, depth+1), g.value(wasm.I32, depth+1), op(opSelect))
 	case 6:
-		// A branch with a value, which br_if leaves on the stack if it does not branch.
+		// This is a branch with a value, which br_if leaves on the stack if it does not branch.
 		return code(
 			[]byte{byte(wasm.OpBlock), byte(t)},
 			g.value(t, depth+1),

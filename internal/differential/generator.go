@@ -74,7 +74,7 @@ func Generate(seed uint64) *Program {
 	for i := range functions {
 		g.p.functions = append(g.p.functions, g.function(i))
 	}
-	// A third of the programs run out of fuel.
+	// A third of the programs get so little fuel that most of them run out of it.
 	g.p.Budget, g.p.Slice = 3_000_000, int64(1+g.IntN(5000))
 	if g.IntN(3) == 0 {
 		g.p.Budget = int64(g.IntN(3000))

@@ -157,9 +157,9 @@ func TestKillHonest(t *testing.T) {
 	)
 }
 
-// TestKill checks a server that is killed during a flood and restarted. The server must
-// serve at once, floods must be quarantined or end by their limits, and honest runs must
-// finish. A run that the operator releases is resumed.
+// TestKill checks a server that is killed during a flood and restarted. The server must serve an
+// honest run after the restart, floods must be quarantined or end by their limits, and honest runs
+// must finish. A run that the operator releases is resumed.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

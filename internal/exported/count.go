@@ -93,9 +93,9 @@ func identifiers(p *types.Package) (out []string) {
 	return out
 }
 
-// methods returns the exported methods of a type, also of one that an alias names, and those
-// that embedded types promote. It leaves out methods of interfaces and of the standard library's
-// types, and methods that a type of a public package promotes, because they count there.
+// methods returns the exported methods of a type, also of one that an alias names, and those that
+// embedded types promote. It omits methods of interfaces and of the standard library's types, and
+// methods that a type of a public package promotes, because they count there.
 func methods(t types.Type) (out []string) {
 	if types.IsInterface(t) {
 		return nil

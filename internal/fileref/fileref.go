@@ -141,7 +141,7 @@ func Scripts(dir string) map[string]string {
 			}
 		}
 	}
-	// Patterns, for which esbuild searches directories.
+	// These are patterns, for which esbuild searches directories.
 	in := "./" + up + dir[1:]
 	for i, pattern := range []string{
 		"`" + in + "/${x}`", "`" + in + "/${x}.json`", "`" + in + "/${x}/secret.js`", "'" + in + "/' + x", "`./${x}`",

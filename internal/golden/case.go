@@ -39,7 +39,7 @@ type expectation struct {
 // part names the expectation as the file does.
 func (e *expectation) part() string { return strings.TrimSpace(e.kind + " " + e.arg) }
 
-// Load reads all cases of a folder, sorted by name.
+// Load reads all cases of a folder, sorted by name. It fails if there is none.
 func Load(folder fs.FS) ([]*Case, error) {
 	names, err := fs.Glob(folder, "*.txtar")
 	if err != nil {

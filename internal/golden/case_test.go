@@ -67,7 +67,7 @@ func TestUpdate(t *testing.T) {
 	require.ErrorContains(t, err, "the agent cannot be built: no ring")
 }
 
-// TestTexts checks that a host without the capability texts may word its own errors, and nothing
+// TestTexts checks that a host without the capability "texts" may word its own errors, and nothing
 // else.
 func TestTexts(t *testing.T) {
 	t.Parallel()

@@ -117,8 +117,9 @@ func (in *inputs) addFile(path string) error {
 	return nil
 }
 
-// assemblyScriptKey returns the key of a guest, whose sources are in its folder and in the SDK. node
-// is the folder where npm installed the compiler, whose name depends on the versions of the packages.
+// assemblyScriptKey returns the key of a guest. The guest's sources are in its folder and in the
+// SDK. node is the folder in which npm installed the compiler; its name depends on the versions of
+// the packages.
 func assemblyScriptKey(root, folder, node string) (string, error) {
 	in, err := newInputs(root, folder, filepath.Base(node))
 	if err != nil {
@@ -132,8 +133,8 @@ func assemblyScriptKey(root, folder, node string) (string, error) {
 	return in.key(), nil
 }
 
-// tinyGoKey returns the key of a guest, whose sources are its package and those that it imports. The
-// standard library belongs to the compiler's version.
+// tinyGoKey returns the key of a guest. The guest's sources are its package and the packages that
+// it imports. The standard library belongs to the compiler's version.
 func tinyGoKey(ctx context.Context, root, folder, tinyGo string) (string, error) {
 	compiler, err := exec.CommandContext(ctx, tinyGo, "version").Output()
 	if err != nil {

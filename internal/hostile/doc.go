@@ -35,7 +35,7 @@ type Case struct {
 	Name  string
 	// Module returns the module in the binary format.
 	Module func() []byte
-	// Config is the module's configuration; none if empty.
+	// Config is the module's configuration. If it is empty, the module has none.
 	Config string
 	// Limits are the module's limits where they differ from the defaults.
 	Limits policy.Limits

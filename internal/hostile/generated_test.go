@@ -53,7 +53,7 @@ type verdict struct {
 	Group, Outcome string
 	Wrong          []string
 	Calls          int
-	// Late, Own and CPU are the times by which its hooks exceeded their deadline: elapsed
+	// Late, Own and CPU are the times by which the module's hooks exceeded their deadline: elapsed
 	// time, elapsed time without that of other threads, and processor time.
 	Late, Own, CPU []time.Duration
 	Load, All      time.Duration

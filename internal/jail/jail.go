@@ -17,22 +17,21 @@ import (
 // path, before ABI 10 it does not restrict UDP, and it never restricts TCP's
 // descendants such as multipath TCP: use Syscalls where that matters.
 type Profile struct {
-	// Read are files that can be read, and directories whose files can be. Paths
+	// Read names the files that can be read, and the directories whose files can be read. Paths
 	// that do not exist are skipped.
 	Read []string
-	// List are directories that can be listed, with those below them. Their files
-	// cannot be read. Paths that do not exist are skipped.
+	// List names the directories that can be listed, with those below them. Their files cannot be
+	// read. Paths that do not exist are skipped.
 	List []string
-	// Execute are files and directories that can be read and executed. Paths that
-	// do not exist are skipped.
+	// Execute names the files and directories that can be read and executed. Paths that do not
+	// exist are skipped.
 	Execute []string
-	// Write are files that can be read and written, and directories in which files
-	// can be read, written, created, renamed and removed. They have to exist.
+	// Write names the files that can be read and written, and the directories in which files can be
+	// read, written, created, renamed and removed. They have to exist.
 	Write []string
 
-	// Sockets are Unix sockets that can be connected to, and directories with them.
-	// Paths that do not exist are skipped. Before Landlock ABI 9, all Unix sockets can
-	// be connected to.
+	// Sockets names the Unix sockets that can be connected to, and directories with them. Paths
+	// that do not exist are skipped. Before Landlock ABI 9, all Unix sockets can be connected to.
 	Sockets []string
 
 	// BindTCP and ConnectTCP are the TCP ports to listen on and to connect to.

@@ -16,8 +16,8 @@ func Clone(b []byte) []byte {
 	return out
 }
 
-// CloneUntil is like Clone, but calls stop before each piece and fails with its error. A
-// nil stop is not called.
+// CloneUntil is like Clone, but if b is longer than one piece of 256 KiB, it calls stop before each
+// piece and fails with the error of stop. A nil stop is not called.
 func CloneUntil(b []byte, stop func() error) ([]byte, error) {
 	if stop == nil || len(b) <= pieceBytes {
 		return Clone(b), nil

@@ -21,8 +21,8 @@ import (
 //	}
 //	return r.Err()
 //
-// A value of another type than the requested one is an error that contains the path to the
-// value. After an error, Key and Next return false and all other methods return zero values.
+// A value of another type than the requested one is an error that contains the path to the value.
+// After an error, Key and Next return false, and the methods that read values return zero values.
 type Reader struct {
 	t    Parser
 	path []segment

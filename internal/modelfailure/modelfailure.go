@@ -1,4 +1,4 @@
-// Package modelfailure describes failed model calls to readers who may not learn about the
+// Package modelfailure describes failed model calls to readers who must not learn about the
 // endpoint: users of an agent, and tenants that use the operator's model.
 package modelfailure
 

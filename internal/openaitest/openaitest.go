@@ -24,11 +24,11 @@ import (
 // maxRequest is the maximum size of a request's body, in bytes.
 const maxRequest = 64 << 20
 
-// ErrCut is an error of a reply. The server then closes the connection before the reply is
+// ErrCut is an error for a reply. It makes the server close the connection before the reply is
 // complete.
 var ErrCut = errors.New("the connection is cut")
 
-// A RawError is an error of a reply. The server then sends the response in it unchanged.
+// A RawError is an error for a reply. It makes the server send the response in it unchanged.
 type RawError struct {
 	Status int // 200 if 0
 	Header map[string]string
@@ -46,8 +46,9 @@ type Request struct {
 }
 
 // A Server serves POST BASE/chat/completions. If its model fails before the first chunk, a
-// *model.Error becomes a response with its status (default 500), an error object and Retry-After.
-// After the first chunk, it becomes an error event in the stream.
+// *model.Error becomes a response with its status (default 500), an error object and, if it has a
+// RetryAfter, the header Retry-After-Ms. After the first chunk, it becomes an error event in the
+// stream.
 type Server struct {
 	URL string // the base URL for clients, http://127.0.0.1:PORT/v1
 

@@ -26,7 +26,7 @@ type Out struct {
 	err     error
 }
 
-// Unlimited is a limit of NewOut that no result reaches.
+// Unlimited is a limit for NewOut that no result reaches.
 const Unlimited = -1
 
 // NewOut returns an Out that calls put with each part, sequentially, until the result has more than

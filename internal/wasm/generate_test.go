@@ -227,7 +227,7 @@ func (g *generator) loop(depth int) {
 		g.a.op(OpEnd)
 		return
 	}
-	// A loop with parameters, which each iteration passes on.
+	// Generate a loop with parameters, which each iteration passes on.
 	i := g.IntN(len(g.m.Types))
 	t := g.m.Types[i]
 	g.values(t.Params, depth+1)

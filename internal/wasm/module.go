@@ -22,8 +22,8 @@ type Module struct {
 	Exports   []Export
 	Start     *uint32
 	Elements  []Element
-	// HasDataCount reports whether the module has a data count section, which memory.init
-	// and data.drop require. Its value is len(Data).
+	// HasDataCount reports whether the module has a data count section, which memory.init and
+	// data.drop require. The section's value is len(Data).
 	HasDataCount bool
 	Code         []Code // bodies of the defined functions
 	Data         []Data

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A module whose table cannot change, such as a Go module's, gets another implementation
-// of call_indirect: for each type, a function with a br_table that branches to the call
-// of the selected function. The table itself is then empty.
+// A fixedTable is a table that cannot change, such as a Go module's. Its module gets another
+// implementation of call_indirect: for each type, a function with a br_table that branches to the
+// call of the selected function. The table itself is then empty.
 //
 // This saves memory. wazero implements a table as a list of pointers to objects that it allocates
 // for each entry of each instance: 160 KB for a Go program, two thirds of the size of an instance,

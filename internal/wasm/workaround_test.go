@@ -14,8 +14,9 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// TestOperands checks the effects of instructions with modules known to be valid: at
-// the end of each body, exactly the results remain on the stack.
+// TestOperands checks the effects of instructions with modules known to be valid: at the end of
+// each body, exactly the results remain on the stack. It also checks that these modules have every
+// instruction.
 func TestOperands(t *testing.T) {
 	t.Parallel()
 	followed := map[Opcode]bool{}

@@ -27,7 +27,7 @@ type Script struct {
 	Late bool `json:"late,omitempty"`
 }
 
-// LateSign is one of the [Signs].
+// LateSign is one of the [Signs]. A late on_chunk hook acts only at a chunk that contains it.
 const LateSign = "@"
 
 // The calls that a puppet can make for itself: to the model, with one message, or to the tool
@@ -40,7 +40,7 @@ const (
 // OwnArguments returns the arguments with which the puppet of an entry calls the tool.
 func OwnArguments(entry string) string { return `{"own":"` + entry + `"}` }
 
-// Read is a wrapped call whose stream the puppet reads.
+// Read, in [Script.Next], opens the stream of the wrapped call, which the puppet reads.
 const Read = "~"
 
 // The final actions of a hook, with the hooks that support them.
