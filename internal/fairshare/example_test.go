@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// This example shares two processors among tenants. A tenant uses at most one at a time, and a
-// quarter of its time in the long run.
+// Example shares two processors among tenants. A tenant uses at most one at a time, and a quarter of
+// its time in the long run.
 func Example() {
 	processors := fairshare.NewSemaphore(2, 1, 100)
 	budget := fairshare.NewBudget(0.25, 250*time.Millisecond, time.Second)

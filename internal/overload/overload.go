@@ -74,8 +74,8 @@ type Manager struct {
 
 	mu      sync.Mutex
 	state   State
-	evicted time.Time // the last time
-	freed   time.Time // the last time
+	evicted time.Time // when Evict was last called
+	freed   time.Time // when memory was last returned to the system
 	tuned   int64     // the Go runtime's limit that was set last
 	tunedAt time.Time
 }

@@ -202,7 +202,8 @@ func (c *Cache[K, V]) remove(e *entry[K, V]) {
 // Release drops the reference. Only the first call has an effect.
 func (r *Ref[K, V]) Release() { r.once.Do(func() { r.cache.release(r.entry) }) }
 
-// Retain returns another reference to the value, which outlives r.
+// Retain returns another reference to the value. The caller releases it separately, before or after
+// r. The caller must not have released r yet.
 func (r *Ref[K, V]) Retain() *Ref[K, V] {
 	r.cache.mu.Lock()
 	defer r.cache.mu.Unlock()

@@ -84,7 +84,7 @@ export default defineMiddleware({
 });
 `
 
-// crash is a module that fails.
+// crash is a module whose hook fails, because it reads a message that does not exist.
 const crash = `import { defineMiddleware } from "@agent-runner/middleware";
 
 export default defineMiddleware({ name: "crash", beforeAgent: ({ messages }) => ({ instruction: messages.at(99).content }) });

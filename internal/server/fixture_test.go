@@ -161,7 +161,7 @@ func (r *reply) problem(t *testing.T, status int, what ...any) *httpapi.Problem 
 	return &p
 }
 
-// An operation is an operation of the OpenAPI document.
+// An operation describes one operation of the OpenAPI document.
 type operation struct {
 	ID, Method, Path string
 	Scope            httpapi.Scope

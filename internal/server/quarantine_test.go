@@ -22,7 +22,7 @@ type deadServer struct {
 	owner string
 }
 
-// run creates a run of the server.
+// run creates a run of acme that the server executes. Its lease expires at once.
 func (d *deadServer) run(t *testing.T, id string) {
 	t.Helper()
 	err := d.f.store.Create(
@@ -39,7 +39,8 @@ func (d *deadServer) run(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// dies stores the server's last heartbeat, and waits until the leases of its runs expire.
+// dies stores the server's last heartbeat, and waits until the store counts the server as crashed,
+// which is 3 s later.
 func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount) {
 	t.Helper()
 	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}

@@ -36,7 +36,7 @@ const socketFD = 3
 const orphanGrace = 2 * time.Second
 
 // IsChild reports whether this process was started to be a spawner or to become a command.
-// Its main then calls [Main] first of all.
+// If so, its main function calls [Main] before anything else.
 func IsChild() bool {
 	return len(os.Args) > 1 &&
 		(os.Args[1] == spawnerArg && len(os.Args) == 2 || os.Args[1] == commandArg && len(os.Args) == 3)

@@ -28,7 +28,7 @@ func (s *store) Events(ctx context.Context, id string, after int64, limit int) (
 }
 
 // events returns the events of a run after event number after: at most limit, and none after the
-// event that reaches maxBytes bytes. find finds the run.
+// event that reaches maxBytes bytes. It looks up the run with find, and fails if find does.
 func (s *store) events(
 	ctx context.Context,
 	find func(database.Tx, string) (*journal.RunInfo, error),

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// OpenExplained opens an SQLite database. explain returns the query plans of all statements
-// that the store has executed since then, with one step a line.
+// OpenExplained opens a store on an SQLite database. explain returns the query plans of all
+// statements that the store has executed, by statement. A plan has one line for each step.
 func OpenExplained(
 	ctx context.Context,
 	path string,

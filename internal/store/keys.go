@@ -59,8 +59,8 @@ func (e *KeyError) Error() string { return e.Reason }
 
 var errUnknownKey = &KeyError{Reason: "unknown key"}
 
-// randomText returns the first chars characters of the base32 encoding of random bytes, whose
-// number is bytes.
+// randomText encodes the given number of random bytes in base32, and returns the first chars
+// characters of that.
 func randomText(bytes, chars int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails
@@ -86,7 +86,7 @@ func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 	return &k, nil
 }
 
-// timeOrZero returns the time of a column. A value of 0 means no time.
+// timeOrZero returns the time of a column in milliseconds since 1970, or the zero time if ms is 0.
 func timeOrZero(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

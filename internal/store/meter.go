@@ -11,8 +11,8 @@ import (
 )
 
 // A meter holds the counters of a tenant's run before a commit. The commit's transaction
-// adds the differences to the tenant's usage. Each is therefore counted exactly once, even if
-// the process ends.
+// adds the differences to the tenant's usage. Each difference is therefore counted exactly once,
+// even if the process ends.
 type meter struct {
 	tenant, agent string
 	step          int64

@@ -14,7 +14,7 @@ import (
 // has no quota.
 const Operator = ""
 
-// Name matches the names of tenants, agents, modules and secrets.
+// Name matches the ids of tenants, and the names of agents, modules and the keys of a [Keyring].
 var Name = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // A Platform holds the tenants of a server and their data. Its own methods are for the operator;

@@ -9,8 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// contention is the longest time of a yield on an idle processor. A longer yield shows that others
-// wanted the processor.
+// contention is the time that a yield exceeds only if others wanted the processor.
 const contention = 50 * time.Microsecond
 
 // Sharer describes a tenant to the sandbox. The sandbox counts the memory of the tenant's guests

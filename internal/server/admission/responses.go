@@ -50,7 +50,7 @@ func newResponses(runs int64) *Responses {
 // Open returns a response to a tenant, which holds nothing yet. The caller must close it.
 func (r *Responses) Open(tenant string) *Response { return &Response{of: r, tenant: tenant} }
 
-// A Response counts what one response holds in memory. It is not safe for concurrent use.
+// A Response counts the bytes that one response holds in memory. It is not safe for concurrent use.
 type Response struct {
 	of      *Responses
 	tenant  string
@@ -68,7 +68,7 @@ func (r *Response) counted(bytes int) int64 {
 // Check fails with a [*QuotaError] if responses have reached a limit, or other responses wait for
 // memory. A request that reads much data calls it before it reads.
 func (r *Response) Check() error {
-	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have a chunk of the second to spare
+	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have spare bytes that the second has granted
 		if err := a.TryReserveInTurn(1); err != nil {
 			return r.full(err)
 		}

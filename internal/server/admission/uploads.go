@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// Limits of uploads and agents. A received upload is in a file, and uses memory only while it is
+// Limits on uploads and agents. A received upload is in a file, and uses memory only while it is
 // compiled.
 const (
 	MaxUploads      = 4 // concurrent uploads of a tenant
@@ -60,7 +60,8 @@ func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err
 }
 
 // Compile waits until a module of a tenant may be compiled and checked. done ends this work, whose
-// time is charged to the tenant's budget for checks. The wait is not: other tenants cause it.
+// time is charged to the tenant's budget for checks. The wait is not charged, because other tenants
+// cause it.
 func (c *Controller) Compile(ctx context.Context, tenant string) (done func(), err error) {
 	release, err := acquire(ctx, c.compiles, tenant, "compiles")
 	if err != nil {

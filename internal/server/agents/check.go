@@ -32,8 +32,8 @@ func (a *checkedAgent) digests() []string {
 	return out
 }
 
-// add records a middleware, and warns of grants that are dangerous in combination. It assumes
-// that the module reads the conversation, which its grants allow.
+// add records a middleware, and warns of grants that are dangerous in combination. It assumes that
+// the module reads the conversation if its grants allow that.
 func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
 	a.entries = append(a.entries,
 		api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})

@@ -125,8 +125,8 @@ func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	return nil
 }
 
-// continues finds results of the client's tools at the end of the conversation. They resume the
-// run that called the tools.
+// continues sets Run and Answers if the conversation ends with results of the client's tools. The
+// results resume the run that called the tools. It fails if they belong to several runs.
 func (r *Request) continues() error {
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == abi.RoleTool; i-- {
 		m := &r.Messages[i]

@@ -101,7 +101,8 @@ func (s *sender) whole(ctx context.Context, events iter.Seq2[abi.Event, error]) 
 }
 
 // holdRest waits until the response can hold the rest of the completion. It returns an error if that
-// takes too long. The client should not repeat the request, since the run is over.
+// takes longer than holdTimeout, or ctx is done. The client should not repeat the request, since the
+// run is over.
 func (s *sender) holdRest(ctx context.Context, bytes int) *Error {
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()

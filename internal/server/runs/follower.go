@@ -26,7 +26,7 @@ type Follower struct {
 	after    int64 // the number of the last event that was read
 	redactor *Redactor
 	response *admission.Response // counts the events that next returned last
-	copies   int                 // how often each of these events is in memory
+	copies   int                 // number of copies of each of these events in memory
 
 	last  bool   // next has returned the event that ended or paused the run here
 	known int64  // the number of the run's last event, when the store was read last

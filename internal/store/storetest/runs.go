@@ -286,7 +286,7 @@ func testModules(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// testMigrations checks that several processes can open an empty database concurrently.
+// testMigrations checks that several stores can open the same database concurrently.
 func testMigrations(t *testing.T, open Opener) {
 	_, where := open(t, nil)
 	var wg sync.WaitGroup
