@@ -181,8 +181,8 @@ func (m *Manager) measure() State {
 	return *s
 }
 
-// minHeap is the minimum limit of the Go runtime. Below it, the runtime would do nothing but
-// collect garbage.
+// minHeap is the minimum memory limit that the manager sets for the Go runtime, in bytes. With a
+// lower limit, the runtime would spend nearly all of its time collecting garbage.
 const minHeap = 64 << 20
 
 // tune sets the Go runtime's memory limit. It calls goLimit with the process's smallest limit and

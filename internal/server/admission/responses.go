@@ -66,7 +66,7 @@ func (r *Response) counted(bytes int) int64 {
 }
 
 // Check fails with a [*QuotaError] if responses have reached a limit, or other responses wait for
-// memory. A request that reads much data calls it before it reads.
+// memory. A request for a large response calls it before it reads any data.
 func (r *Response) Check() error {
 	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have spare bytes that the second has granted
 		if err := a.TryReserveInTurn(1); err != nil {

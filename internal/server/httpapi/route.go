@@ -171,7 +171,7 @@ func (rt *Router) markDeprecated(r Route) {
 // Raw registers a handler that reads the request and writes the response itself. The body is
 // limited in size, and in time to bodyTimeout, which the handler may change with
 // [http.ResponseController]. An error that the handler returns before it writes becomes a
-// problem. A handler that returns much data reads and encodes it in [Caller.Read], and counts it in
+// problem. A handler of large responses reads and encodes them in [Caller.Read], and counts them in
 // [Caller.Response]. describe adds parameters, bodies and responses to the document.
 func (rt *Router) Raw(
 	r Route,

@@ -113,8 +113,8 @@ func (q *Service) End() {
 	}
 }
 
-// accounts returns the runs' part of a heartbeat: runs that exceed their share and, if memory
-// is more than half used or a suspect runs here, the largest runs.
+// accounts returns the runs' part of a heartbeat: the runs that exceed their share and, if memory is
+// more than half used or a suspect runs here, the largest runs. It returns at most maxAccounts runs.
 func (q *Service) accounts(now time.Time, state overload.State) (out []store.RunAccount) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

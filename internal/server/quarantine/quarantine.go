@@ -16,11 +16,11 @@ import (
 
 // A Service decides which runs of crashed processes are resumed.
 //
-// A process stores its memory usage and its largest runs at least every second. The process
-// that takes over such a run reads this evidence. A run that exceeded its share until the end
-// is quarantined. If memory was short, the other runs are suspects, which are resumed one at a
-// time. A suspect is quarantined if its second process also runs out of memory while the
-// suspect is the largest run.
+// A process stores its memory usage at least every second, together with the runs that exceed their
+// share and, if more than half of the memory is in use, its largest runs. The process that takes over
+// a run reads this evidence. A run that exceeded its share until the end is quarantined. If memory
+// was short, the other runs are suspects, which are resumed one at a time. A suspect is quarantined
+// if its second process also runs out of memory while the suspect is the largest run.
 type Service struct {
 	options *Options
 	of      *account.Account // the account of the process
