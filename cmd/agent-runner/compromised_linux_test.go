@@ -535,6 +535,9 @@ func attacked(t *testing.T, args ...string) map[string]string {
 // docs/security.md lists. It also checks that every attempt succeeds with --no-confine, except
 // those that need root and the start of a command that --mcp-commands does not list.
 func TestCompromised(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts servers")
+	}
 	t.Parallel()
 	if missing := jail.Support().Missing(); missing != "" {
 		t.Skip("the kernel lacks", missing)

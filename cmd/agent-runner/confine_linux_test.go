@@ -25,6 +25,9 @@ import (
 // end, and serve again after a restart, with SQLite and with PostgreSQL by TCP and by a Unix
 // socket.
 func TestConfinedStores(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts servers")
+	}
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { confinedLife(t, filepath.Join(t.TempDir(), "p.db")) })
 	t.Run("PostgreSQL", func(t *testing.T) {

@@ -20,6 +20,9 @@ import (
 // TestProjectReadsNoOtherFile checks that commands neither print nor upload the content of a file
 // outside of a project's root if a script's project names such files.
 func TestProjectReadsNoOtherFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts servers")
+	}
 	t.Parallel()
 	outside, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

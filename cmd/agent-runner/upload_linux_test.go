@@ -168,6 +168,9 @@ func somePaths(all []string) (some []string) {
 // modules and manifests name: no response, log record or stored value has the content of the
 // files, and the responses are the same after the files are deleted.
 func TestUploadsReadNoFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts servers")
+	}
 	t.Parallel()
 	for program, missing := range map[string]string{"agent-runner": "", "no-landlock": "Landlock", "no-jail": "Landlock (files, TCP ports and signals), seccomp"} {
 		t.Run(program, func(t *testing.T) {
@@ -282,6 +285,9 @@ func slowUploads(t *testing.T, says []byte) map[string]func(n int64) fileref.Upl
 // as long as without the other tenant in the median, and less than 150 times as long in the
 // slowest case.
 func TestSlowUploads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it starts servers")
+	}
 	s := startUploadServer(t, "agent-runner")
 	says, err := os.ReadFile("../../testdata/modules/says.wasm")
 	require.NoError(t, err)

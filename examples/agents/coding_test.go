@@ -12,6 +12,9 @@ import (
 // TestCoding checks that the coding agent fixes a copy of its project with a person's approval, and
 // that it does not change protected files.
 func TestCoding(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles the modules of an agent")
+	}
 	t.Parallel()
 	coding := example{
 		name:    "coding",

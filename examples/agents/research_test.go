@@ -9,6 +9,9 @@ import (
 // TestResearch checks that the research agent answers a question about a table that is larger than
 // its context window.
 func TestResearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles the modules of an agent")
+	}
 	t.Parallel()
 	research := example{name: "research"}
 	out := research.test(t)

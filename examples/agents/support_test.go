@@ -10,6 +10,9 @@ import (
 // TestSupport checks that the support agent serves a legitimate request, and that an attempt to
 // misuse it reveals no secrets.
 func TestSupport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles the modules of an agent")
+	}
 	t.Parallel()
 	support := example{
 		name:    "support",

@@ -16,6 +16,9 @@ import (
 // fails in CI and is skipped elsewhere.
 func compiler(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs npm")
+	}
 	dir, err := npmtest.Install(filepath.Join("testdata", "npm"), filepath.Join("..", "..", "build", "npm"))
 	switch {
 	case err == nil:

@@ -14,6 +14,9 @@ var (
 const most = 5
 
 func TestCompositions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	for _, check := range append(Checks(), modules(t).Check()) {
 		t.Run(check.Name, func(t *testing.T) {

@@ -23,6 +23,9 @@ var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 // TestComingFrom checks that the modules of docs/from-*.md build and load, and accept the
 // configuration in the text.
 func TestComingFrom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it runs every guide")
+	}
 	t.Parallel()
 	texts, err := filepath.Glob(filepath.Join(root, "docs", "from-*.md"))
 	require.NoError(t, err)

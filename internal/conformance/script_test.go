@@ -14,6 +14,9 @@ import (
 
 // TestTypesOfScripts checks that the TypeScript compiler accepts the types in the cases' modules.
 func TestTypesOfScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it runs tsc")
+	}
 	t.Parallel()
 	sdk, err := filepath.Abs(filepath.Join(root, "guest-sdk", "typescript"))
 	require.NoError(t, err)

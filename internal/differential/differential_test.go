@@ -38,6 +38,9 @@ func engines(t testing.TB) (compiler, interpreter *Engine) {
 // repeat a module, run go test -run TestDifferential -args -seed S -modules 1. A failing module is
 // shrunk before it is printed.
 func TestDifferential(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -19,6 +19,9 @@ var numbers = regexp.MustCompile("`? [0-9.]+(k|M| KiB| MiB)?")
 // TestFresh checks the table against the examples: their names, descriptions, hooks and grants. It
 // ignores measurements.
 func TestFresh(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles every example")
+	}
 	t.Parallel()
 	root := filepath.Join("..", "..")
 	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/toolchain"
@@ -146,9 +147,12 @@ func other(ctx context.Context, root, folder, path string) error {
 
 // Foreign builds the guest in a folder in a language other than Go, once per process, and returns
 // the module. If the toolchain is missing, it skips the test with the name of the missing tool, or
-// fails the test if CI=true.
+// fails the test if CI=true. With -short it skips the test.
 func Foreign(tb Skipper, folder string) []byte {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skipf("-short: it needs a toolchain")
+	}
 	b, err := once(folder, func(root string) ([]byte, error) { return module(context.Background(), root, folder) })()
 	var missing *toolchain.MissingError
 	if errors.As(err, &missing) && os.Getenv("CI") != "true" {
@@ -166,9 +170,12 @@ var (
 )
 
 // TinyGo builds the Go guest in a folder with TinyGo, once per process, and returns the module. It
-// skips the test if TinyGo is missing, even if CI=true.
+// skips the test if TinyGo is missing, even if CI=true, and with -short.
 func TinyGo(tb Skipper, folder string) []byte {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skipf("-short: it needs a toolchain")
+	}
 	b, err := once("TinyGo's "+folder, func(root string) ([]byte, error) {
 		_, b, err := TinyGoModule(context.Background(), root, folder)
 		return b, err

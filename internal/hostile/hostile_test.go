@@ -34,6 +34,9 @@ const heapSlack = 48 << 20
 const allocSlack = 512 << 20
 
 func TestCases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles the whole catalogue")
+	}
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()
@@ -136,6 +139,9 @@ func TestFuelIsExact(t *testing.T) {
 
 // TestSameBytesAtOnce checks that the same bytes loaded concurrently are compiled once.
 func TestSameBytesAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles the whole catalogue")
+	}
 	h, err := newHost()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.close()) }()

@@ -39,6 +39,9 @@ func assemblyScriptPlugin(t testing.TB) []byte {
 // TestExtismGuests checks that plug-ins built with Extism's SDKs for Go and AssemblyScript behave
 // the same in this host and in Extism's Go SDK, and can serve as middlewares.
 func TestExtismGuests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	l := newLoader(t)
 	long := strings.Repeat("Ünïcödé and the quick brown fox. ", 3000) // 100 KB

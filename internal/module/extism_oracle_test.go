@@ -255,6 +255,9 @@ func sdkPlugin(t *testing.T, name string) []byte {
 // TestExtismSDKPlugins checks that the plug-ins of the SDK's own tests behave the same in this host
 // and in the SDK.
 func TestExtismSDKPlugins(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	l := newLoader(t)
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog ", 100)

@@ -300,6 +300,9 @@ func TestExtismPrograms(t *testing.T) {
 // TestExtismRandomPrograms checks that random programs that use memory correctly behave the same in
 // this host and in the SDK.
 func TestExtismRandomPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -279,6 +279,9 @@ func TestScriptFuel(t *testing.T) {
 
 // TestScriptReplay checks that a script's fault replays from its bundle alone, without the sources.
 func TestScriptReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body, place string

@@ -92,6 +92,9 @@ export default defineMiddleware<Config>({
 
 // TestScriptFaults checks that scripts are stopped, limited and reported like other modules.
 func TestScriptFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	l := newScriptLoader(t)
 	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
@@ -210,6 +213,9 @@ export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 // TestScriptInChild checks that scripts are bundled in a child process, and that a script that
 // crashes the bundler is rejected with an explanation.
 func TestScriptInChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles many modules")
+	}
 	t.Parallel()
 	l, err := NewLoader(t.Context(),
 		&LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})

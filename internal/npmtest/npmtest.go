@@ -19,9 +19,10 @@ import (
 // Bin returns the path of a program of the packages in testdata/npm, such as
 // "mcp-server-everything". The first test that needs the packages installs them into build/npm with
 // "npm ci". If npm or the packages are unavailable, it skips the test and says why, or fails if
-// CI=true.
+// CI=true. With -short it skips the test.
 func Bin(t testing.TB, name string) string {
 	t.Helper()
+	skipShort(t)
 	dir, err := install()
 	if err == nil {
 		bin := filepath.Join(dir, "node_modules", ".bin", name)
@@ -41,6 +42,7 @@ func Bin(t testing.TB, name string) string {
 // import them. It skips and fails like Bin.
 func Folder(t testing.TB) string {
 	t.Helper()
+	skipShort(t)
 	dir, err := install()
 	if err == nil {
 		return dir
@@ -77,6 +79,7 @@ func Script(t testing.TB, path string, env ...string) string {
 // Without one, it skips the test and says why, or fails if CI=true.
 func Chromium(t testing.TB) string {
 	t.Helper()
+	skipShort(t)
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
 		if bin, err := exec.LookPath(name); name != "" && err == nil {
 			return bin
@@ -155,4 +158,12 @@ func Install(from, into string) (string, error) {
 		return "", fmt.Errorf("npm ci: %w\n%s", err, strings.TrimSpace(string(out)))
 	}
 	return dir, os.WriteFile(done, nil, 0o644)
+}
+
+// skipShort skips the test if -short is set.
+func skipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs npm or a browser")
+	}
 }

@@ -32,9 +32,12 @@ type Server struct {
 }
 
 // Start starts a server that stops when the test ends. If PostgreSQL is missing, it skips the test,
-// or fails it if [EnvRequired] is set.
+// or fails it if [EnvRequired] is set. With -short it skips the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it needs PostgreSQL")
+	}
 	s, err := New()
 	if err != nil {
 		t.Fatal(err)

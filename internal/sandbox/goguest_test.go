@@ -33,6 +33,9 @@ var goGuest = sync.OnceValues(func() ([]byte, error) {
 // TestGoGuest checks the output of a Go program, and its faults if it panics, exhausts its memory
 // or loops. All subtests share a compiled module, because compiling takes most of the time.
 func TestGoGuest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles a large module")
+	}
 	t.Parallel()
 	b, err := goGuest()
 	require.NoError(t, err)

@@ -65,6 +65,9 @@ func skip(t *testing.T, why error) {
 // that its gate decides as expected.
 func TestReadmes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: it needs toolchains")
+	}
 	for language, r := range readmes {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()

@@ -229,6 +229,9 @@ func talk(bytes int) *agent.Options {
 // TestSlowReaders checks that a client that does not read its event stream is disconnected. Other
 // followers of the run get all events.
 func TestSlowReaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
 	f.server.timeouts.Write = 2 * time.Second

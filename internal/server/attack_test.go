@@ -368,6 +368,9 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 // TestSameModuleOfManyTenants checks that many tenants can upload the same module concurrently, that
 // each sees one module with one name, and that a tenant that did not upload it sees none.
 func TestSameModuleOfManyTenants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "own.wasm")
@@ -459,6 +462,9 @@ func TestModelEndpointsStayOutside(t *testing.T) {
 // TestLogsAreBounded checks that the events of a run with a module that logs 100 MB have less than
 // 4 MiB.
 func TestLogsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f := platform(t, scripted.Text("hello"), scripted.Text("hello"))
 	f.upload(f.acme, "talks", `import { defineMiddleware } from "@agent-runner/middleware";
@@ -497,6 +503,9 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 // TestTimelinesAreBounded checks that a timeline stays below 1 MiB if a model calls tools with very
 // long names.
 func TestTimelinesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	var calls []abi.ToolCall
 	for i := range 8 {

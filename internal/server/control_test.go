@@ -131,6 +131,9 @@ func TestControlBeforeData(t *testing.T) {
 // tenant whose runs flood can be deleted, each within 20 s and while other runs flood the same
 // journal.
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	flood := func(timeout time.Duration) func() *agent.Options {
 		return func() *agent.Options {
 			c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: flooder()})

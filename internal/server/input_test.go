@@ -40,6 +40,9 @@ func inputOf(path string, size int) []byte {
 // TestInputsAreBounded checks that the tenant's quota limits the input of a run at every endpoint,
 // with and without Content-Length.
 func TestInputsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)

@@ -100,6 +100,9 @@ func (f *fixture) addRuns(tenant string, n int) {
 // With a timestamp as the cursor, runs that began in the same millisecond as the last run of a
 // page were lost.
 func TestListsSkipNoRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	const n = 6327
 	f := newFixture(t)

@@ -81,6 +81,9 @@ func (f *fixture) settles(what string, fn func() bool) {
 // quarantined; others are resumed. The tenant sees the reason, the operator can release a run, and
 // a canceled run ends.
 func TestQuarantine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	d := &deadServer{f, "dead"}
@@ -128,6 +131,9 @@ func TestQuarantine(t *testing.T) {
 // one at a time. The run that was alone and the largest when the next server ran out of memory is
 // quarantined.
 func TestSuspectsAreResumedAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	first := &deadServer{f, "first"}
@@ -188,6 +194,9 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 // TestHonestRunsAreNotQuarantined checks that runs that hold exactly their share are resumed, and
 // not quarantined, if each of their servers dies just below the watermark of memory.
 func TestHonestRunsAreNotQuarantined(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	for i := range 20 {
@@ -210,6 +219,9 @@ func TestHonestRunsAreNotQuarantined(t *testing.T) {
 
 // TestCleanExitIsNoEvidence checks that the runs of a server are not suspects after its clean exit.
 func TestCleanExitIsNoEvidence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f := newFixture(t, withOwner("clean"))
 	require.NoError(
@@ -234,6 +246,9 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 // process in its cgroup after its last heartbeat, even if the server used little memory. Kills
 // before that heartbeat, and those in other cgroups, do not count.
 func TestOOMKillLeavesSuspects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	ctx := t.Context()

@@ -75,6 +75,9 @@ func heap() int64 {
 // take no more memory than the tenant's limit, for pages of events, streams and histories. Small
 // requests of the tenant and those of other tenants are served meanwhile.
 func TestStalledReadersAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	began := make(chan string, 9)
 	f, _ := runFixture(t, map[string]func() *agent.Options{
 		"talker": func() *agent.Options { return talk(512 << 10) },

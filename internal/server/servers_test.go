@@ -220,6 +220,9 @@ func (x *following) last() string {
 // TestServersTakeOver checks that another server takes over the runs of a server that is killed or
 // shut down. Followers there receive each event once.
 func TestServersTakeOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, where := testDatabase(t)
 	g := &gate{asked: make(chan string, 99)}
@@ -308,6 +311,9 @@ func TestServersTakeOver(t *testing.T) {
 // TestServersShare checks that quotas apply to all servers of a database together, and survive
 // restarts. A module that is blocked at one server stops on all servers, even during hooks.
 func TestServersShare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, where := testDatabase(t)
 	g := &gate{asked: make(chan string, 99)}

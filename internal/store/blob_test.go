@@ -84,6 +84,9 @@ func (t measuringTx) measure(args []any) {
 // TestTransactionsContainOnePiece checks that no transaction contains more than one piece while eight
 // writers write large bytes concurrently.
 func TestTransactionsContainOnePiece(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	d := &measuringDB{}
 	s := openWrapped(t, func(db database.DB) database.DB {

@@ -137,6 +137,9 @@ func TestDiskFull(t *testing.T) {
 }
 
 func TestNotWritable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	_, err := store.Open(t.Context(), "/proc/runs.db", nil)
 	require.Error(t, err)

@@ -17,6 +17,9 @@ import (
 // TestMigrationCountsJournals checks that the migration counts the bytes of journals that a version
 // without the counters wrote.
 func TestMigrationCountsJournals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	for driver, where := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "s.db") },

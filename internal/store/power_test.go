@@ -39,6 +39,9 @@ func commitEnds(t *testing.T, log []byte) (ends []int) {
 // TestPowerFailureBetweenPieces checks that after a power failure between two pieces, or within the
 // transaction that adopts them, every stored body is complete, and other pieces are swept.
 func TestPowerFailureBetweenPieces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	path, ctx := filepath.Join(t.TempDir(), "s.db"), t.Context()
 	s, err := Open(ctx, path, nil)

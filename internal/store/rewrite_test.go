@@ -41,6 +41,9 @@ func hideText(c *hook.Call, rebuild bool) abi.ListPatch {
 // TestOriginalsAreErased checks that neither the log nor the title stores text that modules remove
 // from a run's messages before its first model call.
 func TestOriginalsAreErased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	start := func(rebuild bool) *inproc.Middleware {
 		return &inproc.Middleware{

@@ -55,6 +55,9 @@ func (k *machine) hook(t testing.TB, in []byte) []byte {
 }
 
 func TestGoGuestMetered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)
@@ -78,6 +81,9 @@ func TestGoGuestMetered(t *testing.T) {
 // instructions and at most 0.5 % above it. Measured: 0.02 to 0.13 %, with one charge for each 26
 // instructions.
 func TestGoGuestCount(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)

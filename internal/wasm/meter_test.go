@@ -237,6 +237,9 @@ func FuzzMeter(f *testing.F) {
 // TestMeterPreservesValidity checks that Meter preserves validity and invalidity,
 // because only the compiler checks operand types, and it reads Meter's output.
 func TestMeterPreservesValidity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	r := compiler(t)
 	valid, invalid := 0, 0

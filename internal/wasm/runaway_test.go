@@ -36,6 +36,9 @@ func forever(code ...byte) []byte {
 }
 
 func TestRunaway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	all := []byte{0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 0x80, 0x20} // 0, 0, 64 MiB
 	entries := append([]byte{0x41, 0, 0xd0, 0x70, 0x41}, 0xe0, 0xd4, 0x03)

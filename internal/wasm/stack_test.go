@@ -102,6 +102,9 @@ func TestFrames(t *testing.T) {
 // TestFramesOfGo checks that 40 KiB of estimated stack, a hundredth of 4 MiB, is enough
 // for a Go guest.
 func TestFramesOfGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)

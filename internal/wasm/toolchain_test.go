@@ -36,6 +36,9 @@ func toolchainModules(t testing.TB) map[string][]byte {
 }
 
 func TestToolchainModules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	r := compiler(t)
 	for name, b := range toolchainModules(t) {

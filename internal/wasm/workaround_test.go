@@ -18,6 +18,9 @@ import (
 // each body, exactly the results remain on the stack. It also checks that these modules have every
 // instruction.
 func TestOperands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles large or many modules")
+	}
 	t.Parallel()
 	followed := map[Opcode]bool{}
 	check := func(t *testing.T, m *Module, name string) {

@@ -18,7 +18,12 @@ import (
 // database, as another process would.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
-// Run runs the tests of the suite as parallel subtests. Each test opens its stores with open.
+// slow names the tests that -short skips.
+var slow = map[string]bool{"row limits": true, "pages and writers": true, "pages of events": true,
+	"pages of other lists": true, "large bytes deleted": true, "concurrent journal bytes": true}
+
+// Run runs the tests of the suite as parallel subtests, without the slow ones if -short is set.
+// Each test opens its stores with open.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"runs":                     testRuns,
@@ -73,6 +78,9 @@ func Run(t *testing.T, open Opener) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if slow[name] && testing.Short() {
+				t.Skip("-short: it takes seconds")
+			}
 			test(t, open)
 		})
 	}
