@@ -50,6 +50,10 @@ test: ## all tests
 	go test ./...
 	cd adapters/eino && go test ./...
 
+.PHONY: quick
+quick: ## unit tests and golden cases, without toolchains, browsers and databases
+	go test -short -vet=off -ldflags='-s -w' ./...
+
 .PHONY: check
 check: lint phrases exported tidy generated race ## what else must hold: lint, plain English, tidy, generated files, races
 

@@ -31,6 +31,9 @@ const recording = "conversation.json"
 // run runs the demo agent and returns its events.
 func run(t *testing.T, m model.Model) []abi.Event {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it builds all examples")
+	}
 	root, err := guestbuild.Root()
 	require.NoError(t, err)
 	folders, err := guestbuild.Find(root, "examples/wasm-middlewares/...")

@@ -54,8 +54,8 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestPanics checks that a panic of a handler is a problem with status 500 whose reason is only in
-// the log, and that a response that has begun is cut off.
+// TestPanics checks that a handler that panics or fails is answered with a problem with status 500,
+// whose reason is only in the log, and that a response that has begun is cut off.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -80,18 +80,29 @@ func TestPanics(t *testing.T) {
 			return errors.New("a secret")
 		},
 	)
+	f.server.router.Raw(
+		httpapi.Route{ID: "fails-late", Method: "GET", Path: "/fails-late", Scope: httpapi.Public},
+		nil,
+		func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
+			_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
+			return errors.New("after the response began")
+		},
+	)
 	for _, path := range []string{"/panic", "/fails"} {
 		r := f.send("GET", path, "", nil)
 		require.NotContains(t, r.problem(t, 500).Detail, "secret")
 		require.Contains(t, log.String(), "a secret", "the log has it")
 		require.Contains(t, log.String(), r.header.Get("X-Request-Id"))
 	}
-	res, err := http.Get(f.url + "/late")
-	if err == nil {
-		_, err = io.ReadAll(res.Body)
-		res.Body.Close()
+	for _, path := range []string{"/late", "/fails-late"} {
+		res, err := http.Get(f.url + path)
+		if err == nil {
+			_, err = io.ReadAll(res.Body)
+			res.Body.Close()
+		}
+		require.Error(t, err, "the client notices an incomplete response")
 	}
-	require.Error(t, err, "an answer that is cut off shows")
+	require.Contains(t, log.String(), "after the response began")
 	f.ok("GET", "/healthz", "", nil, nil)
 }
 

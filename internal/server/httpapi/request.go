@@ -86,8 +86,10 @@ func (n *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) {
 	level := slog.LevelInfo
 	if p := recover(); p != nil {
-		level = slog.LevelError
-		a.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		if p != http.ErrAbortHandler { //nolint:errorlint // net/http compares it as well
+			level = slog.LevelError
+			a.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
 		if a.status == 0 {
 			writeProblem(a, r, a.cause)
 		} else {

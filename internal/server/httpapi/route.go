@@ -195,8 +195,8 @@ func (rt *Router) Raw(
 				err = r.tooLarge(c)
 			}
 			if a := recorderOf(req.Context()); a != nil && a.status != 0 {
-				setCause(req, err) // too late for a problem
-				return
+				setCause(req, err)
+				panic(http.ErrAbortHandler) // too late for a problem: the client must notice
 			}
 			writeProblem(w, req, err)
 		}

@@ -35,7 +35,7 @@ const Folder = "examples/wasm-middlewares"
 // Test runs all conversations (*.txtar) of the test's folder in each language of the
 // example. Package golden documents their format. A module NAME.wasm is the example in
 // folder NAME: built from its Go source, from the subfolder of another language, or the
-// script NAME.ts. Each case that a language's file leaves-out lists must fail in that
+// script NAME.ts. With -short it is built from Go only. Each case that a language's file leaves-out lists must fail in that
 // language. Test also checks that the folder's README documents every configuration key and
 // hook.
 func Test(t *testing.T) {
@@ -54,6 +54,9 @@ func Test(t *testing.T) {
 	for language, source := range sources {
 		if _, err := os.Stat(source); err == nil {
 			t.Run(language, func(t *testing.T) {
+				if testing.Short() && language != "go" {
+					t.Skip("-short: only Go")
+				}
 				if language == tinyGo {
 					guestbuild.TinyGo(t, path.Join(Folder, filepath.Base(dir))) // skips the test if TinyGo is missing
 				}
