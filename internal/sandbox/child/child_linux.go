@@ -29,14 +29,16 @@ func limitChild(memory, cpuSeconds uint64) error {
 	}
 	// Data is private writable memory: Go's heap, but not the addresses that Go and the C
 	// library only reserve, which make a limit on the address space useless.
-	limits := map[int]uint64{
-		unix.RLIMIT_DATA:  dataBytes() + memory + memory/4,
-		unix.RLIMIT_FSIZE: memory,
-		unix.RLIMIT_CPU:   cpuSeconds,
-		unix.RLIMIT_CORE:  0,
+	data := dataBytes() + memory + memory/4
+	limits := map[int]unix.Rlimit{
+		unix.RLIMIT_DATA:  {Cur: data, Max: data},
+		unix.RLIMIT_FSIZE: {Cur: memory, Max: memory},
+		unix.RLIMIT_CORE:  {},
+		// SIGXCPU says why the process ends. A second later the kernel kills it without a reason.
+		unix.RLIMIT_CPU: {Cur: cpuSeconds, Max: cpuSeconds + 1},
 	}
 	for resource, limit := range limits {
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		if err := unix.Setrlimit(resource, &limit); err != nil {
 			return err
 		}
 	}
