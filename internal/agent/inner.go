@@ -67,21 +67,25 @@ func (j *innerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	} else if p != nil && p.Status == journal.StatusPaused {
 		more.Expires = j.inner.state.Expires
 	}
-	j.record(more, events)
+	j.record(more, events, c.Rewrite != nil)
 	if c.Lazy && c.Log == nil {
 		return nil
 	}
 	return j.flush(!c.Lazy, c.Written)
 }
 
-// record adds a change and its forwarded events to the pending changes of the outer run.
-func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event) {
+// record adds a change and its forwarded events to the pending changes of the outer run. erased says
+// that the change erases something.
+func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event, erased bool) {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
 		for i := range events {
 			j.outer.childEvent(j.call, events[i], j.forward)
 		}
 		k.inner(j.index, more)
+		if erased {
+			k.removedInside()
+		}
 	})
 }
 
@@ -155,7 +159,8 @@ func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) 
 		return
 	}
 	j := &innerJournal{outer: c.run, index: c.run.indexOf(c.call), inner: r, call: call, forward: forward}
-	r.journal = &journal.Options{LeaseTTL: journal.DefaultLeaseTTL, RetryTimeout: innerRetryTimeout, Journal: j}
+	r.journal = &journal.Options{LeaseTTL: journal.DefaultLeaseTTL, RetryTimeout: innerRetryTimeout, Journal: j,
+		Originals: c.run.recorder.Originals}
 	if stored := c.call.Journaled; stored != nil && r.state.ID == c.call.Child.ID {
 		j.events = stored.Events
 		r.restore(r.journal, &journal.StoredRun{RunInfo: journal.RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}},

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"maps"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -36,8 +35,7 @@ type recorder struct {
 	progress *journal.Progress       // without usage
 	used     func() []abi.EntryStats // returns the entries' statistics so far
 	bytes    int64                   // size of staged and pending, counted as pending memory
-	given    runlog.Originals        // messages that a rewrite may replace; nil after the first model call
-	rewrite  *journal.Rewrite        // for the next commit
+	eraser   eraser
 }
 
 // newRecorder returns the recorder of a run whose log continues at a position.
@@ -46,6 +44,7 @@ func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 		run:      r,
 		pending:  runlog.NewEntry(),
 		progress: &journal.Progress{Status: journal.StatusRunning, Step: r.state.Step},
+		eraser:   eraser{entries: at.Entries, first: 1},
 	}
 	c.Writer = persist.NewWriter(o, r.state.ID, at, maxJournalBytes(o, r), c)
 	return c
@@ -122,6 +121,7 @@ func (k *recorder) stage() {
 		defer k.mu.Unlock()
 		k.addDelta(d)
 		k.phase++
+		k.endPhase(head)
 		k.takeState(head)
 		k.pending.Phase = k.phase
 		k.staged = append(k.staged, k.pending)
@@ -149,36 +149,9 @@ func (k *recorder) takeState(head *runlog.State) {
 		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
 		k.hold(len(items))
 		p.Messages, k.revision = &journal.MessagesChange{From: from, Items: items}, rev
-		k.takeRewritten(from)
-	}
-	if s.ModelCalls > 0 || s.Phase == runlog.PhaseModel {
-		k.given = nil
 	}
 	p.NoCalls = s.Calls == nil
 	k.takeRounds()
-}
-
-// takeGiven notes the input messages, which modules may rewrite, unless the journal keeps
-// originals. Callers hold mu.
-func (k *recorder) takeGiven() {
-	if !k.Originals {
-		k.given = runlog.OriginalsOf(&k.run.state)
-	}
-}
-
-// takeRewritten adds the input messages that changed from index from on to the next rewrite.
-// Callers hold mu.
-func (k *recorder) takeRewritten(from int) {
-	r, err := k.given.Rewritten(k.run.state.Messages, from)
-	switch {
-	case err != nil:
-		_ = k.Fail(err)
-	case r != nil && k.rewrite != nil:
-		maps.Copy(k.rewrite.Messages, r.Messages)
-		k.rewrite.Title = r.Title
-	case r != nil:
-		k.rewrite = r
-	}
 }
 
 // takeRounds records new rounds. Callers hold mu.
@@ -247,10 +220,10 @@ func (k *recorder) Collect(take func() error) (persist.Change, error) {
 		k.addDelta(d)
 		out.Pending, k.bytes = k.bytes, 0
 		if k.changed {
+			out.Rewrite = k.eraser.commit()
 			k.pending.Phase, k.pending.Live = k.phase, &now
 			log = append(k.staged, k.pending)
 			out.Progress = k.progressed(&now)
-			out.Rewrite, k.rewrite = k.rewrite, nil
 		}
 		k.staged, k.pending, k.changed = nil, runlog.NewEntry(), false
 		return take()
@@ -270,6 +243,7 @@ func (k *recorder) finish(e delivery.Event, p *journal.Progress) error {
 	k.run.chain.Recording(func() {
 		k.mu.Lock()
 		k.progress, k.changed = p, true
+		k.endPart(p.Status)
 		k.mu.Unlock()
 		k.Send(e, false)
 	})

@@ -125,6 +125,8 @@ func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64
 		persist.Position{Epoch: stored.Epoch, Entries: stored.Entries, LastSeq: stored.LastSeq, Bytes: stored.JournalBytes})
 	r.recorder.phase = phase
 	r.recorder.revision = r.state.Messages.Revision()
+	r.recorder.eraser.seen = r.state.Messages
+	r.recorder.eraser.first = runlog.EntryBefore(stored.Log, r.state.Window.Phase)
 	r.recorder.rounds = len(r.state.Rounds)
 	r.recorder.fixed = &runlog.Fixed{Instruction: r.state.Instruction, Tools: r.state.Tools, Input: r.state.Input}
 }
@@ -198,9 +200,6 @@ func (r *run) persistBegin(ctx context.Context) bool {
 		k.attach(r.chain)
 		return true
 	}
-	k.mu.Lock()
-	k.takeGiven()
-	k.mu.Unlock()
 	r.chain.Begin(r.state.Record)
 	k.attach(r.chain)
 	if err := r.callObservers(ctx); err != nil {
@@ -228,19 +227,19 @@ func (r *run) persistBegin(ctx context.Context) bool {
 
 // create stores a new run in the journal.
 func (r *run) create(ctx context.Context) error {
-	k := r.recorder
+	k, s := r.recorder, &r.state
 	var first runlog.Entry
 	k.mu.Lock()
 	k.pending.Phase = k.phase
 	k.takeState(runlog.HeadOf(&r.state))
 	first, k.pending = k.pending, runlog.NewEntry()
-	k.takeGiven()
+	k.eraser.seen = s.Messages
+	k.eraser.commit()
 	k.mu.Unlock()
 	log, err := runlog.LogLines([]runlog.Entry{first})
 	if err != nil {
 		return err
 	}
-	s := &r.state
 	begun := &journal.Creation{
 		ID:      s.ID,
 		Tenant:  k.Tenant,

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -27,13 +26,14 @@ export default defineMiddleware({
 	beforeAgent: () => ({
 		tools: { add: [{ name: "lookup", description: "looks somebody up", parameters: { type: "object" } }] },
 	}),
-	callTool: () => ({ result: { content: "Bob is bob" + "@example.com." } }),
+	// The bundle that the store has must not have the address.
+	callTool: () => ({ result: { content: "Bob is " + ["bob", "example.com"].join("@") + "." } }),
 });
 `
 
 // TestRedactedRunsAreStoredRedacted checks that the module redact keeps email addresses of the
-// input out of the store and out of the server's responses. Addresses in answers of the model and
-// tools remain only in the records of phases.
+// input, the model and tools out of the store and out of the server's responses once the run has
+// ended.
 func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	t.Parallel()
 	redact := guestbuild.Build(t, "examples/wasm-middlewares/redact")
@@ -83,12 +83,15 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			require.Equal(t, tc.finish, run.FinishReason, run.Error)
 			require.Equal(t, tc.title, run.Title)
 			if tc.originals {
-				require.Contains(t, everything(t, where), "ann@")
+				stored := everything(t, where)
+				for _, address := range append(given, answered...) {
+					require.True(t, strings.Contains(stored, address), "the store lacks %s", address)
+				}
 				return
 			}
 			var history api.RunHistory
 			f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
-			shown := string(history.Input) + string(history.Messages)
+			shown := string(history.Input) + string(history.Messages) + string(history.Phases)
 			for _, path := range []string{
 				"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace",
 			} {
@@ -99,44 +102,41 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			}
 			stored := everything(t, where)
 			require.Contains(t, stored, run.ID)
-			for _, address := range given {
+			for _, address := range append(given, answered...) {
 				require.NotContains(t, shown, address)
-				require.NotContains(t, string(history.Phases), address)
 				require.False(t, strings.Contains(stored, address), "the store has %s", address)
 			}
-			for _, address := range answered {
-				require.NotContains(t, shown, address)
-				require.Equal(
-					t,
-					tc.finish == "stop",
-					strings.Contains(string(history.Phases), address),
-					"the record of a phase: %s",
-					address,
-				)
+			require.Contains(t, string(history.Phases), `"erased":true`)
+			if tc.finish == "stop" {
+				require.Contains(t, string(history.Messages), "Bob is [REDACTED_EMAIL].")
+				require.Contains(t, string(history.Messages), "Write to [REDACTED_EMAIL].")
 			}
 		})
 	}
 }
 
-// everything returns the complete content of a store: the bytes of an SQLite database after a
-// checkpoint, or the rows of all PostgreSQL tables.
+// everything returns the complete content of a store: the rows of all tables, and the bytes of an
+// SQLite database after a checkpoint.
 func everything(t *testing.T, where string) string {
 	t.Helper()
+	columns := `SELECT json_build_array(table_name, column_name, data_type) FROM information_schema.columns WHERE table_schema = 'public'`
+	driver, files := "pgx", ""
 	if !strings.HasPrefix(where, "postgres:") {
-		db, err := sql.Open("sqlite", where)
-		require.NoError(t, err)
-		defer db.Close()
-		_, err = db.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)")
-		require.NoError(t, err)
-		b, err := os.ReadFile(where)
-		require.NoError(t, err)
-		wal, err := os.ReadFile(where + "-wal")
-		require.NoError(t, err)
-		return string(b) + string(wal)
+		driver = "sqlite"
+		columns = `SELECT json_array(m.name, c.name, '') FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'`
 	}
-	db, err := sql.Open("pgx", where)
+	db, err := sql.Open(driver, where)
 	require.NoError(t, err)
 	defer db.Close()
+	if driver == "sqlite" {
+		_, err = db.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)")
+		require.NoError(t, err)
+		for _, name := range []string{where, where + "-wal"} {
+			b, err := os.ReadFile(name)
+			require.NoError(t, err)
+			files += string(b)
+		}
+	}
 	texts := func(query string) (out []string) {
 		rows, err := db.QueryContext(t.Context(), query)
 		require.NoError(t, err)
@@ -149,11 +149,11 @@ func everything(t *testing.T, where string) string {
 		require.NoError(t, rows.Err())
 		return out
 	}
-	var all bytes.Buffer
-	for _, column := range texts(`SELECT json_build_array(table_name, column_name, data_type) FROM information_schema.columns WHERE table_schema = 'public'`) {
+	var all strings.Builder
+	for _, column := range texts(columns) {
 		var c [3]string
 		require.NoError(t, json.Unmarshal([]byte(column), &c))
-		text := "%q::text"
+		text := "CAST(%q AS text)"
 		if c[2] == "bytea" {
 			text = "encode(%q, 'escape')"
 		}
@@ -161,5 +161,5 @@ func everything(t *testing.T, where string) string {
 			all.WriteString(row + "\n")
 		}
 	}
-	return all.String()
+	return all.String() + files
 }

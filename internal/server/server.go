@@ -62,7 +62,7 @@ type Options struct {
 	Model model.Model
 	// Private lists the ranges of private addresses that agents may connect to. Default: none.
 	Private []netip.Prefix
-	// Originals stores the initial messages of runs as clients sent them, even if modules
+	// Originals stores the messages of runs and recorded answers as they came, even if modules
 	// change them; see [journal.Options].
 	Originals bool
 	// Commands starts the MCP servers that agents of the operator's tenant name by a command.

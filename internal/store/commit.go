@@ -72,26 +72,17 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 	return err
 }
 
-// rewriteLog replaces the run's title, and messages in the entries of its log. It returns the
-// ids of the pieces that it released.
+// rewriteLog rewrites earlier entries of the run's log, one at a time, and the run's title if the
+// rewrite has one. It returns the ids of the pieces that it released.
 func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
-	type row struct {
-		entry int64
-		body  blob.Body
-	}
-	var rows []row
-	err = t.Query(func(scan func(...any) error) error {
-		var r row
-		err := scan(&r.entry, &r.body.InRow, &r.body.Pieces)
-		rows = append(rows, r)
-		return err
-	}, `SELECT entry, body, pieces FROM run_log WHERE run = $1 ORDER BY entry`, c.Run)
-	if err != nil {
-		return nil, err
-	}
-	for i := range rows {
-		r := &rows[i]
-		before, err := r.body.Read(t)
+	for n := c.Rewrite.First; n < c.Entry; n++ {
+		var body blob.Body
+		_, err := database.One(t, `SELECT body, pieces FROM run_log WHERE run = $1 AND entry = $2`,
+			[]any{c.Run, n}, &body.InRow, &body.Pieces)
+		if err != nil {
+			return nil, err
+		}
+		before, err := body.Read(t)
 		if err != nil {
 			return nil, err
 		}
@@ -102,17 +93,19 @@ func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
 		if bytes.Equal(before, after) {
 			continue
 		}
-		if r.body.Pieces != "" {
-			if err := blob.Release(t, r.body.Pieces); err != nil {
+		if body.Pieces != "" {
+			if err := blob.Release(t, body.Pieces); err != nil {
 				return nil, err
 			}
-			pieces = append(pieces, r.body.Pieces)
+			pieces = append(pieces, body.Pieces)
 		}
-		if _, err := t.Exec(`UPDATE run_log SET body = $3, pieces = '' WHERE run = $1 AND entry = $2`, c.Run, r.entry, after); err != nil {
+		if _, err := t.Exec(`UPDATE run_log SET body = $3, pieces = '' WHERE run = $1 AND entry = $2`, c.Run, n, after); err != nil {
 			return nil, err
 		}
 	}
-	_, err = t.Exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, c.Rewrite.Title)
+	if c.Rewrite.Title != nil {
+		_, err = t.Exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, *c.Rewrite.Title)
+	}
 	return pieces, err
 }
 

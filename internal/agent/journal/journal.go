@@ -1,5 +1,5 @@
 // Package journal defines the interface of a store of durable runs, its changes and its errors. It
-// does not depend on the agent's loop, and reads a run's log only to replace messages; see
+// does not depend on the agent's loop, and reads a run's log only to erase from it; see
 // [Rewrite].
 package journal
 
@@ -141,7 +141,7 @@ type Commit struct {
 	First, Last int64
 
 	Progress *Progress // unchanged if nil
-	// Rewrite replaces messages in earlier entries of the log; optional.
+	// Rewrite erases from earlier entries of the log; optional.
 	Rewrite *Rewrite
 	Lease   time.Duration
 	// Lazy means that the commit must survive the end of the process. It needs to survive

@@ -4,29 +4,46 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Rewrite replaces input messages of a run in its journal, because modules changed or
-// removed them before the first model call. It is part of the commit with that change.
+// A Rewrite erases what modules removed from phases of a run that have ended. It applies to the
+// entries of the log from First on that precede its commit; the entry of the commit itself is
+// rewritten before. Rewriting twice has the same effect as rewriting once.
 type Rewrite struct {
-	Title string // the run's title
-	// Messages holds the replacements by message id.
-	Messages map[string]json.RawMessage
+	First int64
+	Title *string // the run's new title; unchanged if nil
+	// Phases holds the numbers of the phases whose recorded calls lose their answers. True means that
+	// no resume needs the states of their tool calls and the logs of their sub-agents either.
+	Phases map[int64]bool
+	// Message returns what is left of a message of these phases. Nil means that it was removed, and
+	// an empty message replaces it, because later entries of the log refer to messages by index.
+	Message func(id string) json.RawMessage
 }
 
-// Entry returns an entry of the run's log with the messages replaced. It returns the same
-// bytes if the entry has none of them.
+// An object is a JSON object, of which only some fields are of interest.
+type object = map[string]json.RawMessage
+
+// Entry returns an entry of the run's log as the rewrite leaves it. It returns the same bytes if
+// nothing changes.
 func (r *Rewrite) Entry(log []byte) ([]byte, error) {
 	var out bytes.Buffer
 	changed := false
 	for line := range bytes.Lines(log) {
-		now, err := r.line(line)
+		var e object
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		edited, err := r.edit(e)
 		if err != nil {
 			return nil, err
 		}
-		if now != nil {
-			line, changed = append(now, '\n'), true
+		if edited {
+			if line, err = abijson.Marshal(e); err != nil {
+				return nil, err
+			}
+			line, changed = append(line, '\n'), true
 		}
 		out.Write(line)
 	}
@@ -36,46 +53,115 @@ func (r *Rewrite) Entry(log []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// line returns a line of a log with the messages replaced, or nil if it has none of them.
-func (r *Rewrite) line(line []byte) ([]byte, error) {
-	var e map[string]json.RawMessage
-	var d MessagesChange
+// edit edits a line of a log. It reports whether the line changed.
+func (r *Rewrite) edit(e object) (changed bool, err error) {
+	var phase int64 // the number of phases that had ended
+	if err := json.Unmarshal(e["phase"], &phase); err != nil {
+		return false, err
+	}
+	_, within := r.Phases[phase]
+	_, ends := r.Phases[phase-1]
+	changed, err = editField(e, "records", r.records)
+	if err == nil && within && bytes.Contains(e["head"], []byte(`"respond":`)) {
+		changed, err = orEdit(changed, e, "head", dropRespond)
+	}
+	if err == nil && (within || ends) {
+		changed, err = orEdit(changed, e, "messages", r.messages)
+	}
+	if r.Phases[phase] && (e["calls"] != nil || e["inner"] != nil) {
+		delete(e, "calls")
+		delete(e, "inner")
+		changed = true
+	}
+	return changed, err
+}
+
+func orEdit[T any](changed bool, e object, field string, edit func(*T) (bool, error)) (bool, error) {
+	edited, err := editField(e, field, edit)
+	return changed || edited, err
+}
+
+// editField decodes a field of an object, edits it, and encodes it again if it changed.
+func editField[T any](e object, field string, edit func(*T) (bool, error)) (changed bool, err error) {
+	if e[field] == nil {
+		return false, nil
+	}
+	var v T
+	if err := json.Unmarshal(e[field], &v); err != nil {
+		return false, err
+	}
+	if changed, err = edit(&v); err != nil || !changed {
+		return false, err
+	}
+	e[field], err = abijson.Marshal(&v)
+	return true, err
+}
+
+// records drops the answers of recorded calls.
+func (r *Rewrite) records(records *[]object) (changed bool, err error) {
+	for _, d := range *records {
+		var phase int64
+		if err := json.Unmarshal(d["phase"], &phase); err != nil {
+			return false, err
+		}
+		if _, ok := r.Phases[phase]; !ok {
+			continue
+		}
+		if changed, err = orEdit(changed, d, "record", dropAnswers); err != nil {
+			return false, err
+		}
+	}
+	return changed, nil
+}
+
+func dropAnswers(calls *map[string]object) (changed bool, err error) {
+	for _, c := range *calls {
+		if c["answer"] != nil || c["own"] != nil {
+			delete(c, "answer")
+			delete(c, "own")
+			c["erased"], changed = json.RawMessage("true"), true
+		}
+	}
+	return changed, nil
+}
+
+// dropRespond drops the message with which before_agent answered.
+func dropRespond(head *object) (changed bool, err error) {
+	_, changed = (*head)["respond"]
+	delete(*head, "respond")
+	return changed, nil
+}
+
+// messages replaces messages by what is left of them.
+func (r *Rewrite) messages(d *MessagesChange) (changed bool, err error) {
 	var items []json.RawMessage
-	if err := json.Unmarshal(line, &e); err != nil {
-		return nil, err
-	}
-	if e["messages"] == nil {
-		return nil, nil
-	}
-	if err := json.Unmarshal(e["messages"], &d); err != nil {
-		return nil, err
-	}
 	if err := json.Unmarshal(d.Items, &items); err != nil {
-		return nil, err
+		return false, err
 	}
-	changed := false
 	for i, item := range items {
 		var m struct {
-			ID string `json:"id"`
+			ID     string `json:"id"`
+			Role   string `json:"role"`
+			Origin string `json:"origin,omitempty"`
 		}
 		if err := json.Unmarshal(item, &m); err != nil {
-			return nil, err
+			return false, err
 		}
-		if now, ok := r.Messages[m.ID]; ok && m.ID != "" {
-			items[i], changed = now, true
+		left := r.Message(m.ID)
+		if left == nil {
+			left, err = abijson.Marshal(&abi.Message{ID: m.ID, Role: m.Role, Origin: m.Origin, Content: abi.Text("")})
+			if err != nil {
+				return false, err
+			}
+		}
+		if !bytes.Equal(left, item) {
+			items[i], changed = left, true
 		}
 	}
-	if !changed {
-		return nil, nil
+	if changed {
+		d.Items, err = abijson.Marshal(items)
 	}
-	var err error
-	if d.Items, err = abijson.Marshal(items); err != nil {
-		return nil, err
-	}
-	if e["messages"], err = abijson.Marshal(&d); err != nil {
-		return nil, err
-	}
-	return abijson.Marshal(e)
+	return changed, err
 }
 
 // A MessagesChange replaces the messages of a run from index From on with Items.

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -201,4 +202,32 @@ func TestAStepWritesWhatIsNew(t *testing.T) {
 	few, many := written(10), written(5000)
 	require.InEpsilon(t, sum(few[10:30]), sum(few[120:140]), 0.05, "a later step")
 	require.InEpsilon(t, sum(few[10:140]), sum(many[10:140]), 0.05, "a longer conversation")
+}
+
+// BenchmarkErase measures a step of which a middleware changes the tool's result and the model's
+// answer, with originals erased and kept.
+func BenchmarkErase(b *testing.B) {
+	for name, originals := range map[string]bool{"erased": false, "originals": true} {
+		b.Run(name, func(b *testing.B) {
+			s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"), nil)
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, s.Close()) })
+			c, err := chain.New(nativeEntry("hides", hides()))
+			require.NoError(b, err)
+			a, err := agent.New(&agent.Options{
+				Model: &busyModel{history: 1}, Chain: c, MaxSteps: 2 * benchSteps,
+				Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
+					return abi.TextResult("a result of some words" + secret), nil
+				})},
+				Journal: &journal.Options{Journal: s, Originals: originals},
+			})
+			require.NoError(b, err)
+			for b.Loop() {
+				for _, err := range a.Run(b.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+					require.NoError(b, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*benchSteps), "us/step")
+		})
+	}
 }

@@ -87,6 +87,7 @@ type world struct {
 	models int
 	seen   map[int64]abi.EventType // events seen by the worker's observer
 	depth  int                     // number of agents around the worker, each of which calls the next one as a tool
+	secret string                  // appended to what the model and tools answer; a middleware removes it
 }
 
 func (w *world) count(key string) {
@@ -135,7 +136,7 @@ func (w *world) tool(name string, idempotent bool) tool.Tool {
 		abi.Tool{Name: name, Idempotent: idempotent},
 		func(_ context.Context, c abi.Call) (*abi.Result, error) {
 			w.count(name)
-			return abi.TextResult(name + " done"), nil
+			return abi.TextResult(name + " done" + w.secret), nil
 		},
 	)
 }
@@ -152,7 +153,7 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 		}
 	}
 	if answered == 0 {
-		m := abi.Assistant("let me see")
+		m := abi.Assistant("let me see" + w.secret)
 		for i, name := range []string{"pay", "look", "asked"} {
 			m.ToolCalls = append(
 				m.ToolCalls,
@@ -169,7 +170,7 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 		}
 	}
 	return &abi.Response{
-		Message:      abi.Assistant("all done"),
+		Message:      abi.Assistant("all done" + w.secret),
 		FinishReason: abi.FinishStop,
 		Usage:        &abi.Usage{TotalTokens: 10},
 	}, nil
@@ -229,11 +230,15 @@ const eachOnce = "before_agent=1 before_tool=3 wrap_tool_call=2 wrap_model=2 aft
 
 func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
 	t.Helper()
-	c, err := chain.New(
-		hook.Entry{Name: "counter", Middleware: countsHooks()},
-		hook.Entry{Name: "gate", Middleware: asks("asked")},
-		hook.Entry{Name: "observer", Middleware: &inproc.Middleware{Observe: w.observe}},
-	)
+	entries := []hook.Entry{
+		{Name: "counter", Middleware: countsHooks()},
+		{Name: "gate", Middleware: asks("asked")},
+		{Name: "observer", Middleware: &inproc.Middleware{Observe: w.observe}},
+	}
+	if w.secret != "" {
+		entries = append(entries, hook.Entry{Name: "hider", Middleware: hides()})
+	}
+	c, err := chain.New(entries...)
 	require.NoError(t, err)
 	o := &agent.Options{
 		Name:  "worker",
@@ -300,8 +305,18 @@ func (c *taker) types() map[abi.EventType]int {
 // before or after the write; it survives if at is 0. live returns the number of writes of the
 // processes until then.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
-	s := openStore(t)
-	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
+	w = newWorld(depth)
+	c, writes = w.live(t, openStore(t), at, after)
+	return w, c, writes
+}
+
+func newWorld(depth int) *world {
+	return &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}
+}
+
+// live runs the world's run in a store, as the function live does.
+func (w *world) live(t *testing.T, s store.Store, at int64, after bool) (c *taker, writes int64) {
+	c = &taker{t: t}
 	m := &crashingJournal{Journal: s, at: at, after: after}
 	err := c.take(w.agent(t, m).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 	if m.dead.Load() {
@@ -339,7 +354,7 @@ func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, wr
 		}
 		_ = c.take(events)
 	}
-	return w, c, m.writes.Load()
+	return c, m.writes.Load()
 }
 
 func TestDeathAtEveryWrite(t *testing.T) {

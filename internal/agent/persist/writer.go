@@ -44,7 +44,7 @@ type Source interface {
 type Change struct {
 	Log      []byte            // the next entry of the run's log; nil if nothing changed
 	Progress *journal.Progress // nil if unchanged
-	Rewrite  *journal.Rewrite  // replaces messages of earlier entries, unless nil
+	Rewrite  *journal.Rewrite  // erases from earlier entries, unless nil
 	Pending  int64             // bytes to release from the pending memory once persisted
 }
 

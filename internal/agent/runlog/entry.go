@@ -124,6 +124,21 @@ func Restore(log [][]byte) (*State, int64, error) {
 	return s, f.phase, nil
 }
 
+// EntryBefore returns the number of an entry of a log that precedes the changes of a phase and the
+// phases after it, or contains the first of them.
+func EntryBefore(log [][]byte, phase int64) int64 {
+	for n := len(log); n > 1; n-- {
+		var e struct {
+			Phase int64 `json:"phase"`
+		}
+		line, _, _ := bytes.Cut(log[n-1], []byte("\n"))
+		if json.Unmarshal(line, &e) == nil && e.Phase < phase {
+			return int64(n)
+		}
+	}
+	return 1
+}
+
 // eachEntry calls fn for each line of a log.
 func eachEntry(log [][]byte, fn func(*Entry) error) error {
 	for i, lines := range log {

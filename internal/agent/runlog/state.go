@@ -91,6 +91,18 @@ type State struct {
 	// this number, because run-local values may hold earlier revisions.
 	Revisions int64 `json:"revisions,omitempty"`
 	LastSeq   int64 `json:"last_seq"`
+
+	Window
+}
+
+// A Window is the part of a run whose stored text is erased together. The first one starts with the
+// run, the others with a model call. It ends when the next model call starts, or with the run.
+type Window struct {
+	Phase int64 `json:"window,omitempty"`      // number of its first phase
+	From  int   `json:"window_from,omitempty"` // index of its first message
+	// Removed is set once modules have changed or removed one of its messages, or what the model or a
+	// tool answered.
+	Removed bool `json:"removed,omitempty"`
 }
 
 // A CallState is a tool call of a round and its outcome so far.

@@ -22,15 +22,23 @@ type CallRecord struct {
 	// Done is set once the call has finished, and Begun once a tool has been called.
 	Done  bool `json:"done"`
 	Begun bool `json:"begun,omitempty"`
+	// Erased is set if the answer was erased, because modules removed something from the run.
+	Erased bool `json:"erased,omitempty"`
 }
 
 // ParseCall decodes an entry of a [Delta]'s record.
 func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
-	var e entry
-	if err := json.Unmarshal(b, &e); err != nil {
+	var d CallRecord
+	if err := json.Unmarshal(b, &d); err != nil {
 		return CallRecord{}, err
 	}
-	d := CallRecord{Answer: e.Answer, Failed: e.Failed, Faulted: e.Faulted, Done: e.Done, Begun: e.Begun}
+	at := parseKey(key)
+	d.What, d.Entry, d.Call = at.What, at.Entry, at.Call
+	return d, nil
+}
+
+// parseKey returns the call of a key, without its outcome.
+func parseKey(key string) (d CallRecord) {
 	if i := strings.LastIndexByte(key, '#'); i >= 0 {
 		key = key[:i]
 	}
@@ -38,7 +46,7 @@ func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
 	d.What = what
 	if what == kindTool {
 		d.Call = rest
-		return d, nil
+		return d
 	}
 	d.Entry, d.Call, _ = strings.Cut(rest, "/")
 	if what == string(contract.HookGateTool) {
@@ -46,5 +54,5 @@ func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
 			d.Call = d.Call[:i] // a digest of the arguments follows
 		}
 	}
-	return d, nil
+	return d
 }

@@ -10,11 +10,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // A Record holds the finished calls of the current phase of a run. When the phase is repeated,
@@ -252,6 +254,22 @@ func (r *Record) Save(key string, out any, v Verdict) {
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.Failed, v.Faulted
 }
 
+// Answers calls fn with the recorded answers of the model, whose call is "", and of tools. It leaves
+// out calls that middlewares make for themselves.
+func (r *Record) Answers(fn func(call string, answer json.RawMessage)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, e := range r.entries {
+		kind, _, _ := strings.Cut(key, "/")
+		if e.Answer == nil || kind != kindTool && kind != kindCallTool && !strings.HasPrefix(kind, kindModel+"#") {
+			continue
+		}
+		if d := parseKey(key); d.Call != "" || d.What == kindModel {
+			fn(d.Call, e.Answer)
+		}
+	}
+}
+
 // put sets a key of a map, and creates the map if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
@@ -260,8 +278,12 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// kindTool is the first part of the keys of tool calls.
-const kindTool = "tool"
+// First parts of the keys of calls of the model and of tools.
+const (
+	kindModel    = "model"
+	kindTool     = "tool"
+	kindCallTool = string(contract.HookCallTool) // of tools of middlewares
+)
 
 // A Verdict is the outcome of a hook call that did not end the run: an answer that was
 // applied, a failure that the middleware reported, or a fault that was skipped.

@@ -28,6 +28,7 @@ func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"runs":                     testRuns,
 		"commits":                  testCommits,
+		"rewrites":                 testRewrites,
 		"fence":                    testFence,
 		"claims":                   testClaims,
 		"lists":                    testLists,

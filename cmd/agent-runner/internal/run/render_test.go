@@ -270,6 +270,27 @@ func TestShownRun(t *testing.T) {
 `)
 }
 
+// TestErasedCalls checks that erased calls are shown as such, and that a run with an erased answer is
+// not replayed.
+func TestErasedCalls(t *testing.T) {
+	t.Parallel()
+	erased := func(entry, what string) runlog.RecordedCall {
+		return runlog.RecordedCall{CallRecord: record.CallRecord{Entry: entry, What: what, Done: true, Erased: true}}
+	}
+	x := &exported{Run: &journal.RunInfo{ID: "run_1"}, History: &runlog.History{
+		Phases: []runlog.PhaseRecord{
+			{Phase: runlog.PhaseStart, Deeds: []runlog.RecordedCall{erased("redact", "before_agent")}},
+		},
+	}}
+	require.NoError(t, checkAnswers(x))
+	x.History.Phases[0].Deeds = append(x.History.Phases[0].Deeds, erased("", "model"))
+	require.ErrorContains(t, checkAnswers(x), "store them with --keep-originals")
+	v := &runView{maxText: showShort}
+	text := v.text(x, time.Now())
+	require.Contains(t, text, "  • redact before_agent: erased\n  • model: erased\n")
+	require.Contains(t, text, "store runs with --keep-originals")
+}
+
 // TestCompareEvents checks the diff of two runs, including long ones.
 func TestCompareEvents(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,9 @@ func (p *Replay) Do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkAnswers(x); err != nil {
+		return err
+	}
 	file, _, err := fileOf(x.Run)
 	if err != nil {
 		return err
@@ -102,6 +105,19 @@ func (p *Replay) Do(ctx context.Context) error {
 	}
 	diff.Same = !slices.ContainsFunc(diff.Lines, func(l diffLine) bool { return l.Op != " " })
 	return p.show(diff)
+}
+
+// checkAnswers returns an error if the run's recorded answers were erased.
+func checkAnswers(x *exported) error {
+	for _, p := range x.History.Phases {
+		for _, d := range p.Deeds {
+			if d.Erased && (d.What == "model" || d.What == "tool") {
+				return fmt.Errorf("replay run %s: its recorded answers were erased, because modules changed or removed text; "+
+					"to replay such runs, store them with --keep-originals", x.Run.ID)
+			}
+		}
+	}
+	return nil
 }
 
 // which returns the entry whose module is replaced, and that module's digest.

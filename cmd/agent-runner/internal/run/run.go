@@ -38,6 +38,7 @@ type runCommand struct {
 	maxSteps, repeat                   int
 	timeout                            time.Duration
 	noStream, noTools, verbose, chosen bool // chosen: --cache-dir is set
+	originals                          bool // --keep-originals
 
 	screen *cli.Screen
 	store  store.Store // nil without --store
@@ -121,6 +122,7 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	f.StringVar(&c.pausedAt, "paused", "",
 		"save the run to `FILE` if it pauses (default: RUN.json, or the file of --resume)")
 	f.StringVar(&c.storeAt, "store", "", "store runs in `STORE`: "+hosting.StoreHelp+" (default: $"+hosting.EnvStore+")")
+	originalsFlag(f, &c.originals)
 	f.IntVar(&c.repeat, "repeat", 1, "run `N` times, sequentially")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
 	f.BoolVar(&c.verbose, "verbose", false, "show more detail")
@@ -263,6 +265,7 @@ func (c *runCommand) useStore(o *host.FileOptions, file *agentfile.File, source 
 		return err
 	}
 	o.Journal = hosting.JournalOptions(c.env, c.store, "", text)
+	o.Journal.Originals = c.originals
 	o.Values, o.ReadModule = c.store, storeModule(c.store)
 	return nil
 }

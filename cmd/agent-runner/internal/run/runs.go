@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -247,6 +248,7 @@ func (c *runsCommand) again(
 		ReadModule: storedModule(c.store, info),
 		Journal:    hosting.JournalOptions(c.env, c.store, info.Tenant, info.Spec),
 	}
+	o.Journal.Originals = r.originals
 	return r.withAgent(ctx, file, o, fn)
 }
 
@@ -277,11 +279,22 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 	return cmd
 }
 
+// originalsFlag adds the flag that keeps what modules change or remove.
+func originalsFlag(f *pflag.FlagSet, originals *bool) {
+	f.BoolVar(
+		originals,
+		"keep-originals",
+		false,
+		"store the input and recorded answers as they came, also where modules changed them",
+	)
+}
+
 // hostFlags adds the flags of commands that run the modules of a stored run.
 func hostFlags(cmd *cobra.Command, r *runCommand) {
 	cmd.Flags().StringVar(&r.faultDir, "fault-dir", "", "write fault bundles to `DIR`, for agent-runner module replay")
 	cmd.Flags().
 		StringVar(&r.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+hosting.EnvCacheDir+", else the user's cache directory)")
+	originalsFlag(cmd.Flags(), &r.originals)
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
 }
 

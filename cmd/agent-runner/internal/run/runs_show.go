@@ -71,6 +71,7 @@ type runView struct {
 	calls   map[string]string // tool names by call id
 	answers []runlog.Answered
 	asked   map[string]bool // interrupts already written, by id
+	erased  bool            // an erased call was written
 }
 
 // line writes a line in a style, indented depth levels.
@@ -121,6 +122,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 		}
 	}
 	step := -1
+	v.erased = false
 	for _, p := range x.History.Phases {
 		if p.Step != step {
 			v.pauses(step, "")
@@ -138,6 +140,14 @@ func (v *runView) text(x *exported, now time.Time) string {
 		}
 	}
 	v.pauses(step, "")
+	if v.erased {
+		v.out.WriteString("\n")
+		v.line(
+			0,
+			cli.Faint,
+			"Modules changed or removed text, so these answers were erased. To keep them, store runs with --keep-originals.",
+		)
+	}
 	v.ending(x)
 	return v.out.String()
 }
@@ -269,6 +279,14 @@ func (v *runView) recordedCall(d *runlog.RecordedCall) {
 		return
 	case d.Faulted:
 		return // the fault event is shown instead
+	case d.Erased:
+		what := cmp.Or(v.calls[d.Call], d.What)
+		if d.Entry != "" {
+			what = d.Entry + " " + d.What
+		}
+		v.line(1, cli.Faint, "• %s: erased", what)
+		v.erased = true
+		return
 	case d.What == "model":
 		var res abi.Response
 		if decode(d.Answer, &res) && res.Usage != nil {

@@ -144,7 +144,7 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	f.StringVar(&c.retention, "retention", forever,
 		"keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them")
 	f.BoolVar(&c.originals, "keep-originals", false,
-		"store the input of runs as clients sent it, also where modules changed it before the first model call")
+		"store the input of runs and recorded answers as they came, also where modules changed them")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the maximum size of a module, in `BYTES`")
 	f.StringVar(
 		&c.memoryLimit,

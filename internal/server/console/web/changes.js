@@ -67,6 +67,7 @@ function recordItem(d, now, calls) {
   const note = (...x) => parts.push(h("p", { class: "note" }, ...x));
   if (d.failed) parts.push(h("p", { class: "wrong" }, `${d.faulted ? "Fault" : "Failed"}: ${d.failed.message ?? d.failed.code ?? ""}`));
   else if (d.faulted) parts.push(h("p", { class: "wrong" }, "Fault: ignored"));
+  if (d.erased) parts.push(h("p", { class: "soft" }, "The answer was erased, because modules changed or removed text. serve --keep-originals keeps it."));
   if (d.what === "model") {
     now.response = a;
     return h("li", { class: "deed model" }, head("model", a.finish_reason ?? "", d), parts, messageItem(a.message));

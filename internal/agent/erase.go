@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+)
+
+// An eraser notes whether modules removed something in a [runlog.Window], and then erases the window
+// when it ends, or when the run pauses within it. The recorder's lock guards it.
+type eraser struct {
+	seen    *message.List    // messages when they were last recorded
+	entries int64            // number of entries in the log
+	first   int64            // the entry in which the window begins, or an earlier one
+	begun   bool             // a window begins in the next entry
+	rewrite *journal.Rewrite // for the next commit
+}
+
+// noteMessages notes that the messages changed from index from on.
+func (e *eraser) noteMessages(s *runlog.State, from int) {
+	was, w := e.seen, &s.Window
+	e.seen = s.Messages
+	if was == nil || from >= was.Len() {
+		return
+	}
+	now := indexes(s.Messages, from)
+	first := s.Messages.Len()
+	for i := max(from, w.From); i < was.Len(); i++ {
+		at, ok := now[was.At(i).ID]
+		if !ok || !bytes.Equal(jsonAt(was, i), jsonAt(s.Messages, at)) {
+			w.Removed = true
+		}
+		if ok {
+			first = min(first, at)
+		}
+	}
+	if from < w.From {
+		w.From = first
+	}
+}
+
+// noteAnswers notes whether the state has what the model and tools answered in the phase that ended.
+func (e *eraser) noteAnswers(s *runlog.State, rec *record.Record) {
+	w := &s.Window
+	rec.Answers(func(call string, answer json.RawMessage) {
+		i := slices.IndexFunc(s.Calls, func(c runlog.CallState) bool { return c.Call.ID == call })
+		if call == "" && !isLast(s.Messages, answer) || i >= 0 && !isResult(&s.Calls[i], answer) {
+			w.Removed = true
+		}
+	})
+}
+
+// isLast reports whether the last message of a list is the one of the model's answer.
+func isLast(l *message.List, answer json.RawMessage) bool {
+	m, ok := bytes.CutPrefix(answer, []byte(`{"message":`))
+	return ok && l.Len() > 0 && bytes.HasPrefix(m, jsonAt(l, l.Len()-1))
+}
+
+// isResult reports whether the result and the message of a call are what the tool answered.
+func isResult(c *runlog.CallState, answer json.RawMessage) bool {
+	b, err := abijson.Marshal(c.Result)
+	if c.Result == nil || err != nil || !bytes.Contains(answer, b) {
+		return false
+	}
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		if m.ToolCallID != c.Call.ID || c.Result.Content.IsNull() {
+			continue
+		}
+		content, err := m.Content.MarshalJSON()
+		if err != nil || !bytes.HasPrefix(b, append([]byte(`{"content":`), content...)) {
+			return false
+		}
+	}
+	return true
+}
+
+// erase adds the phases of the window that precede phase end to the next rewrite.
+func (e *eraser) erase(s *runlog.State, end int64) {
+	w := &s.Window
+	if !w.Removed {
+		return
+	}
+	if e.rewrite == nil {
+		e.rewrite = &journal.Rewrite{First: e.first, Phases: map[int64]bool{}}
+	}
+	if w.Phase == 0 { // it has the input
+		title := runlog.Title(s.Messages)
+		e.rewrite.Title = &title
+	}
+	for p := w.Phase; p < end; p++ {
+		e.rewrite.Phases[p] = s.Calls == nil
+	}
+	messages := s.Messages
+	left := sync.OnceValue(func() map[string]int { return indexes(messages, 0) })
+	e.rewrite.Message = func(id string) json.RawMessage {
+		if i, ok := left()[id]; ok {
+			return jsonAt(messages, i)
+		}
+		return nil
+	}
+}
+
+// commit returns the rewrite of the next commit, or nil. The commit has an entry of the log.
+func (e *eraser) commit() *journal.Rewrite {
+	r := e.rewrite
+	e.entries, e.rewrite = e.entries+1, nil
+	if e.begun {
+		e.first, e.begun = e.entries, false
+	}
+	return r
+}
+
+// indexes returns the indexes of messages from index from on, by id.
+func indexes(l *message.List, from int) map[string]int {
+	out := make(map[string]int, l.Len()-from)
+	for i := from; i < l.Len(); i++ {
+		out[l.At(i).ID] = i
+	}
+	return out
+}
+
+// jsonAt returns a message as JSON.
+func jsonAt(l *message.List, i int) json.RawMessage {
+	b, _ := l.JSON(i, i+1, int(^uint(0)>>1))
+	return b[1 : len(b)-1] // without the brackets of an array
+}
+
+// endPhase notes what modules removed in the phase that ended, and ends the window if the model is
+// called next. Callers hold mu.
+func (k *recorder) endPhase(head *runlog.State) {
+	s, e := &k.run.state, &k.eraser
+	if k.Originals {
+		return
+	}
+	e.noteAnswers(s, k.run.chain.Record)
+	e.noteMessages(s, s.Messages.Changed(k.revision))
+	if s.Phase == runlog.PhaseModel || s.Phase == runlog.PhaseEnd {
+		s.Calls = nil // the round is over
+	}
+	if s.Phase == runlog.PhaseModel {
+		e.erase(s, k.phase)
+		s.Window, e.begun = runlog.Window{Phase: k.phase, From: s.Messages.Len()}, true
+	}
+	head.Window = s.Window
+}
+
+// endPart erases the window of a run that finishes or pauses. Callers hold mu.
+func (k *recorder) endPart(status journal.Status) {
+	end := k.phase
+	if status == journal.StatusFinished {
+		end++ // no process repeats the last phase
+	}
+	if !k.Originals {
+		k.eraser.erase(&k.run.state, end)
+	}
+}
+
+// removedInside notes that a sub-agent's run erased something. The log of that run is part of this
+// one's.
+func (k *recorder) removedInside() {
+	k.run.mu.Lock()
+	w := &k.run.state.Window
+	w.Removed = true
+	k.run.mu.Unlock()
+	k.head()
+}

@@ -1,0 +1,252 @@
+package persist_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+)
+
+const (
+	secret = " by amy@example.org"
+	hidden = " by [EMAIL]"
+)
+
+func hide(c abi.Content) abi.Content { return abi.Text(strings.ReplaceAll(c.String(), secret, hidden)) }
+
+// hideMessages returns a patch that hides the secret in the messages of a list that have it.
+func hideMessages(c *hook.Call) (p abi.ListPatch) {
+	for i := range c.List(0).Len() {
+		if m := c.List(0).At(i); strings.Contains(m.Content.String(), secret) {
+			m.Content = hide(m.Content)
+			p.Splice = append(p.Splice, abi.Splice{At: i, Remove: 1, Insert: []abi.Message{m}})
+		}
+	}
+	return p
+}
+
+func hideResult(_ context.Context, _ *hook.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+	if in.Result == nil {
+		return nil, nil
+	}
+	res := *in.Result
+	res.Content = hide(res.Content)
+	return &abi.AfterToolAnswer{Result: &res}, nil
+}
+
+func hideResponse(_ context.Context, _ *hook.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+	if in.Response == nil {
+		return nil, nil
+	}
+	res := *in.Response
+	res.Message.Content = hide(res.Message.Content)
+	return &abi.AfterModelAnswer{Response: &res}, nil
+}
+
+func hideWrapped(ctx context.Context, c *hook.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+	res, err := c.NextTool(ctx, abi.CallPatch{})
+	if res != nil {
+		out := *res
+		out.Content = hide(out.Content)
+		res = &out
+	}
+	return &abi.WrapToolCallAnswer{Result: res}, err
+}
+
+func hideBefore(
+	_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+) (*abi.BeforeModelRewriteStateAnswer, error) {
+	return &abi.BeforeModelRewriteStateAnswer{Messages: hideMessages(c)}, nil
+}
+
+func hideAfter(
+	_ context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput,
+) (*abi.AfterModelRewriteStateAnswer, error) {
+	return &abi.AfterModelRewriteStateAnswer{Messages: hideMessages(c)}, nil
+}
+
+// hides returns a middleware that removes the secret from results and messages before they are events.
+func hides() *inproc.Middleware {
+	return &inproc.Middleware{
+		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			out := slices.Clone(in.Chunks)
+			for i := range out {
+				out[i].Text = strings.ReplaceAll(out[i].Text, secret, hidden)
+			}
+			return &abi.OnChunkAnswer{Chunks: out}, nil
+		},
+		AfterModelRewriteState: hideAfter,
+		AfterTool:              hideResult,
+	}
+}
+
+// logOfRun returns the log of the run r.
+func logOfRun(t *testing.T, j journal.Journal) (*runlog.History, string) {
+	t.Helper()
+	stored, err := j.Load(t.Context(), "r")
+	require.NoError(t, err)
+	require.Equal(t, journal.StatusFinished, stored.Status)
+	h, err := runlog.ReadHistory(stored)
+	require.NoError(t, err)
+	return h, string(bytes.Join(stored.Log, nil))
+}
+
+func requireNone(t *testing.T, text string) {
+	t.Helper()
+	if i := strings.Index(text, secret); i >= 0 {
+		require.Fail(t, "the text was not erased", "%s", text[max(0, i-300):min(len(text), i+100)])
+	}
+}
+
+// TestRemovedTextIsErasedAtEveryDeath checks that a run that dies at any write ends as usual, and
+// that the store then has nothing that a middleware removed. The run has parallel tool calls and a
+// pause, and is one of its own or a sub-agent's.
+func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
+	t.Parallel()
+	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild, requireChild} {
+		lives := func(t *testing.T, at int64, after bool) (writes int64) {
+			s, w := openStore(t), newWorld(depth)
+			w.secret = secret
+			c, writes := w.live(t, s, at, after)
+			requireEnd(t, w, c)
+			h, log := logOfRun(t, s)
+			requireNone(t, log)
+			events, err := json.Marshal(c.all)
+			require.NoError(t, err)
+			requireNone(t, string(events))
+			if depth == 0 {
+				for _, text := range []string{"let me see", "look done", "all done"} {
+					require.Contains(t, log, text+hidden)
+				}
+			}
+			require.Equal(t, "hi", h.State.Messages.At(0).Content.String())
+			return writes
+		}
+		writes := lives(t, 0, false)
+		for at := int64(1); at <= writes+2; at++ {
+			for _, after := range []bool{false, true} {
+				t.Run(
+					fmt.Sprint(depth, " deep, ", at, map[bool]string{true: " after", false: " before"}[after]),
+					func(t *testing.T) {
+						t.Parallel()
+						lives(t, at, after)
+					},
+				)
+			}
+		}
+	}
+}
+
+// TestAnswersAreErased checks which hooks cause recorded answers to be erased, and that answers of
+// the other steps and of other runs are kept.
+func TestAnswersAreErased(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		hooks     inproc.Middleware
+		originals bool
+		erased    bool
+	}{
+		"nothing removed":            {hooks: inproc.Middleware{AfterTools: countsHooks().AfterTools}},
+		"wrap_tool_call":             {hooks: inproc.Middleware{WrapToolCall: hideWrapped}, erased: true},
+		"after_tool":                 {hooks: inproc.Middleware{AfterTool: hideResult}, erased: true},
+		"after_model":                {hooks: inproc.Middleware{AfterModel: hideResponse}, erased: true},
+		"before_model_rewrite_state": {hooks: inproc.Middleware{BeforeModelRewriteState: hideBefore}, erased: true},
+		"a module's tool":            {hooks: addsLook(nil)},
+		"after_tool of such a tool":  {hooks: addsLook(hideResult), erased: true},
+		"originals":                  {hooks: inproc.Middleware{AfterTool: hideResult}, originals: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, w := openStore(t), newWorld(0)
+			if name == "after_model" {
+				w.secret = secret
+			}
+			look := tool.Func(abi.Tool{Name: "look"}, func(context.Context, abi.Call) (*abi.Result, error) {
+				return abi.TextResult("found" + map[bool]string{true: secret}[name != "after_model"]), nil
+			})
+			o := &agent.Options{
+				Model: w, Chain: with(t, nativeEntry("m", &tc.hooks)),
+				Tools:   []tool.Tool{newWorld(0).tool("asked", false), newWorld(0).tool("pay", false)},
+				Journal: &journal.Options{Journal: s, Originals: tc.originals},
+			}
+			if tc.hooks.CallTool == nil {
+				o.Tools = append(o.Tools, look)
+			}
+			a, err := agent.New(o)
+			require.NoError(t, err)
+			_, err = eventsOf(t, a, agent.Input{})
+			require.NoError(t, err)
+			h, log := logOfRun(t, s)
+			erased, kept := 0, 0
+			for _, p := range h.Phases {
+				for _, d := range p.Deeds {
+					switch {
+					case d.Erased:
+						require.Nil(t, d.Answer)
+						require.True(t, d.Done)
+						erased++
+					case d.What == "model" || d.What == "tool":
+						require.NotNil(t, d.Answer)
+						kept++
+					}
+				}
+			}
+			if !tc.erased {
+				require.Zero(t, erased)
+				require.Contains(t, log, secret)
+				require.NotContains(t, log, `"erased"`)
+				return
+			}
+			requireNone(t, log)
+			require.Positive(t, erased)
+			if name != "after_model" {
+				require.Equal(t, 1, kept, "the answer of the step in which nothing was removed")
+			}
+		})
+	}
+}
+
+// addsLook returns a middleware that has the tool look.
+func addsLook(
+	after func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error),
+) inproc.Middleware {
+	return inproc.Middleware{
+		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "look"}}}}, nil
+		},
+		CallTool: func(context.Context, *hook.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+			return &abi.CallToolAnswer{Result: abi.TextResult("found" + secret)}, nil
+		},
+		AfterTool: after,
+	}
+}
+
+// TestPausedRunIsErased checks that a run that waits for an answer keeps only the recorded answers of
+// the phase in which it waits.
+func TestPausedRunIsErased(t *testing.T) {
+	t.Parallel()
+	s, w := openStore(t), newWorld(0)
+	w.secret = secret
+	for range w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}) {
+		continue
+	}
+	stored, err := s.Load(t.Context(), "r")
+	require.NoError(t, err)
+	require.Equal(t, journal.StatusPaused, stored.Status)
+	log := string(bytes.Join(stored.Log, nil))
+	require.NotContains(t, log, "let me see"+secret)
+	require.Contains(t, log, "look done"+secret)
+}

@@ -1,0 +1,20 @@
+package runlog
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEntryBefore checks where a log is searched for the changes of a phase.
+func TestEntryBefore(t *testing.T) {
+	t.Parallel()
+	var log [][]byte
+	for _, lines := range []string{`{"phase":0}`, `{"phase":1}`, `{"phase":2}
+{"phase":3}`, `{"phase":3}`, `{"phase":4}`} {
+		log = append(log, []byte(lines+"\n"))
+	}
+	for phase, entry := range []int64{1, 1, 2, 3, 4, 5} {
+		require.Equal(t, entry, EntryBefore(log, int64(phase)), "phase %d", phase)
+	}
+}
