@@ -75,8 +75,9 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 // An empty configuration or null is {}. Keys that config does not set default to those of the Extism
 // manifest, if the module has one.
 //
-// The error is a *ConfigError if the configuration is invalid or the module's configure fails. The
-// caller must close the middleware after its last run.
+// The error is a *ConfigError if the configuration is invalid or the module's configure fails, and
+// wraps another error if ctx ended or the loader is closed. The caller must close the middleware
+// after its last run.
 func Configure(
 	ctx context.Context,
 	m *Module,

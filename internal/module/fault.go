@@ -48,7 +48,7 @@ func (m *Module) fault(inv *invoke.Invocation, err error) error {
 		}
 		cause.Export = "" // the fault names the hook already
 		if !inv.Running() {
-			f.Hook = abi.Hook(guest.Export) // _initialize, say; empty for the start function
+			f.Hook = abi.Hook(guest.Export) // such as _initialize; empty for the start function
 			if strings.HasPrefix(guest.Export, javascript.Exports) {
 				f.Hook = "" // the engine failed before it called a hook
 			}

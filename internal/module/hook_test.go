@@ -257,8 +257,8 @@ func TestWrapTool(t *testing.T) {
 
 func next(times string) string { return fmt.Sprintf(`{"next":%q}`, times) }
 
-// TestNext checks the number of tool calls and the result if a module calls next once or twice, and
-// the results if the tool fails or its reply is too large.
+// TestNext checks the number of tool calls and the result if a module does not call next, calls it
+// once, or calls it twice, and the results if the tool fails or its reply is too large.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wrap.wasm", policy.Limits{})

@@ -54,7 +54,7 @@ func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants
 	return &testRun{r, host}
 }
 
-// TestHTTP checks the replies of the import "http".
+// TestHTTP checks the requests and the replies of the host call "http".
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

@@ -309,7 +309,7 @@ func (s *session) Stats() abi.EntryStats {
 }
 
 // isFault reports whether err is a fault of this entry, rather than one that next returned or the
-// end of the run.
+// end of the run. The chain sets the entry of a fault only later.
 func isFault(err error) bool {
 	if err == nil {
 		return false

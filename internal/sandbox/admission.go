@@ -26,10 +26,9 @@ func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err
 	return release, err
 }
 
-// ReserveOneOf is Reserve for work that can use different sizes, which must ascend. It
-// waits until it can take the first size. If larger sizes leave at least as much free
-// memory as they take, it takes the largest of them instead. It returns the index of the
-// size.
+// ReserveOneOf is like Reserve, but for work that can use different sizes, which must ascend. It
+// waits until it can take the first size. If larger sizes then leave at least as much memory free
+// as they take, it takes the largest of those instead. It returns the index of the size.
 func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
 	return s.admission.reserve(ctx, sizes)
 }
@@ -104,8 +103,8 @@ func (im *Image) WorstCase() int64 {
 	return memory + 2*im.limits.StackBytes + overhead // a stack grows by doubling
 }
 
-// admission grants memory in the order of the requests. Requests of a tenant that has its share
-// do not block others.
+// admission grants memory in the order of the requests. Requests of a tenant that has reached its
+// share do not block others.
 type admission struct {
 	mu      sync.Mutex
 	total   int64
@@ -168,7 +167,7 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 	}
 }
 
-// serve grants waiting requests in order. A request of a tenant that has its share does not
+// serve grants waiting requests in order. A request of a tenant that has reached its share does not
 // block later ones. The caller holds mu.
 func (a *admission) serve() {
 	for i := 0; i < len(a.waiting); {

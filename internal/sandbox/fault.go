@@ -19,7 +19,7 @@ var (
 	ErrDead = errors.New("sandbox: the instance ended in an earlier call; make another one")
 )
 
-// FaultKind is a kind of mistake of a guest.
+// FaultKind is a kind of mistake of a guest or, for FaultInternal, of the host.
 type FaultKind string
 
 // The kinds of faults.
@@ -32,7 +32,7 @@ const (
 	FaultExit     FaultKind = "exit"     // it called proc_exit
 	FaultBounds   FaultKind = "bounds"   // it passed a pointer or length outside its memory to an import
 	FaultNesting  FaultKind = "nesting"  // guests called guests deeper than Limits.Nesting
-	FaultInternal FaultKind = "internal" // a mistake of the host: an import panicked
+	FaultInternal FaultKind = "internal" // a mistake of the host, such as an import that panicked
 )
 
 // FaultError is the error of a call in which the guest made a mistake.
@@ -40,8 +40,8 @@ type FaultError struct {
 	Kind    FaultKind
 	Message string // short: "unreachable executed", "ran longer than 1s", "proc_exit(2)"
 
-	// Limit is the field of Limits that was exceeded and Value its value, in the field's
-	// unit. Both are empty for other faults.
+	// Limit is the field of Limits that was exceeded and Value its value, in the field's unit. Both
+	// are zero for faults that no limit caused.
 	Limit string
 	Value int64
 

@@ -29,7 +29,7 @@ const (
 	stackExcess = 1 << 20
 )
 
-// tank is the fuel and stack of one call.
+// tank counts the fuel and the stack of one call.
 type tank struct {
 	granted   int64 // fuel granted to the guest
 	imports   int64 // fuel used by imports
@@ -61,16 +61,16 @@ func (in *Instance) drain() {
 	in.report.Fuel = uint64(max(0, in.tank.used(in.tank.rest)))
 }
 
-// grant grants fuel up to a slice, or less if the limit is near, and returns what the guest
-// has left.
+// grant grants fuel up to a slice, or less if the limit is near, and returns the fuel that the
+// guest has left.
 func (in *Instance) grant(left int64) int64 {
 	more := min(in.tank.slice-left, in.fuel-in.tank.used(left))
 	in.tank.granted += more
 	return left + more
 }
 
-// deepen grants a piece of stack, or more if left is negative, and returns what the guest has
-// left.
+// deepen grants a piece of stack, and further pieces while left is negative, up to the limit. It
+// returns the stack that the guest has left.
 func (in *Instance) deepen(left int64) int64 {
 	t, limit := &in.tank, in.image.limits.StackBytes
 	for first := true; (first || left < 0) && t.stack < limit; first = false {

@@ -29,7 +29,7 @@ func (g *Guest) Export() string { return g.in.export }
 // call ends if the fuel is used up.
 func (g *Guest) Read(ptr, length uint32) []byte { return g.ReadInto(nil, ptr, length) }
 
-// ReadInto is Read into b, or into a new slice if the capacity of b is too small.
+// ReadInto is like Read, but copies into b, or into a new slice if the capacity of b is too small.
 func (g *Guest) ReadInto(b []byte, ptr, length uint32) []byte {
 	from := g.view(ptr, length)
 	if len(from) > cap(b) {
@@ -83,7 +83,7 @@ func (g *Guest) view(ptr, length uint32) []byte {
 	return b
 }
 
-// bounds is view without the charge.
+// bounds is like view, but charges nothing.
 func (in *Instance) bounds(ptr, length uint32) []byte {
 	b, ok := in.core.memory.Read(ptr, length)
 	if !ok {

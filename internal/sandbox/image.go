@@ -23,7 +23,8 @@ type Image struct {
 	stages  []stage // stages of Prepare; none in an image from Load
 	pool    pool
 
-	// Only while the image is prepared, and nil if unknown:
+	// start and similar are set only while the image is prepared. They are nil if there is no such
+	// snapshot.
 	start   *image.Snapshot // the snapshot that the last stage starts from
 	similar *image.Snapshot // a snapshot that this image's own probably resembles
 
@@ -32,8 +33,9 @@ type Image struct {
 }
 
 // Load verifies and compiles a module. The name is for messages. The error is a
-// [*verify.RefusedError] for a mistake in the module, invalid limits, ErrClosed, or ctx's cause.
-// When ctx ends, Load returns at once; a compilation is canceled when no caller is left.
+// [*verify.RefusedError] for a mistake in the module, or else describes invalid limits or an error
+// of this system, or is ErrClosed or ctx's cause. When ctx ends, Load returns at once; a
+// compilation is canceled when no caller is left.
 //
 // The bytes must not be modified afterwards. The caller closes the image.
 func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*Image, error) {

@@ -53,8 +53,8 @@ type Report struct {
 	TimedOut  bool          // whether the call exceeded Limits.HookTime and was ended at Fuel
 }
 
-// Instance is a running module. Its methods are safe for concurrent use, but it serves one
-// call at a time.
+// Instance is a running module. Call, Close and Image are safe for concurrent use, but an instance
+// serves one call at a time.
 type Instance struct {
 	image   *Image
 	ref     *codeRef // reference to the code of image
@@ -124,7 +124,7 @@ func (in *Instance) configure(cfg InstanceConfig) {
 	in.fuel = limits.Fuel
 }
 
-// Reseed makes seed determine the guest's random bytes from now on. It is called when the guest
+// Reseed makes seed determine the guest's random bytes from now on. seed is called when the guest
 // first requests random bytes, which happens in few calls. Reseed must not be called during a call.
 func (in *Instance) Reseed(seed func() []byte) { in.wasi.Reseed(seed) }
 
@@ -143,8 +143,9 @@ func (in *Instance) Image() *Image { return in.image }
 // with the values of ctx.
 //
 // The error is a [*FaultError] for a mistake of the guest, the error that Guest.Abort got, the
-// cause of ctx, ErrBusy, ErrDead or ErrClosed. After ErrBusy and a fault of kind FaultNesting
-// the instance is still usable; after all others it is dead and should be closed.
+// cause of ctx, ErrBusy, ErrDead or ErrClosed. The instance is still usable if Call did not start
+// guest code: because of ErrBusy, a fault of kind FaultNesting, a missing export, a wrong number of
+// arguments, or a ctx that had already ended. After other errors it is dead and should be closed.
 func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]uint64, error) {
 	want, ok := in.image.code.Outline.FuncType(export)
 	if !ok {
@@ -199,7 +200,8 @@ func (in *Instance) run(ctx context.Context, export string, args []uint64, resul
 	return nil
 }
 
-// enter enters guest code. It returns a panic in wazero itself as an error.
+// enter calls an export, or instantiates the core if export is empty. It returns a panic in wazero
+// itself as an error.
 func (in *Instance) enter(ctx context.Context, export string, args []uint64, results int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -216,7 +218,7 @@ func (in *Instance) enter(ctx context.Context, export string, args []uint64, res
 	return in.core.function(export).CallWithStack(&in.context, in.stack)
 }
 
-// panicError is a panic outside of imports.
+// panicError is a panic of wazero itself, outside of imports, as an error.
 type panicError struct{ value any }
 
 func (e panicError) Error() string { return fmt.Sprint(e.value) }

@@ -154,7 +154,8 @@ func (p *Profile) finish(in *Instance) {
 // usedNow returns the fuel that the running call has used so far.
 func (in *Instance) usedNow() int64 { return in.tank.used(int64(in.core.fuel.Get())) }
 
-// listeners makes the listeners with which wazero reports the start and end of each function.
+// listeners is a factory of the listeners to which wazero reports the start and end of each
+// function.
 type listeners struct {
 	p     *Profile
 	facts *compile.Facts

@@ -89,8 +89,8 @@ type Options struct {
 	// exports must have. The zero value allows only WASI and any exports.
 	Surface Surface
 
-	// Structure caps what can be counted in a module. Its ModuleBytes and MemoryPages have
-	// no effect, because Limits bounds them for each module. If Structure is nil,
+	// Structure caps the numbers of a module's parts, such as its functions. Its ModuleBytes and
+	// MemoryPages have no effect, because Limits bounds them for each module. If Structure is nil,
 	// wasm.DefaultLimits applies.
 	Structure *wasm.Limits
 
@@ -156,8 +156,9 @@ type Sandbox struct {
 	idle      *sync.Cond                     // signals that live or compiling shrank; uses mu
 }
 
-// New returns a sandbox, which the caller must close. It fails if the cache directory cannot
-// be used, or if the surface is inconsistent.
+// New returns a sandbox, which the caller must close. It fails if the cache directory cannot be
+// used, the surface is inconsistent, or child processes are requested with invalid options or in a
+// child.
 func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	if opts == nil {
 		opts = &Options{}

@@ -34,22 +34,21 @@ const (
 )
 
 // The time to touch a page depends on the machine. At 20 µs a page, slices would have to be so
-// small that honest guests would be slow too. So the sandbox measures the time: if one slice
-// has used a processor for more than maxHeld, its code gets shortSlice for shortSlicePeriod,
-// and runs at half its speed. No measured output of a compiler reaches maxHeld. The elapsed
-// time of a slice proves little, because others may have used the processor. The processor
-// time takes 0.3 to 1 µs to read, so it is read only for code with slow slices, and at the
-// start of a call only with the precision that misses no slice which exceeds maxHeld by
-// yieldInterval.
+// small that honest guests would be slow too. So the sandbox measures the time: if one slice has
+// used a processor for more than maxHeld, its code gets shortSlice for shortSlicePeriod, and runs
+// at half its speed. No measured output of a compiler reaches maxHeld. The elapsed time of a slice
+// proves little, because others may have used the processor. The processor time takes 0.3 to 1 µs
+// to read, so it is read only for code with slow slices, and at the start of a call only with the
+// precision that misses no slice that exceeds maxHeld by yieldInterval.
 const (
 	maxHeld          = 4 * time.Millisecond
 	shortSlice       = 250
 	shortSlicePeriod = time.Minute
 )
 
-// yieldInterval is the time for which a guest uses the processor before it yields. Go
-// preempts a goroutine only after 10 ms, which is long for others that wait, and for the
-// garbage collector, for which all wait.
+// yieldInterval is the time for which a guest uses the processor before it yields. Go preempts a
+// goroutine only after 10 ms, which is long for other goroutines that wait, and for the garbage
+// collector, for which all goroutines wait.
 const yieldInterval = time.Millisecond
 
 // slicing decides the size of the slices of a call.

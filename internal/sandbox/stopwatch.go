@@ -62,7 +62,7 @@ func (w *stopwatch) mark() {
 }
 
 // worked returns a lower bound of the processor time that the guest has used since its running time
-// was since. That must not be before the last mark. It returns 0 if that is unknown.
+// was since. since must not be before the last mark. worked returns 0 if the time is unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
 	if thread == 0 || thread != w.thread { // the goroutine continued on another thread

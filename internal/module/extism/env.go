@@ -250,7 +250,6 @@ func inputLength(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 }
 
 // inputLoad8 returns one byte of the input, or 0 beyond its end.
-
 func inputLoad8(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	inv.BytesIn++
 	if i := stack[0]; i < uint64(len(p.input)) {

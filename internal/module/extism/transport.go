@@ -1,6 +1,6 @@
-// Package extism is the transport of Extism plug-ins: hooks are exports of type
-// () -> i32, input, output, errors, variables and logs go through Extism's
-// imports, and the host calls of the ABI are functions of extism:host/user.
+// Package extism is the transport of Extism plug-ins. Hooks are exports of type () -> i32. Input,
+// output, errors, variables and logs go through Extism's imports. The host calls of the ABI are
+// functions of extism:host/user.
 //
 // Other hosts run Extism's kernel as a module of its own. Here, [Imports] implements it on the
 // host's side. A well-behaved plug-in sees the behaviour of Extism's Go SDK; the tests compare the
@@ -48,8 +48,8 @@ func (Transport) HostBytes(l *policy.Limits) int64 { return int64(blockBytes(l))
 func (Transport) HookType() verify.FuncType { return HookType }
 
 // Start initializes a language's runtime as Extism does: it calls hs_init for Haskell, and
-// elsewhere the constructors unless an _initialize has called them. ctx carries the invocation of
-// building the image, which _initialize used too.
+// otherwise __wasm_call_ctors, unless an _initialize has already run the constructors. ctx carries
+// the invocation for building the image, as it did for _initialize.
 func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invocation) error {
 	i32s := []api.ValueType{api.ValueTypeI32, api.ValueTypeI32}
 	var initialized, constructors, haskell bool

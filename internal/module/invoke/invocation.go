@@ -52,7 +52,7 @@ type Invocation struct {
 	Replay   *replay.Player // answers host calls in place of the run
 	Report   sandbox.Report
 	Grown    int64 // growth of the instance's memory, in bytes
-	Err      error // the outcome of the call
+	Err      error // the error of the call; nil if it succeeded
 
 	State       any             // state of the transport
 	BuildConfig json.RawMessage // the configuration, which an Extism plug-in can also read while its image is built
@@ -60,7 +60,7 @@ type Invocation struct {
 	Pending   []byte
 	Output    []byte
 	HostCalls int
-	logged    int // bytes
+	logged    int // bytes of log text so far
 	Recent    []string
 	BytesIn   int64 // copied to the guest
 	BytesOut  int64 // copied from the guest

@@ -377,7 +377,8 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
 }
 
-// content returns the content of a file, or of the script without a file.
+// content returns the content of a file, or of the script without a file. It counts the content
+// towards the limits, and records its SHA-256.
 func (b *builder) content(path string) (content []byte, err error) {
 	if b.source.Text != nil {
 		content = []byte(*b.source.Text)

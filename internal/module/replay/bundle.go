@@ -83,7 +83,8 @@ func (b *Bundle) encode(w io.Writer, module *PackedModule) error {
 	return z.Close()
 }
 
-// Read reads a bundle. The file is untrusted.
+// Read reads a bundle from a file, which is untrusted. It returns an error if the file is malformed
+// or too large, or if the module does not have the bundle's digest.
 func Read(path string) (*Bundle, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {

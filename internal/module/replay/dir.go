@@ -14,7 +14,8 @@ import (
 	"sync"
 )
 
-// A PackedModule is a module as bundles contain it. It is compressed once.
+// A PackedModule is a module in the form that bundles contain. It is compressed once, for its first
+// bundle.
 type PackedModule struct {
 	Wasm []byte
 	once sync.Once

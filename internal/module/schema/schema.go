@@ -170,7 +170,7 @@ func follow(v any, pointer string) (any, error) {
 }
 
 // Check validates a configuration against a schema. The error begins with the path of the invalid
-// value.
+// value, unless that is the whole configuration or the configuration is not valid JSON.
 func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 	if err := jsoncodec.Valid(config); err != nil {
 		return err

@@ -50,7 +50,7 @@ func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	return true
 }
 
-// An Exceeded is a limit that a script exceeded.
+// An Exceeded is a limit that a script exceeded, and the text that says so.
 type Exceeded struct {
 	Limit string // name
 	Value int64

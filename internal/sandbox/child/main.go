@@ -22,8 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
 )
 
-// IsChild reports whether this process is a child, so that main should call [Main] and
-// exit.
+// IsChild reports whether this process is a child. In a child, main should call [Main] and exit.
 func IsChild() bool {
 	return os.Getenv(childEnv) != "" && slices.Equal(os.Args[1:], []string{childArg})
 }
@@ -85,7 +84,7 @@ func serve(in io.Reader, out io.Writer, handlers []Handler) error {
 	return compile(input)
 }
 
-// errNoJail reports that a child could not give up its rights.
+// errNoJail reports that a child could not set its limits or confine itself.
 var errNoJail = errors.New("this process is not confined")
 
 // MissingProtections names the protections of children that this system lacks. It returns

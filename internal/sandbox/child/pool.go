@@ -137,8 +137,8 @@ func (p *Pool) limitsOf(job Job) limits {
 	return l
 }
 
-// feed runs the child on the module or input. It keeps the child's stdin open until the
-// child has exited, because the child exits at the end of stdin: its parent is gone then.
+// feed runs the child on the module or input. It keeps the child's stdin open until the child has
+// exited, because a child exits at the end of stdin, which means that its parent is gone.
 func feed(cmd *exec.Cmd, job Job, limits limits) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -158,7 +158,7 @@ func feed(cmd *exec.Cmd, job Job, limits limits) error {
 			CPUSeconds:  uint64(math.Ceil(limits.cpu.Seconds())),
 		}
 		copy(header.Job[:], job.Name)
-		// A child that does not read all of it reports why.
+		// Errors are ignored, because a child that does not read all of its input reports why.
 		_ = binary.Write(stdin, binary.LittleEndian, header)
 		_, _ = io.WriteString(stdin, job.Directory)
 		_, _ = stdin.Write(job.Input)

@@ -42,7 +42,7 @@ type Options struct {
 	Children *child.Pool
 	// Surface lists the imports that modules can use, and the types of their exports.
 	Surface *verify.Surface
-	// Structure caps what can be counted in a module.
+	// Structure caps the numbers of a module's parts, such as its functions.
 	Structure wasm.Limits
 	// StartStackBytes bounds the stack of a start function.
 	StartStackBytes int64
@@ -119,7 +119,7 @@ func (c *Compiler) Compile(ctx context.Context, tenant, digest string, b []byte)
 	}()
 	if c.disk != nil {
 		m, err := c.compileIn(ctx, c.disk, tenant, digest, b)
-		if errors.Is(err, engine.ErrNotCached) { // for another processor, say; it has been removed
+		if errors.Is(err, engine.ErrNotCached) { // such as an entry for another processor; it has been removed
 			m, err = c.compileIn(ctx, c.disk, tenant, digest, b)
 		}
 		if err == nil || !engine.IsCacheError(err) {

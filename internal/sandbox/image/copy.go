@@ -1,8 +1,8 @@
 package image
 
-// pieceBytes is the size of one copy or comparison. A copy is assembly, in which Go's
-// scheduler cannot interrupt it: one of 8 MiB to memory that was never touched takes 5 to
-// 30 ms, and a garbage collection of the whole host would wait for it.
+// pieceBytes is the size of one copy or comparison. A copy runs in assembly, which Go's scheduler
+// cannot interrupt: one of 8 MiB to memory that was never touched takes 5 to 30 ms, and a garbage
+// collection of the whole host would wait for it.
 const pieceBytes = 256 << 10
 
 // Copy copies src to dst like the built-in copy. Go's scheduler can interrupt it, so it is for

@@ -74,7 +74,7 @@ func (p *Process) End() {
 // Tick sets the guest's clock to the current time.
 func (p *Process) Tick() { p.now = max(p.now, p.config.Clock()) }
 
-// Reseed makes seed determine the random bytes from now on. It is called when the guest next
+// Reseed makes seed determine the random bytes from now on. seed is called when the guest next
 // requests random bytes.
 func (p *Process) Reseed(seed func() []byte) { p.reseed, p.random = seed, nil }
 

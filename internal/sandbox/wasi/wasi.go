@@ -15,7 +15,7 @@
 // [Guest], which checks pointers and charges fuel. The package imports wazero's value types
 // and the packages text and verify; it does not know how guests run.
 //
-// Names, types and layouts are those of
+// The names, types and layouts are those of
 // https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/witx/wasi_snapshot_preview1.witx
 package wasi
 
@@ -255,9 +255,9 @@ func (p *Process) time() int64 {
 // clock cannot overflow.
 const day = 24 * 60 * 60 * 1_000_000_000
 
-// poll fires each subscription at once. One to a clock advances the guest's clock to the
-// requested time, as if the guest had slept; otherwise a guest that sleeps would spin until
-// its time is used up.
+// poll fires each subscription at once. A subscription to a clock advances the guest's clock to the
+// requested time, as if the guest had slept; otherwise a guest that sleeps would spin until its
+// time is used up.
 func poll(p *Process, params []uint64) uint32 {
 	in, out, count := uint32(params[0]), uint32(params[1]), uint32(params[2])
 	const subscription, event = 48, 32
