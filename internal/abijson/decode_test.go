@@ -132,8 +132,8 @@ func TestListPatchCheck(t *testing.T) {
 	}
 }
 
-// FuzzDecode compares Decode with encoding/json: encoding/json must accept everything
-// that Decode accepts, and encoding the value again must lose nothing.
+// FuzzDecode checks that encoding/json accepts everything that Decode accepts, and that encoding
+// the decoded value and decoding it again loses nothing.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{}`, `{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":"x","y":1e5}]}]}}`, `{"tools":[{"name":"t"}]}`,
 		`{"respond":{"role":"assistant","content":[{"type":"text","text":"\ud83d\ude00"}]}}`} {

@@ -142,7 +142,7 @@ func writeTools(w *jsoncodec.Writer, list []abi.Tool) {
 	jsoncodec.WriteSlice(w, list, writeTool)
 }
 
-// writeUnknown writes unknown fields unchanged.
+// writeUnknown writes the fields that the type does not know, unchanged.
 func writeUnknown(w *jsoncodec.Writer, fields abi.Fields) {
 	for i := range fields {
 		w.Field(fields[i].Name, fields[i].Value)
@@ -158,7 +158,7 @@ func (m *Message) Keep(name string, raw []byte) { m.Unknown = with(m.Unknown, na
 // Keep stores an unknown field.
 func (c *ToolCall) Keep(name string, raw []byte) { c.Unknown = with(c.Unknown, name, raw) }
 
-// with returns fields with one more.
+// with returns fields with another one at the end. It copies raw.
 func with(fields abi.Fields, name string, raw []byte) abi.Fields {
 	return append(fields, abi.Field{Name: name, Value: jsoncodec.Clone(raw)})
 }

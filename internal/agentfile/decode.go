@@ -163,7 +163,8 @@ func unsplit(n ast.Node) ast.Node {
 	return &ast.StringNode{BaseNode: &ast.BaseNode{}, Token: &t, Value: t.Value}
 }
 
-// value decodes a node into v.
+// value decodes a node into v. path is the path of the value in the file, for the positions of keys
+// and for errors.
 func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	if d.depth++; d.depth > maxDepth {
 		return d.errorf(n, "nested deeper than %d", maxDepth)
@@ -305,7 +306,7 @@ func (d *decoder) key(pair *ast.MappingValueNode) (string, error) {
 	return k.Value, nil
 }
 
-// json converts a node to JSON.
+// json converts a node to JSON. It follows aliases, and rejects numbers that JSON does not have.
 func (d *decoder) json(n ast.Node) ([]byte, error) {
 	if d.depth++; d.depth > maxDepth {
 		return nil, d.errorf(n, "nested deeper than %d", maxDepth)

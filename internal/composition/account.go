@@ -251,7 +251,7 @@ func (a *Account) withoutLive() {
 // and reports the fault again.
 var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
 
-// withoutFaults removes all faults.
+// withoutFaults removes the lines about faults, including those of child runs.
 func (a *Account) withoutFaults() {
 	a.Events = slices.DeleteFunc(a.Events, ofFault.MatchString)
 	a.sort()

@@ -34,7 +34,7 @@ func (native) Stats() abi.EntryStats { return abi.EntryStats{} }
 // Close does nothing.
 func (native) Close() {}
 
-// Call plays a hook.
+// Call runs the puppet's script for the hook.
 func (n native) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	if n.onHook != nil {
 		n.onHook()

@@ -126,7 +126,7 @@ func (s *seen) runFor(
 	}
 }
 
-// reset resets s for another run.
+// reset removes the observations of a run, so that s can observe another run.
 func (s *seen) reset() {
 	s.observed = nil
 	s.sent, s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, nil, 0, nil
@@ -176,7 +176,8 @@ func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	return answers
 }
 
-// agent returns the composition's agent.
+// agent builds an agent that runs the composition and reports to s. Its chain begins with the
+// middleware of watch.
 func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, error) {
 	entries := []hook.Entry{{Name: "watch", Ring: hook.Outer, Middleware: s.watch()}}
 	for i := range c.Entries {
@@ -310,7 +311,7 @@ func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
 	return out
 }
 
-// tools returns the host's own tools.
+// tools returns the host's own tools, which record their calls in s.
 func (s *seen) tools() []tool.Tool {
 	note := func(c abi.Call) {
 		s.mu.Lock()

@@ -454,7 +454,7 @@ func (p *prediction) answerOpen() {
 	}
 }
 
-// recordCall reports a call once.
+// recordCall reports a call, unless the call has been reported already.
 func (p *prediction) recordCall(c toolCall) {
 	if !p.calls[c.id] {
 		p.calls[c.id] = true

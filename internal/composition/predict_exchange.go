@@ -49,7 +49,7 @@ func (x *exchange) in(ring int, h abi.Hook) []*Entry {
 	return slices.DeleteFunc(x.prediction.in(ring, h), func(e *Entry) bool { return x.passes != nil && !x.passes(e) })
 }
 
-// askModel makes a step's model call.
+// askModel makes the model call of a step and returns its answer. A failed call ends the run.
 func (p *prediction) askModel() answer {
 	messages := append([]message{{role: "system", text: p.instruction}}, p.state...)
 	if p.last != nil {

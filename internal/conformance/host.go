@@ -27,7 +27,8 @@ func (h *Host) Hello(context.Context) (*wire.Hello, error) {
 	return &wire.Hello{Type: "hello", Protocol: wire.Protocol, Host: "agent-runner", Capabilities: []string{"*"}}, nil
 }
 
-// Run runs a case once.
+// Run runs the agent of a case, r.Runs times but at least once, and returns the observations. If
+// the agent cannot be built, the outcome has the reason in Refused.
 func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
 	out := &wire.Outcome{}
 	b := &builder{

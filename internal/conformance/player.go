@@ -86,7 +86,7 @@ func (p *player) turn(t *wire.Tool) *wire.Turn {
 	return &t.Turns[min(n, len(t.Turns)-1)]
 }
 
-// tools returns the case's tools.
+// tools returns the case's tools, which act as their turns say.
 func (p *player) tools(list []wire.Tool) []tool.Tool {
 	var out []tool.Tool
 	for i := range list {

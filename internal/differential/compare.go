@@ -50,7 +50,7 @@ func (o *Observation) Difference(other *Observation) string {
 	return ""
 }
 
-// An Engine runs modules.
+// An Engine runs metered modules in one runtime of wazero.
 type Engine struct {
 	runtime wazero.Runtime
 }
@@ -65,7 +65,7 @@ func NewEngine(ctx context.Context, config wazero.RuntimeConfig) (*Engine, error
 	return e, err
 }
 
-// Close closes the engine.
+// Close closes the engine's runtime.
 func (e *Engine) Close(ctx context.Context) error { return e.runtime.Close(ctx) }
 
 // A tank is the fuel of one run: its budget, the size of a slice, and the fuel granted so far.

@@ -52,7 +52,7 @@ type Program struct {
 	module    wasm.Module
 }
 
-// Module returns the program's module.
+// Module returns the program's module, built from the current statements of its functions.
 func (p *Program) Module() *wasm.Module {
 	m := p.module
 	m.Code = nil
@@ -89,7 +89,7 @@ func Generate(seed uint64) *Program {
 	return g.p
 }
 
-// A generator writes one program.
+// A generator makes the random choices of [Generate] and holds the state of the current function.
 type generator struct {
 	*rand.Rand
 	p       *Program
@@ -323,7 +323,8 @@ func (g *generator) set(depth int) *statement {
 	return leaf(g.value(g.locals[i], depth+1), op(wasm.OpLocalSet, uint32(i)))
 }
 
-// inside generates statements within a label.
+// inside generates the statements of a block or loop. back reports whether its label is that of a
+// loop.
 func (g *generator) inside(depth int, back bool) []*statement {
 	g.labels, g.loops = append(g.labels, 0), append(g.loops, back)
 	defer func() { g.labels, g.loops = g.labels[:len(g.labels)-1], g.loops[:len(g.loops)-1] }()

@@ -83,8 +83,8 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// ParsePrivate parses a range of private addresses that modules may connect to, such as
-// 127.0.0.0/8, or a single address.
+// ParsePrivate parses a range of addresses for Options.Private, such as 127.0.0.0/8, or a single
+// address.
 func ParsePrivate(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()

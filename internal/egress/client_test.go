@@ -344,7 +344,7 @@ func TestRedirects(t *testing.T) {
 	refused(t, c, abi.CodeDenied, "body: secret K is not for "+other, r, own, other)
 }
 
-// each formats each byte of s.
+// each concatenates the bytes of s, each in the given format.
 func each(s, format string) string {
 	var out strings.Builder
 	for _, b := range []byte(s) {

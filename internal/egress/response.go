@@ -91,8 +91,8 @@ func isCoded(h http.Header) bool {
 	return false
 }
 
-// headers returns the response headers that a module sees, in a stable order. It drops lines whose
-// name contains a secret.
+// headers returns the response headers that a module sees, sorted by name. It drops lines beyond
+// the limits, lines that are not UTF-8, and lines whose name contains a secret.
 func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
 	var out []abi.HTTPHeader
 	size := 0

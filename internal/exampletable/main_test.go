@@ -16,7 +16,7 @@ import (
 // numbers matches figures that change with the version of Go.
 var numbers = regexp.MustCompile("`? [0-9.]+(k|M| KiB| MiB)?")
 
-// TestFresh checks the table against the examples: their names, descriptions, hooks and grants. It
+// TestFresh checks that the table has the names, descriptions, hooks and grants of the examples. It
 // ignores measurements.
 func TestFresh(t *testing.T) {
 	if testing.Short() {

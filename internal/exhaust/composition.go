@@ -15,7 +15,7 @@ type Action struct {
 	Times int    `json:"times"`
 }
 
-// A Module configures wasm-glutton.
+// A Module is the configuration of wasm-glutton.
 type Module struct {
 	Loop   bool                `json:"loop"`  // answers for the model, with calls of its own tool
 	Calls  int                 `json:"calls"` // calls in each of these answers
@@ -173,7 +173,7 @@ func (c *Composition) agentFile() []byte {
 	return encode(file)
 }
 
-// String prints the composition as JSON.
+// String returns the composition as JSON.
 func (c *Composition) String() string { return string(encode(c)) }
 
 // encode is json.Marshal for values that can always be encoded. It panics on an error.

@@ -157,7 +157,7 @@ func TestKillHonest(t *testing.T) {
 	)
 }
 
-// TestKill checks a server that is killed during a flood and restarted. The server must serve an
+// TestKill checks that a server survives a kill during a flood. The restarted server must serve an
 // honest run after the restart, floods must be quarantined or end by their limits, and honest runs
 // must finish. A run that the operator releases is resumed.
 func TestKill(t *testing.T) {

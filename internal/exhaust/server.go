@@ -115,7 +115,8 @@ func freeAddress() (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// ready waits until the server answers.
+// ready waits until /readyz answers with status 200. It fails if the process ends or the timeout
+// has passed.
 func (s *Server) ready(timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		select {
@@ -308,7 +309,7 @@ type run struct {
 	JournalBytes int64  `json:"journal_bytes"`
 }
 
-// start starts a run.
+// start starts a run of an agent with the input "Go." and returns its state.
 func (t *tenant) start(ctx context.Context, agent string) (*run, error) {
 	out := &run{}
 	return out, t.server.call(ctx, "POST", "/v1/runs", t.key, map[string]any{"agent": agent, "input": "Go."}, out)

@@ -155,7 +155,8 @@ func formatMessages(messages []abi.Message) string {
 	return b.String()
 }
 
-// formatClient formats the events of an AG-UI client, one per line.
+// formatClient formats the events of an AG-UI client, one per line, without the fields that differ
+// from run to run.
 func formatClient(events []json.RawMessage, types string) (string, error) {
 	var b strings.Builder
 	for _, raw := range events {

@@ -198,7 +198,7 @@ func TinyGoModule(ctx context.Context, root, folder string) (path string, wasm [
 	return path, wasm, err
 }
 
-// byTinyGo builds a guest with TinyGo.
+// byTinyGo builds a guest with TinyGo, unless it is cached.
 func byTinyGo(ctx context.Context, root, folder, path string) error {
 	p, err := toolchain.Find(filepath.Join(root, folder))
 	if err != nil {

@@ -45,7 +45,7 @@ type output struct {
 	text func(*source) string
 }
 
-// outputs lists everything that is generated.
+// outputs lists all generated files and parts of files, with the functions that generate them.
 var outputs = []output{
 	{"internal/contract/hooks_list.go", "", hookList},
 	{"guest-sdk/go/middleware/methods_list.go", "", methods},

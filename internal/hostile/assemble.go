@@ -47,13 +47,13 @@ func binaryOf(sections ...[]byte) []byte {
 	return append([]byte("\x00asm\x01\x00\x00\x00"), bytes.Join(sections, nil)...)
 }
 
-// section encodes a section.
+// section encodes a section with its number and size.
 func section(id byte, contents ...[]byte) []byte {
 	all := bytes.Join(contents, nil)
 	return slices.Concat([]byte{id}, leb(len(all)), all)
 }
 
-// vec encodes a vector of items.
+// vec encodes a vector of encoded items.
 func vec(items ...[]byte) []byte { return append(leb(len(items)), bytes.Join(items, nil)...) }
 
 // times encodes a vector of n copies of an item.
@@ -82,7 +82,7 @@ func function(locals []byte, code ...byte) []byte {
 	return append(leb(len(all)), all...)
 }
 
-// custom1 encodes a custom section.
+// custom1 encodes a custom section called name.
 func custom1(name string, contents []byte) []byte { return section(custom, str(name), contents) }
 
 // Parts of function bodies:

@@ -59,9 +59,10 @@ type verdict struct {
 	Load, All      time.Duration
 }
 
-// TestGenerated checks the outcomes of generated modules. It runs them in child processes, so
-// that a crash ends only a child. To repeat module N, run go test -run TestGenerated -args
-// -seed S -first N -modules 1.
+// TestGenerated checks that each generated module ends in an answer, a rejection or a typed fault,
+// and that the host still runs a well-behaved module afterwards. It runs them in child processes,
+// so that a crash ends only a child. To repeat module N, run go test -run TestGenerated -args -seed
+// S -first N -modules 1.
 func TestGenerated(t *testing.T) {
 	if fd := os.Getenv("HOSTILE_CHILD"); fd != "" {
 		child(t)

@@ -74,7 +74,7 @@ func (g *Generator) Case(n int) *Case {
 	return c
 }
 
-// base returns a module to mutate.
+// base returns a module to mutate: an honest module or a random program.
 func (g *Generator) base(r *rand.Rand) []byte {
 	if n := r.IntN(len(g.honest) + 3); n < len(g.honest) {
 		return g.honest[n]
@@ -117,7 +117,7 @@ func mutateBytes(r *rand.Rand, b, other []byte) []byte {
 	return b
 }
 
-// shuffleSections removes, duplicates or swaps sections.
+// shuffleSections removes, duplicates or swaps sections of a module.
 func shuffleSections(r *rand.Rand, b []byte) []byte {
 	list := sectionsOf(b)
 	if len(list) < 2 {

@@ -121,7 +121,7 @@ func (g *guest) function(params, results string, code ...[]byte) int {
 	return len(g.imported) + len(g.declared) - 1
 }
 
-// export exports a function.
+// export exports the function with the given index.
 func (g *guest) export(name string, index int) *guest {
 	g.exported = append(g.exported, join(str(name), []byte{kindFunction}, leb(index)))
 	return g
@@ -132,7 +132,7 @@ func (g *guest) hook(h abi.Hook, code ...[]byte) *guest {
 	return g.export(string(h), g.function("i", "i", join(code...), i32(0)))
 }
 
-// start adds a start function.
+// start adds a function with the given code as the module's start function.
 func (g *guest) start(code ...[]byte) *guest {
 	g.startAt = leb(g.function("", "", code...))
 	return g
@@ -168,7 +168,7 @@ func (g *guest) counter() int {
 	return len(g.globals) - 1
 }
 
-// bytes returns the module.
+// bytes returns the module in the binary format, without checking that it is valid.
 func (g *guest) bytes() []byte {
 	all := [][]byte{
 		section(types, vec(g.signatures...)),

@@ -53,7 +53,7 @@ var userCalls = func() map[string]string {
 	return calls
 }()
 
-// extism imports a function of Extism.
+// extism imports a function of Extism and returns its index.
 func (g *guest) extism(name string) int {
 	t := extismTypes[name]
 	return g.use(extismEnv, name, t[0], t[1])

@@ -322,7 +322,7 @@ func (p *program) host() []byte {
 	return join(code, setLocal(n0+p.IntN(4)))
 }
 
-// value pushes an i32.
+// value returns code that pushes a random i32.
 func (p *program) value(depth int) []byte {
 	if depth > 3 {
 		return i32(int(int32(p.Uint32())) >> p.IntN(32))
@@ -351,7 +351,7 @@ func (p *program) value(depth int) []byte {
 	}
 }
 
-// long pushes an i64.
+// long returns code that pushes a random i64.
 func (p *program) long() []byte {
 	switch p.IntN(4) {
 	case 0:

@@ -358,7 +358,7 @@ func (t *Parser) Raw() []byte {
 	return t.B[start:t.I:t.I]
 }
 
-// Skip skips a value.
+// Skip skips a value of any type.
 func (t *Parser) Skip() {
 	b, i, depth := t.B, t.I, 0
 	for i < len(b) {

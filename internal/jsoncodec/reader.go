@@ -165,7 +165,7 @@ func (r *Reader) Raw() []byte {
 	return r.t.Raw()
 }
 
-// Skip skips a value.
+// Skip skips a value of any type.
 func (r *Reader) Skip() { r.Raw() }
 
 // expect reports whether the next value begins with one of begins. It skips a null, and

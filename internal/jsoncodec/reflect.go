@@ -173,7 +173,7 @@ func within(err error, step string) error {
 	return e
 }
 
-// joined prepends step to a path.
+// joined prepends step to a path, with a dot before a field but not before an index.
 func joined(step, path string) string {
 	if path != "" && path[0] != '[' {
 		step += "."

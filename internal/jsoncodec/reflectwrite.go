@@ -65,7 +65,7 @@ func appendCounts(b []byte, counts map[string]int) []byte {
 // maxValueDepth is the maximum nesting depth of a value. It ends the encoding of cyclic values.
 const maxValueDepth = 1000
 
-// Fail records the first error.
+// Fail records err in Err, unless there already is an error.
 func (w *Writer) Fail(err error) {
 	if w.Err == nil {
 		w.Err = err

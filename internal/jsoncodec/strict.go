@@ -130,7 +130,7 @@ func (s *Scanner) Raw(v *[]byte) error {
 	return nil
 }
 
-// Bool reads true, false or null.
+// Bool reads true, false or null into v. Only true changes v, which must be false before.
 func (s *Scanner) Bool(v *bool) error {
 	switch s.Peek() {
 	case 't':
@@ -144,7 +144,7 @@ func (s *Scanner) Bool(v *bool) error {
 	}
 }
 
-// ReadString reads a string or null.
+// ReadString reads a string or null into v. null leaves v unchanged.
 func ReadString[T ~string](s *Scanner, v *T) error {
 	absent, err := s.begins('"', "a string")
 	if absent || err != nil {
@@ -167,7 +167,8 @@ func ReadString[T ~string](s *Scanner, v *T) error {
 	return nil
 }
 
-// ReadInt reads an integer or null.
+// ReadInt reads an integer or null into v. It fails if v cannot hold the integer. null leaves v
+// unchanged.
 func ReadInt[T ~int | ~int64 | ~int32](s *Scanner, v *T) error {
 	c := s.Peek()
 	if c != '-' && (c < '0' || c > '9') {

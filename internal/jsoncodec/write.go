@@ -198,7 +198,8 @@ func special(w uint64) uint64 {
 // short maps bytes to the letters of their short escapes.
 var short = [256]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
-// Raw writes JSON text without insignificant whitespace.
+// Raw writes JSON text without insignificant whitespace, and null if v is nil. It fails if v is not
+// valid JSON.
 func (w *Writer) Raw(v []byte) {
 	if v == nil {
 		w.Null()

@@ -75,7 +75,7 @@ func types() (read, written, others []string) {
 	return read, written, others
 }
 
-// note records a hand-written method.
+// note records d if it is a hand-written method, whose code must not be generated.
 func (g *generator) note(d ast.Decl) {
 	f, ok := d.(*ast.FuncDecl)
 	if !ok || f.Recv == nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // FindProgram resolves a program as a shell does: a relative path with a separator is relative to
-// dir, and a bare name is looked up in PATH. Its errors name the searched path.
+// dir, and a bare name is looked up in PATH. The error for a bare name that is not found contains
+// PATH.
 func FindProgram(program, dir string) (string, error) {
 	if strings.ContainsRune(program, filepath.Separator) && !filepath.IsAbs(program) && dir != "" {
 		program = filepath.Join(dir, program)

@@ -272,7 +272,7 @@ func (t *text) char(pos, depth int, ok func(rune) bool) (rune, int, bool) {
 	return longest.char, int(longest.end), longest.end > 0
 }
 
-// hex reads n hexadecimal digits.
+// hex reads n hexadecimal digits that begin at pos and returns their value and end.
 func (t *text) hex(pos, depth, n int) (value rune, end int, ok bool) {
 	for range n {
 		var c rune

@@ -62,7 +62,7 @@ type reader struct {
 	model  *model
 }
 
-// read parses packages abi and contract.
+// read parses packages abi and contract and returns the structures that hooks and imports use.
 func read(abiDir, contractDir string) (*model, error) {
 	source, err := abisource.Read(abiDir, contractDir)
 	if err != nil {

@@ -152,7 +152,7 @@ func TestHostErrors(t *testing.T) {
 
 const toolCall = `{` + envelope + `,"call":{"id":"c","name":"t","arguments":"{\"path\":\"a\\nb\"}"},"tool":{"name":"t"}}`
 
-// TestStream checks the host calls of a module that reads a stream and forwards it.
+// TestStream checks that a module can read a stream and forward it, with the expected host calls.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
@@ -180,7 +180,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestAnswers checks the output of each SDK's helpers.
+// TestAnswers checks that the helpers of each SDK return the expected answers.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {

@@ -35,7 +35,8 @@ func instructed(instruction string) string {
 	return `{` + envelope + `,"instruction":"` + instruction + `","tools":[],"return_directly":[],"messages":{"list":0,"revision":1,"total":0},"model":"m","limits":{"max_steps":1}}`
 }
 
-// TestTinyGo checks the answers, host calls and errors of a module that TinyGo built.
+// TestTinyGo checks that a module that TinyGo built has the expected answers, host calls and
+// errors.
 func TestTinyGo(t *testing.T) {
 	t.Parallel()
 	h := byTinyGo(t)

@@ -107,7 +107,7 @@ func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 	return o.err
 }
 
-// flush ends the current text part.
+// flush adds the current text to the complete parts, as a part of its own.
 func (o *Out) flush() {
 	if o.running.Len() > 0 {
 		o.pieces = append(o.pieces, abi.Part{Type: abi.PartText, Text: o.running.String()})

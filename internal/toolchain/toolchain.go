@@ -118,7 +118,7 @@ func (p *Project) Output() string {
 	return filepath.Join(p.Dir, name+".wasm")
 }
 
-// Build builds the module.
+// Build builds the module from the project's source and writes it to the file out.
 func (p *Project) Build(ctx context.Context, out string) error {
 	abs, err := filepath.Abs(out)
 	if err != nil {

@@ -84,8 +84,9 @@ func TestMissingTinyGo(t *testing.T) {
 	)
 }
 
-// TestTinyGoErrors checks the arguments and errors of TinyGo. It is not parallel, because a file that
-// was just written cannot be executed while another test forks.
+// TestTinyGoErrors checks that a build passes the expected arguments to TinyGo and that its error
+// has TinyGo's output. It is not parallel, because a file that was just written cannot be executed
+// while another test forks.
 func TestTinyGoErrors(t *testing.T) {
 	p, err := toolchain.Find(folder(t, "main.go", "go.mod", "go.sum"))
 	require.NoError(t, err)
@@ -147,7 +148,8 @@ func TestNamesOfFunctions(t *testing.T) {
 	}
 }
 
-// TestNoGoModule checks the advice for a folder without a go.mod, which Go's own error lacks.
+// TestNoGoModule checks that the error for a folder without a go.mod says how to create one, which
+// Go's own error does not say.
 func TestNoGoModule(t *testing.T) {
 	t.Parallel()
 	p, err := toolchain.Find(folder(t, "main.go"))

@@ -85,7 +85,7 @@ func (w *rewriter) writeHelpers() {
 	}
 }
 
-// instruction appends the bulk instruction itself.
+// instruction appends the bulk instruction that the helper replaces.
 func (h helper) instruction(a *assembler) {
 	switch h.op {
 	case OpMemoryInit, OpMemoryCopy:

@@ -272,7 +272,7 @@ func (b *body) data() {
 	}
 }
 
-// structure handles else and end.
+// structure checks else and end, and updates the open blocks.
 func (b *body) structure() {
 	d := b.d
 	switch top := len(d.frames) - 1; b.in.Op {

@@ -212,7 +212,7 @@ func (e *encoder) constExpr(c *ConstExpr) {
 	e.u8(byte(OpEnd))
 }
 
-// appendSigned appends a signed LEB128 number.
+// appendSigned appends v to b as a signed LEB128 number.
 func appendSigned(b []byte, v int64) []byte {
 	for {
 		c := byte(v & 0x7f)

@@ -115,7 +115,7 @@ func (p *planner) to(label int32) {
 	p.edges = append(p.edges, edge{label, noNode})
 }
 
-// step reads an instruction.
+// step adds an instruction to the flow.
 func (p *planner) step(in *Instruction) {
 	if p.cur != noNode {
 		p.count(cost(in.Op))

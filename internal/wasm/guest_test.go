@@ -99,8 +99,8 @@ func TestGoGuestCount(t *testing.T) {
 	}
 }
 
-// BenchmarkHook runs the hook of a metered and of an unmetered guest alternately and
-// reports the ratio, so that the machine's load affects both equally.
+// BenchmarkHook measures the time of a hook in a metered guest relative to an unmetered one. It
+// runs both alternately, so that the machine's load affects both equally.
 func BenchmarkHook(b *testing.B) {
 	m, err := Decode(goGuest(b), DefaultLimits())
 	require.NoError(b, err)

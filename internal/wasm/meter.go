@@ -95,7 +95,7 @@ func reservedName(section, name string) error {
 		text: "the name " + strconv.Quote(name) + " is reserved for the host; choose another"}
 }
 
-// rewriter builds the metered module.
+// rewriter builds the metered module out from in.
 type rewriter struct {
 	in, out    *Module
 	options    MeterOptions

@@ -232,7 +232,7 @@ func (w *rewriter) ifNegative(a *assembler) {
 	a.op(OpEnd)
 }
 
-// assembler is a buffer of instructions.
+// assembler is a buffer of encoded instructions. Its methods append instructions.
 type assembler []byte
 
 func (a *assembler) op(op Opcode) {

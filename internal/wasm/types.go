@@ -96,18 +96,18 @@ type Range struct {
 	HasMax bool
 }
 
-// Table is a table's type.
+// Table is the type of a table: the type of its elements and its size.
 type Table struct {
 	Type ValueType
 	Size Range
 }
 
-// Memory is a memory's type.
+// Memory is the type of a memory.
 type Memory struct {
 	Size Range
 }
 
-// GlobalType is a global's type.
+// GlobalType is the type of a global and its mutability.
 type GlobalType struct {
 	Type    ValueType
 	Mutable bool

@@ -14,9 +14,9 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// TestOperands checks the effects of instructions with modules known to be valid: at the end of
-// each body, exactly the results remain on the stack. It also checks that these modules have every
-// instruction.
+// TestOperands checks that operands knows the effects of instructions, with modules known to be
+// valid: at the end of each body, exactly the results remain on the stack. It also checks that
+// these modules have every instruction.
 func TestOperands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles large or many modules")

@@ -46,7 +46,7 @@ func StoreString(at unsafe.Pointer, b []byte, i, n int) {
 	*(*string)(at) = unsafe.String(unsafe.SliceData(b[i:]), n)
 }
 
-// StorePointer stores p at address at.
+// StorePointer stores p in the pointer at address at.
 func StorePointer(at, p unsafe.Pointer) { *(*unsafe.Pointer)(at) = p }
 
 // StoreTwo stores sixteen bytes in b at i. They must exist.

@@ -37,7 +37,7 @@ type Input interface{ Envelope() *abi.Common }
 // ErrBroken is the error of a hook that must count as a fault.
 var ErrBroken = errors.New("the puppet breaks")
 
-// A player runs one hook.
+// A player runs the script of one hook call.
 type player struct {
 	host   Host
 	hook   abi.Hook

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Messages formats messages in one line.
+// Messages formats messages in one line, separated by " | ".
 func Messages(list []abi.Message) string {
 	out := make([]string, len(list))
 	for i := range list {

@@ -63,7 +63,7 @@ func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...s
 	return &l.out, nil
 }
 
-// A linker combines two modules.
+// A linker holds the two modules that Modules combines, and their combination.
 type linker struct {
 	main, part *wasm.Module
 	out        wasm.Module
