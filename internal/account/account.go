@@ -438,7 +438,7 @@ func (a *Account) mark() {
 	}
 }
 
-// release returns n bytes to a, and a's surplus to its parent.
+// release releases n of the bytes of class c in a, and a's surplus in its parent.
 func (a *Account) release(c class, n int64) {
 	if n <= 0 {
 		return

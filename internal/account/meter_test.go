@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
-// TestMeter checks that a meter reserves only the bytes that exceed its free part, and that Release
-// returns all of them.
+// TestMeter checks that a meter reserves only the bytes that exceed its free part, that a failed
+// addition changes nothing, and that Release returns all reserved bytes.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	a := account.New(account.LevelRun, "r", nil, 1<<20)

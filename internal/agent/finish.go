@@ -169,7 +169,7 @@ func (r *run) timedOut(cause error) error {
 	return &TimeoutError{Cause: cause}
 }
 
-// runError returns an error as run_finished reports it.
+// runError converts the error that ended a run to the one that run_finished reports.
 func runError(err error) *abi.Error {
 	var failed *ending.HookError
 	if errors.As(err, &failed) {

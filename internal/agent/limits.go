@@ -36,9 +36,9 @@ const (
 // tool call counts even if a middleware answers it. Calls of sub-agents count too, and must also be
 // within the sub-agent's own limits. MaxSteps does not include the steps of sub-agents.
 type Limits struct {
-	// ModelCalls is the maximum number of calls that reach the model: usually one a step, one for
-	// each further call of next by a wrapper, one for each repetition by after_model and one for
-	// each model call of a module. Retries and fallbacks within one call do not count.
+	// ModelCalls is the maximum number of calls that reach the model: usually one for each step,
+	// plus one for each further call of next by a wrapper, for each repetition by after_model and
+	// for each model call of a module. Retries and fallbacks within one call do not count.
 	ModelCalls int
 	// ToolCalls is the maximum number of tool calls of the model and of modules, and Tools the
 	// maximum for single tools of this agent. Calls that reach no tool do not count: those of

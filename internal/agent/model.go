@@ -145,7 +145,7 @@ func (r *run) attempts() func(model.Attempt) {
 	}
 }
 
-// stream calls the model and passes its chunks to out.
+// stream calls the model and, unless out is nil, passes its chunks to out.
 func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*abi.Response, error) {
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
@@ -161,8 +161,8 @@ func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*a
 	)
 }
 
-// failedBy returns the error of a failed model call. It names the module that failed the
-// call. Endings are returned unchanged.
+// failedBy returns the error of a failed model call, whose message names the module that failed the
+// call, if any. It returns endings unchanged.
 func failedBy(source string, err error) error {
 	var failed *abi.Error
 	if ending.Is(err) || !errors.As(err, &failed) {

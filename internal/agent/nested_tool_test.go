@@ -197,8 +197,8 @@ func TestOwnToolCycles(t *testing.T) {
 	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
 }
 
-// TestOwnToolAGateOfTheCaller checks that a module cannot be used to bypass another's gate. The
-// gate of a module whose own call is in progress judges nested calls of others.
+// TestOwnToolAGateOfTheCaller checks that the gate of a module whose own tool call is in progress
+// judges the tool calls that other modules make within it, so that they cannot bypass the gate.
 func TestOwnToolAGateOfTheCaller(t *testing.T) {
 	t.Parallel()
 	guard := &inproc.Middleware{

@@ -308,7 +308,8 @@ func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err(
 
 type answererKey struct{}
 
-// AnsweredBy returns a context with which [Agent.Continue] records who gave the answers.
+// AnsweredBy returns a context that makes [Agent.Continue] record in the journal that who gave the
+// answers.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)
 }

@@ -121,7 +121,7 @@ func (r *run) adopt(messages []abi.Message) []abi.Message {
 	return out
 }
 
-// originOf returns the default origin of a caller's message.
+// originOf returns the default origin of a caller's message with the given role.
 func originOf(role string) string {
 	switch role {
 	case abi.RoleAssistant:

@@ -92,7 +92,8 @@ func (a *Agent) find(name string) *Agent {
 	return nil
 }
 
-// A transferTool records in its call to which agent the conversation is transferred.
+// A transferTool transfers the conversation to one of its agents. It records the agent's name in
+// its call.
 type transferTool []*Agent
 
 func (t transferTool) Declaration() abi.Tool {
@@ -107,7 +108,7 @@ func (t transferTool) Declaration() abi.Tool {
 		}
 	}
 	enum, _ := abijson.Marshal(names)
-	// A repeated call has no further effect.
+	// The tool is idempotent, since a repeated call has no further effect.
 	return abi.Tool{Name: TransferTool, Idempotent: true, Description: text.String(), Parameters: json.RawMessage(
 		`{"type":"object","properties":{"agent":{"type":"string","enum":` + string(enum) + `}},"required":["agent"]}`)}
 }

@@ -376,8 +376,8 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-// TestStreamIsClosed checks that the wrapped call is canceled when its reader returns, and that it
-// has returned before the outer call ends.
+// TestStreamIsClosed checks that the wrapped call is canceled with ErrClosed when its reader
+// returns before the end of the stream.
 func TestStreamIsClosed(t *testing.T) {
 	t.Parallel()
 	h := &harness{lines: strings.Split(strings.Repeat("x", 10*pipe.MaxWaiting), "")}

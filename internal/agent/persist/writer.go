@@ -53,7 +53,7 @@ type Position struct {
 	Epoch   int64 // the claim's epoch
 	Entries int64 // number of entries in the log
 	LastSeq int64 // number of the last event
-	Bytes   int64 // written so far, as [journal.Commit.Bytes] counts
+	Bytes   int64 // bytes written so far, as [journal.Commit.Bytes] counts them
 }
 
 // A Writer commits the changes and events of a run in the background. A caller that must not
@@ -128,7 +128,7 @@ func (w *Writer) Created() bool { return w.entries > 0 }
 func (w *Writer) LastSeq() int64 { return w.last }
 
 // End commits the remaining changes and waits until all events are in the caller's queue. It
-// returns the error of the journal.
+// returns the error of the journal, or nil.
 func (w *Writer) End() error {
 	close(w.closing)
 	<-w.done
@@ -185,7 +185,8 @@ func (w *Writer) Ready() {
 func (w *Writer) AwaitCaller(ctx context.Context) { w.backlog.wait(ctx) }
 
 // Flush waits until all earlier changes and events are written, or synced if synced is set. It
-// calls written, if not nil, once they are written.
+// calls written, if not nil, once they are written. It fails if the journal fails, if ctx ends or
+// if the run has ended.
 func (w *Writer) Flush(ctx context.Context, synced bool, written func()) error {
 	wait := &waiter{synced: synced, written: written, done: make(chan error, 1)}
 	w.mu.Lock()

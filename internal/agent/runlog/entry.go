@@ -96,7 +96,8 @@ func joined(chunks []abi.Chunk) []abi.Chunk {
 	return out
 }
 
-// Restore returns the state that a log describes and the number of phases that have ended.
+// Restore returns the state that a log describes, and the number of phases that have ended. It
+// fails if the log is malformed or lacks its beginning.
 func Restore(log [][]byte) (*State, int64, error) {
 	s := &State{Locals: local.New(), Record: record.New()}
 	f := &builder{state: s}

@@ -101,7 +101,8 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return err
 }
 
-// filter runs the ring's on_chunk hooks over chunks.
+// filter runs the ring's on_chunk hooks over chunks, and returns the chunks that they leave. It
+// skips members that faulted earlier in the stream.
 func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]abi.Chunk, error) {
 	for _, m := range s.members {
 		if s.off[m] || len(chunks) == 0 && !final {

@@ -232,8 +232,7 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 }
 
 // Log sends a log event. The level is 0 for debug, 1 for info, 2 for warn and 3 for error. It
-// blocks as Emit does. It truncates long lines and drops lines
-// beyond the limit of a hook.
+// blocks as Emit does. It truncates long lines, and drops lines beyond the limit of a hook.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
 	c.logs++

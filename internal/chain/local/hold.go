@@ -28,7 +28,7 @@ func HoldOf(ctx context.Context) *Hold {
 	return h
 }
 
-// noteChanges marks changes for persisting, now or when h is released.
+// noteChanges marks changes for persisting: at once if h is nil, and otherwise when h is released.
 func (v *Values) noteChanges(list []change, h *Hold) {
 	if len(list) == 0 {
 		return

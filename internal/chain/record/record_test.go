@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecordNext checks that each phase counts its calls from 1, although it reuses the counters of
-// the phase before.
+// TestRecordNext checks that each phase counts its calls from 1, and that calls of an earlier phase
+// do not change the counts of a later one.
 func TestRecordNext(t *testing.T) {
 	t.Parallel()
 	first := (*Record)(nil).NextPhase()
