@@ -31,8 +31,8 @@ func TestUnmarshalIsStrict(t *testing.T) {
 	}
 }
 
-// TestUnmarshalCopies checks that decoded values do not share memory with the text, which
-// would keep all of it in memory for a short string.
+// TestUnmarshalCopies checks that decoded values do not share memory with the text, because a short
+// string would then keep all of the text in memory.
 func TestUnmarshalCopies(t *testing.T) {
 	t.Parallel()
 	text := []byte(

@@ -27,8 +27,8 @@ type conversation struct {
 	ids   int
 }
 
-// known is a message and its content when it was read, because Eino's other middlewares may modify
-// it.
+// known holds a message and a copy of its fields when it was read, because Eino's other middlewares
+// may modify the message.
 type known struct {
 	message *schema.Message
 	was     schema.Message
@@ -318,7 +318,7 @@ func mediaOf(url string) *media {
 	return &media{URL: url}
 }
 
-// Types of Eino's parts.
+// The types of Eino's parts.
 const (
 	einoText  = "text"
 	einoImage = "image_url"

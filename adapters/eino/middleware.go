@@ -56,9 +56,9 @@ type middleware struct {
 	onEvent func(context.Context, abi.Event)
 }
 
-// New returns a chain of middlewares as one of Eino's. It is safe for concurrent use by many agents
-// and runs. The caller calls release, which frees the chain, after the last run. An error names the
-// middleware that failed.
+// New returns an Eino middleware that runs a chain of middlewares. It is safe for concurrent use by
+// many agents and runs. The caller calls release, which frees the chain, after the last run. An
+// error names the middleware that failed.
 func New(
 	ctx context.Context, h *host.Host, o *Options,
 ) (mw adk.ChatModelAgentMiddleware, release func(), err error) {

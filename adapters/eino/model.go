@@ -287,7 +287,8 @@ func (c *modelCall) response(m *schema.Message) (*abi.Response, error) {
 	return res, nil
 }
 
-// stream passes the model's chunks to the chain as they arrive.
+// stream passes the model's chunks to the chain as they arrive, and returns the message that they
+// form.
 func (c *modelCall) stream(
 	ctx context.Context,
 	messages []*schema.Message,

@@ -22,9 +22,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// A session is a chain in one run of an Eino agent. Eino does not notify middlewares of a failed
-// run. A session therefore holds only plain values between hooks: each hook opens and closes the
-// chain.
+// A session holds the state of a chain in one run of an Eino agent. Eino does not notify
+// middlewares of a failed run. A session therefore holds only plain values between hooks: each hook
+// opens and closes the chain.
 type session struct {
 	m     *middleware
 	tools []abi.Tool // after before_agent
@@ -302,7 +302,8 @@ func (s *session) spend(u abi.Usage) {
 	s.usage.TotalTokens += u.TotalTokens
 }
 
-// answered returns before_agent's answer, which replaces the model's, on the first call only.
+// answered returns before_agent's message, which replaces the first model response. It returns nil
+// on all calls but the first.
 func (s *session) answered() *abi.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +312,7 @@ func (s *session) answered() *abi.Message {
 	return m
 }
 
-// Where returns the run's position.
+// Where returns the run's ID, step and token usage, and the current time.
 func (s *session) Where() abi.Run {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,8 @@ func (m *middleware) WrapInvokableToolCall(
 	}, nil
 }
 
-// WrapStreamableToolCall runs the tool hooks around a streaming tool. They see the complete result.
+// WrapStreamableToolCall runs the tool hooks around a streaming tool. The hooks see the complete
+// result.
 func (m *middleware) WrapStreamableToolCall(
 	_ context.Context,
 	endpoint adk.StreamableToolCallEndpoint,
@@ -145,8 +146,8 @@ func (m *middleware) WrapEnhancedInvokableToolCall(
 	}, nil
 }
 
-// WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. They see the
-// complete result.
+// WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. The hooks
+// see the complete result.
 func (m *middleware) WrapEnhancedStreamableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedStreamableToolCallEndpoint,

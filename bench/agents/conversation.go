@@ -76,7 +76,7 @@ type witness struct {
 
 type witnessKey struct{}
 
-// withWitness returns a context for one run.
+// withWitness returns a context with a new witness for one run, and the witness.
 func withWitness(ctx context.Context) (context.Context, *witness) {
 	w := &witness{}
 	return context.WithValue(ctx, witnessKey{}, w), w

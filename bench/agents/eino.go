@@ -103,7 +103,7 @@ func toEino(messages []abi.Message) []*schema.Message {
 	return out
 }
 
-// einoModel is a model that answers at once.
+// einoModel is a stateless Eino model that streams its answer at once.
 type einoModel struct{}
 
 func (einoModel) Generate(context.Context, []*schema.Message, ...model.Option) (*schema.Message, error) {

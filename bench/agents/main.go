@@ -3,8 +3,8 @@
 //
 //	agents [-turns N] [-each TIME] [-history N] FIVE.wasm FIVE-EXTISM.wasm [OTHER ...]
 //
-// FIVE.wasm is guests/five. Each OTHER is the same module in another language, such as the output
-// of agent-runner module build for guests/five/c, or guests/five/five.ts.
+// FIVE.wasm is guests/five. Each OTHER is the same module in another language, such as
+// guests/five/five.ts, or the output of "agent-runner module build" for guests/five/c.
 //
 // The runs of the peers are interleaved in one process, because the result is the ratio between
 // them. The command checks that each run of each peer has the same text, chunks, tool calls,

@@ -94,7 +94,8 @@ func loadAverage() string {
 	return "not known"
 }
 
-// row prints two durations and their ratio.
+// row prints a row of the table: a duration measured here, the duration that it is compared with,
+// the ratio and its target.
 func row(what string, here, other time.Duration, against string, ratio float64, target string) {
 	fmt.Printf("| %s | %s | %s %s | %.2f | %s |\n", what, short(here), against, short(other), ratio, target)
 }

@@ -53,7 +53,7 @@ func otherLanguages(ctx context.Context, root, built string) (files []string, mi
 	return append(files, filepath.Join(five, "five.ts")), missing, nil
 }
 
-// sizes writes the sizes of the guests.
+// sizes writes the sizes of the guests that are Go programs.
 func sizes(w *bytes.Buffer, built string) error {
 	w.WriteString("\nThe guests that are Go programs:")
 	for i, name := range []string{"codec.wasm", "five.wasm", "five-extism.wasm", "look.wasm"} {

@@ -2,7 +2,7 @@
 //
 //	report [-quick] BUILT OUT.md
 //
-// BUILT is the folder with the guests and the commands that make bench builds.
+// BUILT is the folder with the guests and the commands that "make bench" builds.
 package main
 
 import (

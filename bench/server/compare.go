@@ -86,7 +86,8 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 	return nil
 }
 
-// contend starts a server with ten honest tenants, and a stopped attack on it.
+// contend starts a server with ten honest tenants, and a process that attacks it. The process is
+// paused.
 func contend(p *plan, program, guest string, wasm []byte, model string) (*contender, error) {
 	const tenants, modules = 10, 3
 	s, err := startPlatform(program, wasm, model)

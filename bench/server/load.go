@@ -16,7 +16,7 @@ import (
 // workers is the number of concurrent runs.
 const workers = 8
 
-// run runs an agent once and reads all its events.
+// run runs an agent once and reads all its events. It fails unless the run ends with an answer.
 func (p *platform) run(t *tenant, agent string) error {
 	req, err := http.NewRequest(
 		"POST",
@@ -59,7 +59,7 @@ func (s *sample) perSecond() float64 { return float64(len(s.times)) / s.took.Sec
 // busy returns the processor time of the server in percent of one processor.
 func (s *sample) busy() float64 { return 100 * s.processor.Seconds() / s.took.Seconds() }
 
-// at returns a quantile of the times.
+// at returns the quantile q, from 0 to 1, of the times, or 0 if there are no times.
 func (s *sample) at(q float64) time.Duration {
 	if len(s.times) == 0 {
 		return 0
@@ -124,7 +124,7 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 	return out, failed
 }
 
-// each runs an agent once for each tenant.
+// each runs an agent once for each tenant, with at most workers runs at a time.
 func (p *platform) each(list []*tenant, agent string) error {
 	var mu sync.Mutex
 	var failed error
@@ -206,7 +206,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d MB", bytes>>20)
 }
 
-// lines calls fn for each line of a stream until it returns false.
+// lines calls fn for each line of a stream until fn returns false.
 func lines(r io.Reader, fn func([]byte) bool) {
 	scan := bufio.NewScanner(r)
 	scan.Buffer(nil, 4<<20)

@@ -39,7 +39,7 @@ type plan struct {
 	turn    time.Duration // duration of a round
 	rate    float64       // runs per second of the honest tenants; default: a third of the measured maximum
 	attacks string        // attacks of the hostile tenant, separated by commas; default: all
-	quotas  string        // quotas of the hostile tenant; default: one after the other
+	quotas  string        // quotas of the hostile tenant, separated by commas; default: all
 }
 
 func main() {
@@ -100,7 +100,8 @@ func main() {
 	}
 }
 
-// compared compares two builds with compare and writes the result.
+// compared compares two builds with compare, and writes the result to the file that the third
+// argument names.
 func compared(p *plan, against string) error {
 	m, err := startModel()
 	if err != nil {

@@ -146,8 +146,8 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	return nil
 }
 
-// read reads a run's events. It returns the delay of each event, and whether all events arrived in
-// order.
+// read reads a run's events. It returns the delay of each event that was emitted after the request,
+// and whether all events arrived in order.
 func (p *platform) read(t *tenant, run string) (lag []time.Duration, whole bool, err error) {
 	req, err := http.NewRequest("GET", p.url+"/v1/runs/"+run+"/events", nil)
 	if err != nil {

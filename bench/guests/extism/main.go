@@ -1,6 +1,6 @@
 //go:build wasip1
 
-// Command extism is the guest of the figures as an Extism plug-in.
+// Command extism is the guest of bench/figures as an Extism plug-in.
 package main
 
 import (

@@ -1,6 +1,7 @@
 //go:build wasip1
 
-// Command plain is the guest of the figures on this host. Input and output are copied once each.
+// Command plain is the guest that bench/figures runs in this project's sandbox and in plain wazero.
+// It copies the input and the output once each.
 package main
 
 import (

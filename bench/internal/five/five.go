@@ -30,7 +30,8 @@ func Patch(messages []abi.Message) []abi.Splice {
 	return out
 }
 
-// Allowed reports whether a tool may be called, and if not, why.
+// Allowed reports whether a tool may be called with these arguments. If not, it also returns the
+// reason.
 func Allowed(name, arguments string) (bool, string) {
 	if name == "delete" || strings.Contains(arguments, "/etc/") {
 		return false, "this is not allowed here"

@@ -30,7 +30,7 @@ func Do(in []byte) ([]byte, error) {
 // text has a typical message's length.
 var text = strings.Repeat("What is the weather like in the place where I live, and what was it like? ", 6)
 
-// Conversation returns an input of about the given number of bytes.
+// Conversation returns an input for [Do] of about the given number of bytes.
 func Conversation(bytes int) []byte {
 	var messages []Message
 	size := 0

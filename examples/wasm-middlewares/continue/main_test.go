@@ -46,7 +46,8 @@ func decides(t *testing.T, h *middlewaretest.Host) string {
 	return ""
 }
 
-// did passes the result of a tool call to the module. An error result if ok is false.
+// did passes the result of a tool call in the given step to the module. It is an error result
+// unless ok is true.
 func did(t *testing.T, h *middlewaretest.Host, step int, tool string, ok bool) {
 	t.Helper()
 	require.NoError(t, h.Wipe())

@@ -17,9 +17,9 @@ type held struct {
 	Blocked bool   `json:"blocked,omitempty"` // the rest is not shown
 }
 
-// OnChunk releases text after checking it together with at least a window of what follows.
-// Withheld text is a run-local value, because the host may discard the module's memory
-// before the next chunk.
+// OnChunk releases text after checking it together with at least a window of what follows. Withheld
+// text is stored as a run-local value, because the host may discard the module's memory before the
+// next chunk.
 func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
 	stream := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
 	texts, there, err := stream.Get(ctx)

@@ -49,7 +49,7 @@ type loading struct {
 	ctx  *middleware.Context
 	seen map[string]bool
 	text strings.Builder
-	left int // bytes
+	left int // number of bytes that max_bytes still allows
 }
 
 func (r *instructor) loadFiles(ctx *middleware.Context) (string, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// closing is the limit that makes the next model call the last, without tools.
+	// closing holds the limit because of which the next model call is the last and has no tools.
 	closing = middleware.Local[hit]("closing")
 	// closed is set after a model call without tools; no further call is allowed.
 	closed = middleware.Local[hit]("closed")

@@ -30,7 +30,7 @@ var texts = map[string]string{
 	"zh": "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。",
 }
 
-// looked is the revision of the messages that the last step checked.
+// looked holds the revision of the messages that the last step checked.
 var looked = middleware.Local[int64]("looked")
 
 type patcher struct {

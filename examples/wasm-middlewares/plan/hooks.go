@@ -187,8 +187,8 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 	})
 }
 
-// mayBecome returns an error if t must wait for other tasks, or if too many are in
-// progress.
+// mayBecome returns an error if t must not have its new status, because it must wait for other
+// tasks or because too many tasks are in progress. before is its old status.
 func (p *planner) mayBecome(l *list, t *task, before string) error {
 	if t.Status == before || t.Status != inProgress && t.Status != completed {
 		return nil

@@ -28,7 +28,7 @@ func (s *scanner) runs(text string, from, depth int) []span {
 			plain = plain && (text[i] >= 'a' && text[i] <= 'z' || text[i] == '-')
 			i++
 		}
-		if i-begin < minRun || plain { // or a long word
+		if i-begin < minRun || plain { // too short, or probably a word
 			continue
 		}
 		for _, decoded := range decode(text[begin:i]) {

@@ -129,7 +129,7 @@ func mask(match string, keep int) string {
 	}, match)
 }
 
-// canonical returns the same text for all spellings of a value.
+// canonical returns the same string for all spellings of a value.
 func canonical(match string, number bool) string {
 	if number {
 		match = strings.NewReplacer(" ", "", "-", "").Replace(match)

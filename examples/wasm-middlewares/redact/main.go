@@ -50,7 +50,7 @@ type redact struct {
 	blocks  bool     // some kind has the strategy block
 	scan    scanner  // all kinds, for requests to the model
 	given   scanner  // all kinds and lookalikes of tokens, for text that the model did not write
-	rest    scanner  // the kinds without tokens, for text that the model does not read
+	rest    scanner  // the kinds without tokens, for text in which values with tokens remain
 	answers scanner  // for the model's output
 	calls   scanner  // for the arguments of calls in requests
 	begun   scanner  // for the arguments of calls in the initial messages

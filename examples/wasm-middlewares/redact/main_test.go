@@ -85,8 +85,8 @@ func TestRequestIsHiddenOnTheWire(t *testing.T) {
 	}
 }
 
-// TestInputIsHiddenInTheState checks that BeforeAgent hides data in the run's state, and that a
-// second call changes nothing.
+// TestInputIsHiddenInTheState checks that BeforeAgent hides data in the run's state, except data
+// with tokens, and that a second call changes nothing.
 func TestInputIsHiddenInTheState(t *testing.T) {
 	t.Parallel()
 	call := abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)
@@ -210,7 +210,8 @@ func TestToolArguments(t *testing.T) {
 	require.Nil(t, answer.Arguments, "arguments are left alone unless asked for")
 }
 
-// stream sends chunks one at a time, and wipes the module's memory between them.
+// stream passes chunks to the module one at a time, wipes the module's memory before each, and
+// returns the output.
 func stream(t *testing.T, h *middlewaretest.Host, id int64, chunks ...abi.Chunk) []abi.Chunk {
 	t.Helper()
 	var out []abi.Chunk

@@ -17,7 +17,7 @@ type held struct {
 	Tail   tail   `json:"tail"`
 }
 
-// OnChunk releases text that cannot become part of a match any more. Held text is a
+// OnChunk releases text that cannot become part of a match any more. Held text is stored as a
 // run-local value, because the host may discard the module's memory before the next chunk.
 func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
 	if err := r.unlock(ctx); err != nil {

@@ -24,7 +24,7 @@ func newBench(t *testing.T, config map[string]any) bench {
 	return b
 }
 
-// ran returns the module's version of a tool's result.
+// ran passes a tool's result to the module, and returns the result as the module leaves it.
 func (b bench) ran(t *testing.T, call abi.Call, result *abi.Result) *abi.Result {
 	t.Helper()
 	answer, err := b.AfterTool(abi.AfterToolInput{Call: call, Result: result, Source: "tool"})
@@ -181,8 +181,8 @@ func must(b []byte, err error) string {
 	return string(b)
 }
 
-// TestNotKept checks that a cut result says if the rest is lost, because it could not be stored or
-// because of keep: none.
+// TestNotKept checks that a cut result says that the rest is lost if it could not be stored, or if
+// keep is none.
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0, "keep": "store"})

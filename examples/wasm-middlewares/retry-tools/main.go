@@ -149,7 +149,8 @@ func (r *retry) backoff(
 	return rest.Update(ctx, func(backoff) (backoff, error) { return backoff{calls, until, reason}, nil })
 }
 
-// span formats milliseconds for a reader.
+// span formats a duration in milliseconds, rounded up: in seconds up to 120 s, and otherwise in
+// minutes.
 func span(ms int64) string {
 	if seconds := (ms + 999) / 1000; seconds <= 120 {
 		return strconv.FormatInt(seconds, 10) + " s"

@@ -51,8 +51,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzCut checks that no text is lost, that the held text stays within the limit, and that
-// the result does not depend on how the text is split into pieces.
+// FuzzCut checks that no text is lost, that no sentence is empty or exceeds the limit, and that the
+// result does not depend on how the text is split into pieces.
 func FuzzCut(f *testing.F) {
 	f.Add("It rains. Take 3.14 coats!", 10, 3)
 	f.Add("\n. .", 1, 1)

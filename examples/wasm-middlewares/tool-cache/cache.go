@@ -29,7 +29,7 @@ const (
 	generationKey = "generation"
 )
 
-// A runCache stores answers in the run.
+// A runCache stores answers as run-local values.
 type runCache struct{}
 
 func (runCache) load(ctx *middleware.Context, key string) (cached, int64, error) {

@@ -28,7 +28,7 @@ func main() {}
 
 func newCache() *cache { return &cache{MaxBytes: 64 << 10} }
 
-// maxTTL is one year, in seconds.
+// maxTTL is the maximum lifetime of an answer in seconds: one year.
 const maxTTL = 365 * 24 * 3600
 
 type cache struct {
@@ -42,7 +42,7 @@ type cache struct {
 	resultCache resultCache
 }
 
-// Configure rejects configurations that would cache nothing, or cache it forever.
+// Configure rejects configurations that would cache nothing, or would cache answers forever.
 func (c *cache) Configure(*middleware.Context) error {
 	switch {
 	case c.MaxBytes <= 0:

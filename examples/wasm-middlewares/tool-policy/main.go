@@ -120,7 +120,7 @@ func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middlew
 	return p.decision(call.Name, strictest, by), nil
 }
 
-// strictness orders actions, from none to deny.
+// strictness returns the rank of an action, from 0 for none to 3 for deny.
 func strictness(action string) int { return slices.Index([]string{"", allow, ask, deny}, action) }
 
 // decision returns the gate's decision for the action of the rule with index by. If by is negative,

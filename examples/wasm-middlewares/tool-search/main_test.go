@@ -105,7 +105,8 @@ func newBench(t *testing.T, config map[string]any) *bench {
 	return b
 }
 
-// step returns the tools that the model sees, and stores the result as the host does.
+// step runs the hook, stores which tools are active as the host does, and returns the names of the
+// active tools.
 func (b *bench) step(t *testing.T) string {
 	t.Helper()
 	answer, err := b.BeforeModelRewriteState(abi.BeforeModelRewriteStateInput{Tools: b.tools})

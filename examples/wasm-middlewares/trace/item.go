@@ -99,8 +99,8 @@ func hash(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// plain matches acceptable names chosen by a model or module. Others are not written,
-// because they may contain content.
+// plain matches names that may be written although a model or a module chose them. Other names may
+// contain content; clean replaces them.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,128}$`)
 
 func clean(name string) string {

@@ -167,7 +167,8 @@ func (it *item) text(o *open, limit int, times bool) string {
 	return b.String()
 }
 
-// word formats a value as a single word of the line.
+// word formats a value for a line. It quotes a value that is empty or contains spaces, quotes or
+// unprintable characters.
 func word(v any) string {
 	if list, ok := v.([]string); ok {
 		v = strings.Join(list, ",")

@@ -33,7 +33,7 @@ type checker struct {
 	wrong error  // the first error in the schema
 }
 
-// end aborts the check.
+// end aborts the check, and records the first reason for that.
 func (c *checker) end(reason string) {
 	if c.left = 0; c.over == "" {
 		c.over = reason
@@ -367,7 +367,7 @@ func (c *checker) list(s map[string]any, value []any, at place) {
 			seen[key] = true
 		}
 	}
-	// Older drafts have the schemas of the first items in a list in items.
+	// In older drafts of JSON Schema, items can be a list of the schemas of the first items.
 	first, items, rest := schemas(s["prefixItems"]), s["items"], true
 	if list, ok := items.([]any); ok {
 		first = list

@@ -57,7 +57,7 @@ func number(value any) (f float64, ok bool) {
 // types checks the type of a value, and reports whether to check further keywords.
 func (c *checker) types(s map[string]any, value any, at place) bool {
 	if s["nullable"] == true && value == nil {
-		return false // OpenAPI
+		return false // nullable is a keyword of OpenAPI
 	}
 	want, ok := s["type"]
 	if !ok {
@@ -195,8 +195,8 @@ func (c *checker) number(s map[string]any, value values.Number, at place) {
 	}
 }
 
-// canonical returns the same text for equal values: numbers by value, and objects
-// regardless of order. It spends a step for each value.
+// canonical returns the same string for equal values: it compares numbers by value, and objects
+// regardless of the order of their keys. It spends a step for each value.
 func (c *checker) canonical(value any) string {
 	b, err := json.Marshal(c.plain(value))
 	if err != nil {

@@ -23,8 +23,8 @@ type Call struct {
 	streamArgs streamArgs
 }
 
-// Args decodes the arguments into the value that v points to. If a value does not fit or a
-// key is unknown, the error is an *abi.Error with the code invalid that names the path.
+// Args decodes the arguments into the value that v points to. If a value does not fit or a key is
+// unknown, the error is an *abi.Error with the code "invalid", whose message names the path.
 func (c *Call) Args(v any) error {
 	text := c.Arguments
 	if text == "" {

@@ -46,8 +46,7 @@ func (d *Declaration) Module() *Module {
 
 type serveFunc = func(s *served) (abijson.Writable, error)
 
-// declare adds h to the middlewares that have the hook. serve serves the hook if h is the first of
-// them.
+// declare adds h to the middlewares that have the hook. serve is the function that serves the hook.
 func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {
 	m := &d.module
 	s := m.find(hook)

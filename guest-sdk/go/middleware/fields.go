@@ -9,7 +9,8 @@ import (
 )
 
 // fields are the configuration fields of a [Declaration]. A field that is absent from the
-// configuration has the value it had when it was declared.
+// configuration has the value it had when it was declared, unless [Declaration.Value] declared it:
+// then only read changes it.
 type fields struct {
 	all    []field
 	checks []ConfigureHook
@@ -85,8 +86,8 @@ func (f *fields) schema() schema.Schema {
 	return s
 }
 
-// configure sets the fields from a configuration. A field that is missing from it is reset
-// to its initial value. Unknown keys are an error.
+// configure sets the fields from a configuration. It first resets all fields but those of
+// [Declaration.Value] to their initial values. Unknown keys are an error.
 func (f *fields) configure(ctx *Context, config abi.JSON) error {
 	for i := range f.all {
 		f.all[i].reset()

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Decision is a gate's decision about a tool call. The zero value is no decision; the
-// host then denies the call.
+// A Decision is a gate's decision about a tool call. The zero value is not a decision: a gate that
+// returns it fails, which denies the call.
 type Decision struct {
 	decision string
 	message  string
@@ -22,10 +22,10 @@ func Allow() Decision { return Decision{decision: abi.DecideAllow} }
 // Deny denies the call. The model receives the message as an error result.
 func Deny(message string) Decision { return Decision{decision: abi.DecideDeny, message: message} }
 
-// Ask pauses the run until a person approves or denies the call.
+// Ask pauses the run until a person, who sees the message, approves or denies the call.
 func Ask(message string) Decision { return Decision{decision: abi.DecideAsk, message: message} }
 
-// StopRun ends the run.
+// StopRun ends the run. To give programs a code as well, return [Context.Stop] as the gate's error.
 func StopRun(reason string) Decision { return Decision{decision: abi.DecideStop, message: reason} }
 
 // With returns the decision with a payload for the person who is asked: any value that

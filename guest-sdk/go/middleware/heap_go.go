@@ -34,13 +34,13 @@ func allowGC() {
 }
 
 const (
-	// collectBytes is the number of bytes received between collector runs. A run without
-	// garbage costs as much as reading about 400 bytes.
+	// collectBytes is the number of bytes received between collector runs. A collector run that
+	// finds no garbage costs as much as reading about 400 bytes.
 	collectBytes = 256 << 10
 	hookBytes    = 8 << 10 // allowance for what a hook allocates in addition to its input
 )
 
-// Parameters of warm.
+// Parameters of warm. Sizes are in bytes.
 const (
 	room      = 1 << 20  // bytes that a run can use before memory grows
 	maxSmall  = 2048     // maximum size of the objects that hooks usually allocate

@@ -43,7 +43,7 @@ func (p *piece) len() int {
 // Len returns the number of messages. It does not call the host.
 func (h *History) Len() int { return h.length }
 
-// At returns message i.
+// At returns a copy of message i.
 func (h *History) At(i int) abi.Message {
 	h.check(i, h.length-1)
 	p, off := h.find(i)
@@ -116,7 +116,8 @@ func (h *History) check(i, last int) {
 	}
 }
 
-// find returns the piece with message i and the offset in it.
+// find returns the index of the piece that contains message i, and the message's offset in the
+// piece.
 func (h *History) find(i int) (p, off int) {
 	for i < h.start {
 		h.cursor--

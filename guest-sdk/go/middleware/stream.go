@@ -29,8 +29,7 @@ type Stream[R any] struct {
 	err   error
 }
 
-// errLeft is the error that an inner wrapper and the host's stream receive after an outer wrapper
-// left its loop.
+// errLeft is the error of passing chunks to a wrapper that has left the loop over its stream.
 var errLeft = errors.New("the wrapper outside left the stream")
 
 // Chunks iterates over the chunks of the answer.
@@ -112,8 +111,8 @@ func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 // chunks that it sent and those that next passed on. If the hook returns an answer, this
 // answer replaces the chunks, and the caller is notified of the replacement.
 //
-// Errors are of type *abi.Error, with the code limit after too many chunks, or with the
-// error of an outer OnChunk hook.
+// Errors are of type *abi.Error: with the code "limit" after too many chunks, or the error of an
+// outer OnChunk hook.
 func (c *Context) Send(chunks ...abi.Chunk) error {
 	f, _ := c.frame.(*frame)
 	var err error

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A Tool is a tool and the function that runs it.
+// A Tool is the description of a tool and the function that runs the tool.
 type Tool struct {
 	abi.Tool
 	// Run runs the tool. If it returns nil and no error, the result consists of the chunks

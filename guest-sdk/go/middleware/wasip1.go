@@ -63,7 +63,8 @@ func (*imports) pending(n int32) []byte {
 	return b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
 }
 
-// reply reads the pending reply of a host call that returned n.
+// reply reads the pending reply of a host call that returned n: the size of the reply or, if
+// negative, the size of an error object.
 func (h *imports) reply(n int32) ([]byte, error) {
 	if n >= 0 {
 		return h.pending(n), nil

@@ -3,8 +3,8 @@
 //
 //	workspace [-busy] FOLDER
 //
-// Its file tools have the same names as those of the reference file system server, which
-// can replace it. With -busy the first test run fails.
+// Its file tools have the same names as those of the reference file system server, which can be
+// used instead. With -busy the first test run fails.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// Limits of the tools.
+// Limits of the tools: the size of a file that is read, and the duration of a test run.
 const (
 	maxFile = 256 << 10 // bytes
 	maxTest = time.Minute

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Fold converts text to plain characters. Look-alikes from other scripts and accented,
-// full-width, mathematical and circled letters become the Latin letters they resemble. All
-// spaces become one kind, and invisible characters are removed. Characters of the Unicode
-// tag block, which are invisible but which models read, become their ASCII equivalents.
-// ASCII text is unchanged.
+// Fold converts text to plain characters. Look-alikes from other scripts and accented, full-width,
+// mathematical and circled letters become the Latin letters they resemble. All kinds of spaces
+// become the ASCII space, and invisible characters are removed. Characters of the Unicode tag
+// block, which are invisible but which models read, become their ASCII equivalents. ASCII text is
+// unchanged.
 func Fold(text string) string {
 	i := strings.IndexFunc(text, func(c rune) bool { return c >= utf8.RuneSelf })
 	if i < 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// limiter is declared, and its twin is registered. They must be identical to the host.
+// limiter is a middleware that the tests both declare and register. A host must not see a
+// difference.
 type limiter struct {
 	Deny   []string `json:"deny" doc:"tools that are never called"`
 	Reason string   `json:"reason" doc:"what the model is told"`

@@ -80,8 +80,8 @@ func TestNextWithoutAnswer(t *testing.T) {
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeDenied})
 }
 
-// TestFailedHook checks that a hook that fails or stops the run changes neither messages nor
-// run-local values.
+// TestFailedHook checks that a hook that fails changes neither messages nor run-local values, that
+// a hook that stops the run does not change messages, and that a successful hook changes both.
 func TestFailedHook(t *testing.T) {
 	t.Parallel()
 	var ending error

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// onState returns a host whose state hook is fn.
+// onState returns a host whose module has fn as its hook before_model_rewrite_state.
 func onState(fn func(m *middleware.Messages)) *middlewaretest.Host {
 	return middlewaretest.New(middleware.Options{}, middleware.WithBeforeModelRewriteState(
 		func(_ *middleware.Context, state *middleware.State) error {

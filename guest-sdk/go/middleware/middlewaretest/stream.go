@@ -43,7 +43,8 @@ func (i *imports) NextStream(patch []byte) error {
 	return nil
 }
 
-// pieces splits text into chunks of Host.Pieces characters.
+// pieces splits the text of chunks into chunks of at most Host.Pieces characters, unless
+// Host.Pieces is 0. It numbers the chunks.
 func (h *Host) pieces(chunks []abi.Chunk) []abi.Chunk {
 	var out []abi.Chunk
 	for _, c := range chunks {
@@ -63,7 +64,7 @@ func (h *Host) pieces(chunks []abi.Chunk) []abi.Chunk {
 	return out
 }
 
-// Recv returns the next chunk, then the end, then nothing.
+// Recv returns the next chunk, then the end or the error, then nothing.
 func (i *imports) Recv() ([]byte, error) {
 	s := i.h.stream
 	if s == nil {
