@@ -1,6 +1,6 @@
 // Command five-extism holds the five middlewares in one Extism plug-in. Each hook is a function
-// with JSON as input and output. The configuration selects the codec: "usual", as in InputJSON and
-// OutputJSON of Extism's PDK, or "fast".
+// with JSON as input and output. The configuration selects the codec: "usual", which is Go's
+// encoding/json, or "fast".
 package main
 
 import (

@@ -15,8 +15,8 @@ type Reader = jsoncodec.Reader
 // returns may share memory with b. b must be valid JSON; see [Valid].
 func NewReader(b []byte) *Reader { return jsoncodec.NewReader(b) }
 
-// Valid returns an error if b is not valid JSON: one value in UTF-8, at most 64 levels deep,
-// without duplicate keys.
+// Valid returns an error if b is not one JSON value in UTF-8. It also rejects duplicate keys,
+// halves of surrogate pairs, more than 64 levels of nesting, and numbers of more than 64 bytes.
 func Valid(b []byte) error { return jsoncodec.Valid(b) }
 
 // Marshal encodes v without escaping <, > and &.
