@@ -75,8 +75,8 @@ func everyHook(t *testing.T, name string) []byte {
 	return b
 }
 
-// answering returns says.wasm with other data: the answers to describe and to hooks, {} if empty, and
-// the hooks' result.
+// answering returns says.wasm with an export for each hook. Its describe answers with describe. All
+// other hooks answer with answer, or {} if that is empty, and return returns.
 func answering(t *testing.T, describe, answer string, returns int) []byte {
 	t.Helper()
 	b := everyHook(t, "says.wasm")

@@ -18,7 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// writeManifest writes a manifest next to a copy of puppet.wasm.
+// writeManifest writes a manifest next to a copy of puppet.wasm and returns its path. It replaces
+// HASH and DATA in text by the module's SHA-256 and its bytes in base64.
 func writeManifest(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,7 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// runScript runs a script's before_agent, whose body returns a value, and returns that value as JSON.
+// runScript runs a script whose before_agent has the given body, and returns the value that the
+// body returns, as JSON.
 func runScript(t *testing.T, l *Loader, body string) string {
 	t.Helper()
 	m := loadScript(

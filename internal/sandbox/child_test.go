@@ -92,8 +92,8 @@ func TestAbandonedCompilation(t *testing.T) {
 	load(t, s, module(nil), Limits{})
 }
 
-// TestRunJob checks that jobs run in a directory of the cache, if there is one, which is
-// removed.
+// TestRunJob checks that a job runs in a temporary directory below the cache directory, that this
+// is removed afterwards, and that jobs need child processes.
 func TestRunJob(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")

@@ -133,7 +133,7 @@ func TestSliceAfterGrowth(t *testing.T) {
 		}
 	}), Limits{HookTime: time.Hour})
 	largest := int64(0)
-	for n := range uint64(40) { // slices end at another place each time
+	for n := range uint64(40) { // slices end at a different place each time
 		left = nil
 		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: record}}), "hook", 100_000+n*500)
 		require.Len(t, left, 2)
@@ -249,7 +249,7 @@ func TestGarbageCollectionDuringLoop(t *testing.T) {
 // TestEveryLoopEnds checks that every kind of work ends at the time limit, on both engines.
 func TestEveryLoopEnds(t *testing.T) {
 	t.Parallel()
-	// Each sets the body of a function with one parameter and one result.
+	// Each shape sets the body of a function with one parameter and one result.
 	shapes := map[string]func(m *wasm.Module){
 		"branches": func(m *wasm.Module) { m.Code[0].Body = []byte{0x03, 0x40, 0x0c, 0, 0x0b, 0x00, 0x0b} },
 		"branches of a table": func(m *wasm.Module) {

@@ -99,7 +99,8 @@ func TestRun(t *testing.T) {
 	_, err = p.Run(t.Context(), "", dir, Job{Name: "reverse", Input: []byte("leak"), MemoryBytes: 64 << 20})
 	require.ErrorContains(t, err, "the job reverse took more than 64 MiB of memory")
 	if runtime.GOOS == "linux" {
-		// With the default memory: the race detector's runtime may need more than p allows.
+		// This pool has the default memory limit, because the race detector's runtime may need more
+		// than p allows.
 		patient := newPool(t, Options{Timeout: time.Hour})
 		_, err = patient.Run(t.Context(), "", dir, Job{Name: "reverse", Input: []byte("loop"), CPUTime: time.Second})
 		require.ErrorContains(t, err, "the job reverse took more than 1s of processor time")

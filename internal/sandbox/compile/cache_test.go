@@ -70,7 +70,7 @@ func withImports() *verify.Surface {
 	return s
 }
 
-// newCompiler returns a compiler with defaults.
+// newCompiler returns a compiler with defaults for the options that the tests leave unset.
 func newCompiler(t testing.TB, opts Options) *Compiler {
 	t.Helper()
 	if opts.Surface == nil {

@@ -84,7 +84,7 @@ func TestScanWhileStackGrows(t *testing.T) {
 	require.NoError(t, err)
 	defer p.free()
 	b := p.resize(pageBytes)
-	for depth := range 1000 { // the stack grows at another place each time
+	for depth := range 1000 { // the stack grows at a different place each time
 		own := make(chan int64)
 		go func() { own <- below(depth, func() int64 { b[osPage] = 1; return p.reset() }) }()
 		require.EqualValues(t, osPage, <-own)
