@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An eraser notes whether modules removed something in a [runlog.Window], and then erases the window
-// when it ends, or when the run pauses within it. The recorder's lock guards it.
+// An eraser notes whether modules removed anything from a [runlog.Window]. If they did, it erases
+// the window when the window ends or when the run pauses within it. The recorder's lock guards it.
 type eraser struct {
 	seen    *message.List    // messages when they were last recorded
 	entries int64            // number of entries in the log
@@ -23,7 +23,8 @@ type eraser struct {
 	rewrite *journal.Rewrite // for the next commit
 }
 
-// noteMessages notes that the messages changed from index from on.
+// noteMessages notes whether modules changed or removed messages of the window, given that the
+// messages changed from index from on.
 func (e *eraser) noteMessages(s *runlog.State, from int) {
 	was, w := e.seen, &s.Window
 	e.seen = s.Messages
@@ -46,7 +47,8 @@ func (e *eraser) noteMessages(s *runlog.State, from int) {
 	}
 }
 
-// noteAnswers notes whether the state has what the model and tools answered in the phase that ended.
+// noteAnswers compares the state with the answers of the model and of tools in the phase that
+// ended, and notes whether one of them was changed or removed.
 func (e *eraser) noteAnswers(s *runlog.State, rec *record.Record) {
 	w := &s.Window
 	rec.Answers(func(call string, answer json.RawMessage) {
@@ -57,13 +59,13 @@ func (e *eraser) noteAnswers(s *runlog.State, rec *record.Record) {
 	})
 }
 
-// isLast reports whether the last message of a list is the one of the model's answer.
+// isLast reports whether the last message of a list is the message in the model's answer.
 func isLast(l *message.List, answer json.RawMessage) bool {
 	m, ok := bytes.CutPrefix(answer, []byte(`{"message":`))
 	return ok && l.Len() > 0 && bytes.HasPrefix(m, jsonAt(l, l.Len()-1))
 }
 
-// isResult reports whether the result and the message of a call are what the tool answered.
+// isResult reports whether a call's result and message have the content of the tool's answer.
 func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 	b, err := abijson.Marshal(c.Result)
 	if c.Result == nil || err != nil || !bytes.Contains(answer, b) {
@@ -91,7 +93,7 @@ func (e *eraser) erase(s *runlog.State, end int64) {
 	if e.rewrite == nil {
 		e.rewrite = &journal.Rewrite{First: e.first, Phases: map[int64]bool{}}
 	}
-	if w.Phase == 0 { // it has the input
+	if w.Phase == 0 { // the window contains the input
 		title := runlog.Title(s.Messages)
 		e.rewrite.Title = &title
 	}
@@ -108,7 +110,7 @@ func (e *eraser) erase(s *runlog.State, end int64) {
 	}
 }
 
-// commit returns the rewrite of the next commit, or nil. The commit has an entry of the log.
+// commit returns the rewrite for the next commit, or nil. It counts that commit's entry of the log.
 func (e *eraser) commit() *journal.Rewrite {
 	r := e.rewrite
 	e.entries, e.rewrite = e.entries+1, nil
@@ -118,7 +120,7 @@ func (e *eraser) commit() *journal.Rewrite {
 	return r
 }
 
-// indexes returns the indexes of messages from index from on, by id.
+// indexes returns the indexes of the messages from index from on, by message id.
 func indexes(l *message.List, from int) map[string]int {
 	out := make(map[string]int, l.Len()-from)
 	for i := from; i < l.Len(); i++ {
@@ -127,7 +129,7 @@ func indexes(l *message.List, from int) map[string]int {
 	return out
 }
 
-// jsonAt returns a message as JSON.
+// jsonAt returns message i as JSON.
 func jsonAt(l *message.List, i int) json.RawMessage {
 	b, _ := l.JSON(i, i+1, int(^uint(0)>>1))
 	return b[1 : len(b)-1] // without the brackets of an array

@@ -61,7 +61,7 @@ const (
 	LimitToolCalls  = "tool_calls"
 )
 
-// complete checks the limits and fills in the defaults.
+// complete returns the limits with defaults filled in, or an error if they are invalid.
 func (l Limits) complete() (Limits, error) {
 	l.Tools = maps.Clone(l.Tools)
 	if l.OnLimit == "" {

@@ -114,7 +114,8 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	return r, nil
 }
 
-// restore sets the run's recorder to the position of the stored run.
+// restore gives the run a recorder at the position of the stored run, and marks the calls whose
+// tools had begun as started.
 func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]

@@ -240,8 +240,9 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	return &abi.Result{Content: last.Message.Content, Extra: extra}, nil
 }
 
-// childEvent forwards an event of a call's run to the caller, but not to the outer run's
-// observers: the inner run has its own.
+// childEvent forwards an event of a call's run to the outer run's caller if forward has its type. A
+// nil forward has all types except chunks. The outer run's observers do not receive the event,
+// since the inner run has its own.
 func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	typ, inner := e.Type, e
 	if e.Type == abi.EventChild {

@@ -28,8 +28,8 @@ type Options struct {
 	// Abort, once closed, ends runs at once with the same error. Nothing more is stored,
 	// as if the process had crashed. Another process can resume them at once. Optional.
 	Abort <-chan struct{}
-	// Originals keeps the messages of a run and the recorded answers of its model, tools and hooks as
-	// they came. By default they are erased where modules changed or removed something, at the
+	// Originals keeps the messages of a run and the recorded answers of its model, tools and hooks
+	// unchanged. By default they are erased where modules changed or removed something, at the
 	// latest when the next model call starts or the run ends.
 	Originals bool
 	// Spec is JSON that is stored with each run and from which the agent can be rebuilt.

@@ -9,8 +9,8 @@ import (
 )
 
 // A Rewrite erases what modules removed from phases of a run that have ended. It applies to the
-// entries of the log from First on that precede its commit; the entry of the commit itself is
-// rewritten before. Rewriting twice has the same effect as rewriting once.
+// entries of the log from First on that precede its commit; the entry of the commit itself has
+// already been rewritten. Rewriting twice has the same effect as rewriting once.
 type Rewrite struct {
 	First int64
 	Title *string // the run's new title; unchanged if nil
@@ -22,7 +22,7 @@ type Rewrite struct {
 	Message func(id string) json.RawMessage
 }
 
-// An object is a JSON object, of which only some fields are of interest.
+// An object is a JSON object. The fields that a rewrite does not edit stay encoded.
 type object = map[string]json.RawMessage
 
 // Entry returns an entry of the run's log as the rewrite leaves it. It returns the same bytes if
@@ -97,7 +97,7 @@ func editField[T any](e object, field string, edit func(*T) (bool, error)) (chan
 	return true, err
 }
 
-// records drops the answers of recorded calls.
+// records drops the answers of the calls that were recorded in the phases of the rewrite.
 func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	for _, d := range *records {
 		var phase int64
@@ -132,7 +132,7 @@ func dropRespond(head *object) (changed bool, err error) {
 	return changed, nil
 }
 
-// messages replaces messages by what is left of them.
+// messages replaces the messages of a change with what is left of them.
 func (r *Rewrite) messages(d *MessagesChange) (changed bool, err error) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(d.Items, &items); err != nil {

@@ -204,8 +204,8 @@ func TestAStepWritesWhatIsNew(t *testing.T) {
 	require.InEpsilon(t, sum(few[10:140]), sum(many[10:140]), 0.05, "a longer conversation")
 }
 
-// BenchmarkErase measures a step of which a middleware changes the tool's result and the model's
-// answer, with originals erased and kept.
+// BenchmarkErase measures a step in which a middleware changes the tool's result and the model's
+// answer, with originals erased and with originals kept.
 func BenchmarkErase(b *testing.B) {
 	for name, originals := range map[string]bool{"erased": false, "originals": true} {
 		b.Run(name, func(b *testing.B) {

@@ -87,7 +87,7 @@ type world struct {
 	models int
 	seen   map[int64]abi.EventType // events seen by the worker's observer
 	depth  int                     // number of agents around the worker, each of which calls the next one as a tool
-	secret string                  // appended to what the model and tools answer; a middleware removes it
+	secret string                  // appended to the answers of the model and tools; a middleware removes it
 }
 
 func (w *world) count(key string) {

@@ -78,7 +78,8 @@ func hideAfter(
 	return &abi.AfterModelRewriteStateAnswer{Messages: hideMessages(c)}, nil
 }
 
-// hides returns a middleware that removes the secret from results and messages before they are events.
+// hides returns a middleware that removes the secret from chunks, tool results and messages before
+// events report them.
 func hides() *inproc.Middleware {
 	return &inproc.Middleware{
 		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
@@ -93,7 +94,7 @@ func hides() *inproc.Middleware {
 	}
 }
 
-// logOfRun returns the log of the run r.
+// logOfRun returns the history and the log of run r, which must have finished.
 func logOfRun(t *testing.T, j journal.Journal) (*runlog.History, string) {
 	t.Helper()
 	stored, err := j.Load(t.Context(), "r")
@@ -111,9 +112,9 @@ func requireNone(t *testing.T, text string) {
 	}
 }
 
-// TestRemovedTextIsErasedAtEveryDeath checks that a run that dies at any write ends as usual, and
-// that the store then has nothing that a middleware removed. The run has parallel tool calls and a
-// pause, and is one of its own or a sub-agent's.
+// TestRemovedTextIsErasedAtEveryDeath checks that a run whose process dies at any write completes,
+// and that neither its log nor its events contain the secret that a middleware removed. The run has
+// parallel tool calls and a pause, and is the outermost run or that of a sub-agent.
 func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
 	t.Parallel()
 	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild, requireChild} {
@@ -150,8 +151,8 @@ func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
 	}
 }
 
-// TestAnswersAreErased checks which hooks cause recorded answers to be erased, and that answers of
-// the other steps and of other runs are kept.
+// TestAnswersAreErased checks which hooks cause recorded answers to be erased, and that the answer
+// of a step in which nothing was removed is kept.
 func TestAnswersAreErased(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -219,7 +220,8 @@ func TestAnswersAreErased(t *testing.T) {
 	}
 }
 
-// addsLook returns a middleware that has the tool look.
+// addsLook returns a middleware that adds the tool look, whose result contains the secret. after is
+// its after_tool hook, or nil.
 func addsLook(
 	after func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error),
 ) inproc.Middleware {

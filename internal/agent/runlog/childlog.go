@@ -13,7 +13,7 @@ import (
 type ChildLog struct {
 	Restarted bool              `json:"anew,omitempty"` // earlier entries belong to another run
 	Discarded bool              `json:"gone,omitempty"` // the run is no longer needed
-	Log       []json.RawMessage `json:"log,omitempty"`  // entries, as of any run
+	Log       []json.RawMessage `json:"log,omitempty"`  // entries, as in the log of any run
 	LastSeq   int64             `json:"last_seq,omitempty"`
 	Expires   time.Time         `json:"expires,omitzero"`
 	Ended     *abi.Event        `json:"ended,omitempty"`

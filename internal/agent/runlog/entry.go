@@ -125,8 +125,8 @@ func Restore(log [][]byte) (*State, int64, error) {
 	return s, f.phase, nil
 }
 
-// EntryBefore returns the number of an entry of a log that precedes the changes of a phase and the
-// phases after it, or contains the first of them.
+// EntryBefore returns the number of an entry of a log, counted from 1: all changes of a phase and
+// of later phases are in that entry or after it.
 func EntryBefore(log [][]byte, phase int64) int64 {
 	for n := len(log); n > 1; n-- {
 		var e struct {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEntryBefore checks where a log is searched for the changes of a phase.
+// TestEntryBefore checks the entry that EntryBefore returns for each phase of a log in which one
+// entry spans two phases.
 func TestEntryBefore(t *testing.T) {
 	t.Parallel()
 	var log [][]byte

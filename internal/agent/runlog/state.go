@@ -100,8 +100,8 @@ type State struct {
 type Window struct {
 	Phase int64 `json:"window,omitempty"`      // number of its first phase
 	From  int   `json:"window_from,omitempty"` // index of its first message
-	// Removed is set once modules have changed or removed one of its messages, or what the model or a
-	// tool answered.
+	// Removed is set once modules have changed or removed one of its messages, or an answer of the
+	// model or of a tool.
 	Removed bool `json:"removed,omitempty"`
 }
 

@@ -83,14 +83,16 @@ func (c *Call) countNext() error {
 	return nil
 }
 
-// NextModel makes the call that a wrap_model hook wraps.
+// NextModel makes the call that a wrap_model hook wraps, with a patch of its request. A hook may
+// call it up to 64 times.
 func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Response)
 	return res, err
 }
 
-// NextTool makes the call that a wrap_tool_call hook wraps.
+// NextTool makes the call that a wrap_tool_call hook wraps, with a patch of its arguments. A hook
+// may call it up to 64 times.
 func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Result)

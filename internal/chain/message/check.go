@@ -27,7 +27,7 @@ func checkCalls(m *abi.Message) error {
 // stream of chunks.
 const MaxCalls = 1024
 
-// CheckResult rejects a tool result that cannot be recorded.
+// CheckResult rejects a tool result whose content or extra is invalid. A nil result is valid.
 func CheckResult(res *abi.Result) error {
 	if res == nil {
 		return nil

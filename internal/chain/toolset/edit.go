@@ -58,7 +58,8 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 // and each name is compared with all others.
 const Max = 1024
 
-// CheckCount rejects an oversized patch before its lists are processed.
+// CheckCount rejects a patch with a list of more than Max+len(tools) tools, before its lists are
+// processed.
 func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	if limit := Max + len(tools); len(p.Add) > limit || len(p.Remove) > limit || len(p.Replace) > limit {
 		return fmt.Errorf("tools: an answer may name %d tools", limit)
