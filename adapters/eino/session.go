@@ -44,7 +44,7 @@ type session struct {
 	carried  map[string]*record.Record // records of the interrupted pass that this one continues
 	streams  int64
 	active   []string
-	respond  *abi.Message    // before_agent's message, used in place of the first model response
+	respond  *abi.Message    // before_agent's message, in place of the first model response
 	settled  *schema.Message // the last message, if it differs from the streamed one
 }
 
@@ -319,7 +319,7 @@ func (s *session) Where() abi.Run {
 	return abi.Run{ID: s.run, Agent: "eino", Step: s.step, Usage: s.usage, NowMS: time.Now().UnixMilli()}
 }
 
-// Send passes an event to OnEvent.
+// Send adds the run's ID, step and time to an event, passes it to OnEvent and returns it.
 func (s *session) Send(e abi.Event) abi.Event { return s.send(context.Background(), e) }
 
 func (s *session) send(ctx context.Context, e abi.Event) abi.Event {
@@ -349,5 +349,5 @@ func (t *eventHost) Where() abi.Run {
 // NewID returns an id for a message or an interrupt.
 func (t *eventHost) NewID() string { return "msg_" + rand.Text() }
 
-// Send passes an event to OnEvent.
+// Send sends an event as the session does, with the context of Eino's call.
 func (t *eventHost) Send(e abi.Event) abi.Event { return t.s.send(t.ctx, e) }

@@ -163,7 +163,7 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 	return nil
 }
 
-// ratioTo returns the name of the peer that the ratios refer to.
+// ratioTo returns the name that the table has for the first peer, to which the ratios refer.
 func ratioTo(first *peer) string {
 	if first.name == mainPeer {
 		return "here (Go guests)"

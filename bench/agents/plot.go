@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// A bar is one line of a plot.
+// A bar is a bar of a plot and its label.
 type bar struct {
 	name  string
 	value float64

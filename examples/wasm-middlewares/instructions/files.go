@@ -25,7 +25,7 @@ func clean(p string) bool {
 }
 
 // open returns the contents of a file from the configuration, or from the read tool. The error is a
-// *missing if the file does not exist.
+// *missing if neither has the file, or if the tool returns an error result.
 func (r *instructor) open(ctx *middleware.Context, p string) (string, error) {
 	if text, ok := r.Files[p]; ok {
 		return text, nil

@@ -37,7 +37,7 @@ func (email) find(text string, from int) []span {
 }
 
 func (email) open(text string, from int) int {
-	// The domain after an @ may continue.
+	// Check whether the text ends within an address: the domain after an @ may continue.
 	d := back(text, max(from, len(text)-maxDomain-1), len(text), inDomain)
 	if d > from && text[d-1] == '@' {
 		if begin := local(text, from, d-1); begin < d-1 {
@@ -123,7 +123,7 @@ const (
 type version struct {
 	in      [256]bool // the characters of an address
 	longest int
-	length  func(run string) int // length of the address at the start of run, or 0
+	length  func(run string) int // length of the address that run consists of, without a dot or colon after it; 0 if none
 }
 
 var versions = []*version{

@@ -1,5 +1,5 @@
-// Command tool-policy is a middleware that decides which tools may be called with which
-// arguments. It is a gate: it judges the exact bytes that the tool would receive, after all
+// Command tool-policy is a middleware that decides which tools may be called with which arguments.
+// It is a gate: it judges the exact bytes that the tool would receive, after the changes by all
 // other modules.
 package main
 

@@ -49,7 +49,7 @@ func (it *item) addText(key, text string) {
 	}
 }
 
-// fails marks an item as failed.
+// fails sets an item's error type and log level. It replaces a kind that may contain content.
 func (it *item) fails(kind string, level int) {
 	it.failed, it.level = clean(kind), level
 }

@@ -277,7 +277,7 @@ func schemas(list any) []any {
 	return out
 }
 
-// members checks the properties of an object.
+// members checks an object: its required properties, their number, and each property.
 func (c *checker) members(s, value map[string]any, at place) {
 	for _, name := range textsOf(s["required"]) {
 		if _, ok := value[name]; !ok && c.spend(1) {
@@ -349,7 +349,7 @@ func (c *checker) member(s, properties, patterns map[string]any, name string, va
 	c.check(others, value, at.key(name))
 }
 
-// list checks the items of an array.
+// list checks an array: its length, its items, and whether they are unique.
 func (c *checker) list(s map[string]any, value []any, at place) {
 	if n, ok := number(s["minItems"]); ok && float64(len(value)) < n {
 		c.note(at, "has %d items, fewer than %v", len(value), s["minItems"])

@@ -324,7 +324,8 @@ func (*Translation) serve(s *served) (abijson.Writable, error) {
 	return &v.out, nil
 }
 
-// observing serves the hook observe.
+// observing serves the hook observe, because the hook's signature has no type of this package that
+// could.
 type observing struct{}
 
 func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }

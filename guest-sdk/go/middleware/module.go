@@ -103,7 +103,7 @@ func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (
 	return answered(room, hook, answer, err)
 }
 
-// answer calls a hook and returns its answer, or nil if it changes nothing.
+// answer calls a hook and returns its answer. A nil answer changes nothing.
 func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abijson.Writable, err error) {
 	s := m.find(hook)
 	if s == nil {

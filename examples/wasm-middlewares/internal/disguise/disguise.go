@@ -29,7 +29,7 @@ func Forms(text string) (forms []string, complete bool) {
 			}
 		}
 		if depth == maxDepth {
-			// The remaining readings may all be duplicates.
+			// The result is still complete if all further forms are duplicates.
 			for _, t := range next {
 				s.complete = s.complete && (t == "" || s.seen[t])
 			}

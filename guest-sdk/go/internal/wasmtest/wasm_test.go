@@ -24,7 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// guestBinary builds testdata/guest once.
+// guestBinary returns the module that is built from testdata/guest. It builds the module once.
 var guestBinary = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "guest")
 	if err != nil {

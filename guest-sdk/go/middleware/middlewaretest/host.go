@@ -82,8 +82,8 @@ type Log struct {
 	Text  string
 }
 
-// New returns a host for a module of these middlewares, without a configuration. It
-// panics if middleware.Register would. If the module needs a configuration, call
+// New returns a host for a module of these middlewares, without a configuration. It panics for the
+// reasons that [middleware.NewModule] lists. If the module needs a configuration, call
 // [Host.Configure] next and check its error.
 func New(o middleware.Options, middlewares ...middleware.Middleware) *Host {
 	return newHost(middleware.NewModule(o, middlewares...))
