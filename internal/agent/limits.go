@@ -248,8 +248,8 @@ func (r *run) CountTool(name string) error {
 	}
 }
 
-// countToolCall counts a tool call in this run and those around it. It returns the limit
-// that the call exceeds, if any.
+// countToolCall counts a tool call in this run and, in order, in those around it, up to the first
+// limit that the call exceeds. It returns that limit, or nil.
 func (r *run) countToolCall(name string) *ending.LimitError {
 	for at := r; at != nil; at = at.parent {
 		if l := at.countTool(name); l != nil {

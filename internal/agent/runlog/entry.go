@@ -29,7 +29,7 @@ type Entry struct {
 
 	Fixed    *Fixed                  `json:"fixed,omitempty"`
 	Messages *journal.MessagesChange `json:"messages,omitempty"`
-	Rounds   []string                `json:"rounds,omitempty"` // added
+	Rounds   []string                `json:"rounds,omitempty"` // message ids of added rounds
 	Calls    map[int]json.RawMessage `json:"calls,omitempty"`  // changed CallStates by index
 	NoCalls  bool                    `json:"no_calls,omitempty"`
 	Inner    map[int]*ChildLog       `json:"inner,omitempty"` // runs of sub-agents by the index of their call

@@ -36,7 +36,7 @@ func NewPlan(e Entry) Plan {
 	return p
 }
 
-// Has reports whether the hook is called.
+// Has reports whether hook h of the entry is called.
 func (p *Plan) Has(h abi.Hook) bool { return p.hooks[h] }
 
 // Scoped returns the plan with run-local values that are separate from those of
