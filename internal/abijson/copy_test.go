@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// pieceBytes is the number of bytes that jsoncodec copies at once.
+// pieceBytes is the maximum number of bytes that jsoncodec copies at once.
 const pieceBytes = 256 << 10
 
 // TestCloneLarge checks that large text is the same after it is encoded and decoded, whatever piece

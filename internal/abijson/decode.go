@@ -174,8 +174,8 @@ func addFields(fields map[string]reflect.Type, t reflect.Type) {
 	}
 }
 
-// wants returns which JSON the type accepts, and whether it accepts a value that begins
-// with first.
+// wants returns a description of the JSON that the type accepts, and whether the type accepts a
+// value that begins with first.
 func (t *typeInfo) wants(first byte) (string, bool) {
 	switch t.kind {
 	case reflect.Invalid:

@@ -84,7 +84,7 @@ type place struct {
 	field int  // byte offset in s.fields of the field that is expected next
 	outer bool // run was called for this object
 
-	// Set if the object is an element of a list.
+	// The following fields are set if the object is an element of a list.
 	list  unsafe.Pointer // the slice; nil if the object is not an element
 	size  uintptr        // size of an element
 	begin int            // index in the text at which the list begins

@@ -8,5 +8,4 @@ import (
 
 // decodeKnown returns false: modules decode the types of package abi by reflection, after a check
 // of the text.
-
 func decodeKnown(*jsoncodec.Scanner, any) (known bool, err error) { return false, nil }

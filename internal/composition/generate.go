@@ -166,7 +166,7 @@ func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 }
 
 // own lets one entry make calls for itself. With several such entries, the calls of each would pass
-// the others.
+// the hooks of the others.
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A translator accompanies each entry when events are translated for a client. Its number
-// determines its action, so compositions need not specify it.
+// A translator accompanies each entry when events are translated for a client. Its action follows
+// from the position of the entry and the number of replies, so compositions need not specify it.
 type translator struct {
 	name string
 	ring int

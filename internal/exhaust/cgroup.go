@@ -53,8 +53,8 @@ func newCgroup(name string, limit int64) (*cgroup, error) {
 		if err == nil {
 			return c, nil
 		}
-		// In a container the path may be one of the machine; in that case this process's group is
-		// the root.
+		// In a container the path may be that of a group on the machine. In that case, the root is
+		// this process's group.
 		if c, err = limited(root, name, files, limit); err == nil {
 			return c, nil
 		}

@@ -35,8 +35,8 @@ func (s *Server) quarantined(ctx context.Context, t *testing.T) []quarantined {
 	return out.Runs
 }
 
-// steps returns an honest agent: its model calls a tool n times, with pauses, and the journal has
-// all results.
+// steps returns an honest agent: its model calls a tool n times, with pauses, so that the journal
+// holds n results.
 func steps(n int) *Composition {
 	return &Composition{
 		Copies: 1,

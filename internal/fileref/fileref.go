@@ -16,8 +16,8 @@ import (
 // Canary is a string that each file of [Plant] contains, but no reference to them.
 const Canary = "canary-4711"
 
-// Plant writes files that a bundler would read, parse, quote or embed to a directory,
-// each with the canary.
+// Plant writes files to dir, each with the canary. A bundler that found them would read, parse,
+// quote or embed them.
 func Plant(dir string) error {
 	for name, text := range map[string]string{
 		"secret": Canary + "=1\n",

@@ -83,7 +83,7 @@ func Module(ctx context.Context, root, folder string) (string, error) {
 	return Path(root, folder), err
 }
 
-// module builds a guest and returns the module.
+// module builds a guest and returns the module's bytes.
 func module(ctx context.Context, root, folder string) ([]byte, error) {
 	build := goModule
 	if l := language(folder); l != "" && l != Extism {

@@ -113,8 +113,8 @@ func asMirror(s *source) string {
 }
 
 // engineCalls returns the names of the imports that scripts call by number, first those without a
-// reply, and then RANDOM. It omits read, which the glue code calls, and config, because the input
-// of configure has the configuration.
+// reply, and then RANDOM. It omits "read", which the glue code calls, and "config", because the
+// input of configure has the configuration.
 func (s *source) engineCalls() []string {
 	var silent, replying []string
 	for _, i := range s.imports {

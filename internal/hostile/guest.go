@@ -208,8 +208,8 @@ const (
 	showBuffer = 0x10000
 )
 
-// show adds a function that takes the result of a host call and emits an event "reply" with
-// the pending reply, or 0 if there is none. read and emit must have been imported.
+// show adds a function that takes the result of a host call and emits an event "reply" with the
+// pending reply, or 0 if there is none. The imports "read" and "emit" must have been added.
 func (g *guest) show() int {
 	read, emit := g.abi2("read"), g.abi2("emit")
 	const head, none = `{"name":"reply","data":`, `{"name":"reply","data":0}`

@@ -137,7 +137,8 @@ func TestFuelIsExact(t *testing.T) {
 	}
 }
 
-// TestSameBytesAtOnce checks that the same bytes loaded concurrently are compiled once.
+// TestSameBytesAtOnce checks that 100 concurrent loads of the same bytes have the same digest and
+// take less than 20 times as long as one load, plus 1 s: the bytes are compiled once.
 func TestSameBytesAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles the whole catalogue")

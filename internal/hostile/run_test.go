@@ -294,7 +294,7 @@ func (o *outcome) fault() *ending.FaultError {
 			return f
 		}
 	}
-	// A mistake in an answer is found after the call.
+	// The host finds a mistake in an answer after the call.
 	var f *ending.FaultError
 	errors.As(o.Err, &f)
 	return f

@@ -177,8 +177,8 @@ func multiplying(n int) string {
 	return b.String()
 }
 
-// everyCall returns a guest that makes each host call of the ABI, except read, write and log, at a
-// place that in chooses and that allows none of them. The guest traps unless each call fails.
+// everyCall returns a guest that makes each host call of the ABI, except "read", "write" and "log",
+// at a place that in chooses and that allows none of them. The guest traps unless each call fails.
 func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 	g := newGuest()
 	var code []byte

@@ -23,7 +23,8 @@ func TestBin(t *testing.T) {
 	}
 }
 
-// TestInstallAtOnce checks that concurrent calls of Install succeed and return the same directory.
+// TestInstallAtOnce checks that concurrent calls of Install succeed and return the same directory,
+// and that a failed installation is tried again.
 func TestInstallAtOnce(t *testing.T) {
 	t.Parallel()
 	Bin(t, "mcp-server-everything") // skips the test without npm

@@ -35,7 +35,7 @@ type RawError struct {
 	Body   string
 }
 
-// Error implements error.
+// Error returns a message with the status.
 func (r *RawError) Error() string { return fmt.Sprintf("a raw answer of status %d", r.Status) }
 
 // A Request is a client's request.

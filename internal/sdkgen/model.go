@@ -24,7 +24,7 @@ type structure struct {
 	open      bool // stores unknown fields
 }
 
-// A kind is the kind of a field's type.
+// A kind classifies the types of fields.
 type kind int
 
 const (
@@ -121,7 +121,8 @@ func fieldOf(f abisource.Field) field {
 	return x
 }
 
-// setType sets the kind of a field.
+// setType sets the kind of a field from its type, and for a structure or a list of structures its
+// name.
 func (f *field) setType(t *abisource.Type) {
 	switch t.Kind {
 	case abisource.Pointer:

@@ -32,8 +32,8 @@ func (c Call) String() string {
 
 // A Host records the calls of a module and replies to them with Answer.
 type Host struct {
-	// Answer returns the reply to a call, or an error for the module. The reply to a call of
-	// changed is a number in decimal.
+	// Answer returns the reply to a call, or an error for the module. The reply to a call of the
+	// import "changed" is a number in decimal.
 	Answer func(Call) (reply string, err *abi.Error)
 	Calls  []Call
 	// Printed holds the module's output, such as the message of a panic.

@@ -60,7 +60,8 @@ func on(action, tool string, conditions ...string) object {
 	return r
 }
 
-// TestPatterns checks that the small matchers of the ports agree with Go's regexp package.
+// TestPatterns checks that the small matchers of the ports agree with Go's regexp package, and
+// reject patterns that they do not support.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	texts := []string{
@@ -153,7 +154,8 @@ func TestSlowPattern(t *testing.T) {
 	})
 }
 
-// TestPolicies checks that the ports make the decisions of the example in Go.
+// TestPolicies checks that the ports make the decisions of the example in Go, and reject invalid
+// configurations.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	rules := func(list ...object) object { return object{"rules": list} }

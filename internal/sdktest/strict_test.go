@@ -17,7 +17,8 @@ type sample struct {
 	json   []byte
 }
 
-// samples returns all parts of all golden vectors.
+// samples returns the inputs, answers and errors of all golden vectors, without insignificant
+// whitespace.
 func samples(t *testing.T) (out []sample) {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/abi/*.json")

@@ -98,8 +98,8 @@ func TestTinyGoErrors(t *testing.T) {
 			"-ldflags=-extldflags '-z stack-size=1048576' -no-debug -o "+out+" .")
 }
 
-// TestNoWasmOpt checks that a build does not run a wasm-opt in PATH. clang runs it when it links,
-// and it rejects features that are not enabled by its flags.
+// TestNoWasmOpt checks that a build does not run a wasm-opt in PATH. clang runs wasm-opt when it
+// links, and wasm-opt rejects features that its flags do not enable.
 func TestNoWasmOpt(t *testing.T) {
 	if _, err := exec.LookPath("clang"); err != nil {
 		t.Skip("there is no clang")

@@ -78,7 +78,7 @@ func (op Opcode) info() operation {
 	return operation{}
 }
 
-// immediate is the kind of an opcode's immediates.
+// immediate classifies the immediates of an opcode.
 type immediate uint8
 
 const (

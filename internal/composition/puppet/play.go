@@ -199,7 +199,8 @@ func (p *player) rewriteState(in *abi.BeforeModelRewriteStateInput, out *abi.Bef
 	return p.keep(active(in.Tools)+": ", &out.Messages)
 }
 
-// keep plays a state hook: it edits the last message or appends one.
+// keep plays a hook that changes the state: it reports the messages, and then edits the last one or
+// appends one, as the script says.
 func (p *player) keep(before string, out *abi.ListPatch) error {
 	messages, err := p.messages(abi.ListState, before)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestModules(t *testing.T) {
 	require.Len(t, m.Imports, 2, "shared imports are imported once")
 	require.Equal(t, "log", m.Imports[0].Name)
 	require.Equal(t, "other", m.Imports[1].Name)
-	// log other twice one inc hook
+	// The functions are log, other, twice, one, inc and hook, in this order.
 	require.Equal(
 		t,
 		[]wasm.Export{

@@ -1,4 +1,4 @@
-// Guest is an ordinary Go module for the tests: it decodes and encodes JSON.
+// Command guest is an ordinary Go module for the tests: it decodes and encodes JSON.
 package main
 
 import (
