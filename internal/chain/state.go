@@ -25,8 +25,9 @@ type Start struct {
 	Respond        *abi.Message // an answer that replaces the model's
 }
 
-// BeforeAgent runs before_agent from the outside in, until a hook responds or fails, unless the
-// chain's options continue. Its result is valid only if there is no error.
+// BeforeAgent runs before_agent from the outside in. A hook that responds or fails skips the
+// remaining hooks, unless ContinueOnResponse or ContinueOnError is set. The result is valid only if
+// there is no error.
 func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	owners := map[string]string{}
 	for _, t := range s.Tools {

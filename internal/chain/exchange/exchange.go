@@ -146,8 +146,8 @@ func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 	return Reply[R]{Res: res, Source: source}
 }
 
-// runBefore runs the ring's before hooks. An answer or an error of one of them skips the wrappers
-// and, unless the chain's options continue, the remaining before hooks.
+// runBefore runs the ring's before hooks. An answer or an error of one of them skips the wrappers.
+// It also skips the remaining before hooks, unless ContinueOnResponse or ContinueOnError is set.
 func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q, Reply[R], error) {
 	var answered, failed Reply[R]
 	for _, m := range x.Run.In(i, x.Before) {
