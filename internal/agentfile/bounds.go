@@ -47,8 +47,8 @@ func (b *bounded) err() error {
 }
 
 // CheckBounds returns an error for a number that is larger than any agent may have, in f or in an
-// agent inside it. Parse does not check them, so that files that were written before the bounds
-// existed can be read.
+// agent inside it. Parse does not check the bounds, so that files that were written before the
+// bounds existed can be read.
 func CheckBounds(f *File) error {
 	if beyond := f.beyond(); len(beyond) > 0 {
 		return ErrorAt(f, beyond[0].at, beyond[0].err())

@@ -37,9 +37,9 @@ type MeterOptions struct {
 	// Depth is the initial value of the stack counter in bytes. It bounds the stack of the start
 	// function.
 	Depth int64
-	// MemoryPages lowers the maximum of the memory, in pages of 64 KiB. A growth beyond
-	// it fails like one beyond the module's own maximum. Zero leaves the maximum
-	// unchanged.
+	// MemoryPages lowers the maximum of the memory, in pages of 64 KiB. A growth beyond it fails
+	// like one beyond the module's own maximum. The maximum is never below the module's minimum.
+	// Zero leaves the maximum unchanged.
 	MemoryPages uint32
 	// FixTables sets the maximum of tables without a maximum to their minimum, so that
 	// they cannot grow.
