@@ -96,7 +96,7 @@ type mode int
 
 const (
 	try         mode = iota // fail
-	nonBlocking             // fail, even while it fits, if other reservations wait
+	nonBlocking             // fail, also if it fits while other reservations wait
 	wait                    // block until they fit
 	force                   // exceed the limit
 )
@@ -353,7 +353,7 @@ func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64
 	return n, nil
 }
 
-// claim adds n bytes of class c to used, or does what how says if they do not fit. The caller holds
+// claim adds n bytes of class c to used. how says what to do if they do not fit. The caller holds
 // the lock, which claim releases while it waits.
 func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	switch {

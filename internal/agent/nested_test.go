@@ -182,8 +182,8 @@ func TestOwnModelJudges(t *testing.T) {
 			at(hook.Tenant, "t", judge("t")))},
 	)
 	require.NoError(t, tr.err)
-	// a judges four calls: the run's, t's, and the two that b makes when it judges those. The same
-	// holds for b.
+	// Module a judges four calls: the run's, t's, and the two that b makes when it judges those.
+	// The same holds for b.
 	require.Equal(t, map[string]int{"a": 4, "b": 4, "t": 1}, asked)
 }
 

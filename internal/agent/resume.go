@@ -309,7 +309,7 @@ func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err(
 
 type answererKey struct{}
 
-// AnsweredBy returns a context that makes [Agent.Continue] record in the journal that who gave the
+// AnsweredBy returns a context that makes [Agent.Continue] record the name who as the giver of the
 // answers.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)

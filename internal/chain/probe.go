@@ -17,8 +17,8 @@ type Probe struct {
 	Input, Answer any
 	// Lists holds the lists of messages that the hook can read, or nil.
 	Lists [2]*message.List
-	// Shown, if not nil, is called for each list with its index in Lists and the form in which the
-	// input refers to it.
+	// Shown, if not nil, is called for each list with its index in Lists and its description in the
+	// input.
 	Shown func(n int, l abi.List)
 	// Next answers the hook's calls of next.
 	Next func(ctx context.Context, patch any) (any, error)

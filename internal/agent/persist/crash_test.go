@@ -302,8 +302,8 @@ func (c *taker) types() map[abi.EventType]int {
 }
 
 // live executes a run to its end in several processes. The first one dies at its write number at,
-// before or after the write; it survives if at is 0. live returns the number of writes of the
-// processes until then.
+// before or after the write; it survives if at is 0. If at is 0, writes is the number of writes of
+// the whole run.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	w = newWorld(depth)
 	c, writes = w.live(t, openStore(t), at, after)

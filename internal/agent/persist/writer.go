@@ -60,9 +60,9 @@ type Position struct {
 // continue before they are committed, such as one about to call a tool, waits with [Writer.Flush].
 //
 // A commit is written when it outlasts the process, and synced when it outlasts a power failure.
-// The run continues after the write, and so do its commits. The writer waits for the sync before
-// something that must not happen twice, and before the caller sees an event, unless a resumed run
-// would repeat the event.
+// The run continues after the write, and so do its commits. The run waits for the sync before it
+// does something that must not happen twice. The writer waits for it before it delivers an event,
+// unless a resumed run would repeat the event.
 //
 // An event that reports a change is never committed without the change, nor the other way round: an
 // event is held until its change is recorded.
