@@ -123,7 +123,7 @@ const (
 type version struct {
 	in      [256]bool // the characters of an address
 	longest int
-	length  func(run string) int // length of the address that run consists of, without a dot or colon after it; 0 if none
+	length  func(run string) int // length of the address in run, without a dot or colon after it; 0 if none
 }
 
 var versions = []*version{

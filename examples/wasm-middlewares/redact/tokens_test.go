@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// sent returns the messages as the model receives them.
+// sent passes messages to the module and returns the messages that the model receives.
 func sent(t *testing.T, h *middlewaretest.Host, messages ...abi.Message) []abi.Message {
 	t.Helper()
 	h.SetMessages(messages...)

@@ -53,7 +53,7 @@ func (h *History) At(i int) abi.Message {
 	return clone.Message(h.shown.at(h.pieces[p].from + off))
 }
 
-// Last returns the last message. ok is false if the list is empty.
+// Last returns the last message. It returns false if the list is empty.
 func (h *History) Last() (abi.Message, bool) {
 	if h.length == 0 {
 		return abi.Message{}, false

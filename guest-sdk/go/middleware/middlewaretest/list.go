@@ -41,6 +41,7 @@ func (l *list) shown() abi.List {
 }
 
 // changed returns the index of the first message that changed since a revision.
+// It returns 0 if the revision is unknown.
 func (l *list) changed(number int64) int {
 	i := slices.IndexFunc(l.revisions, func(r revision) bool { return r.number == number })
 	if i < 0 {
