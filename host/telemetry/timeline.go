@@ -30,12 +30,12 @@ type placeKey struct{}
 
 // A place is the position of an operation in a timeline.
 type place struct {
-	line   *growing
+	line   *liveTimeline
 	parent int
 }
 
-// A growing is the timeline of an active run.
-type growing struct {
+// A liveTimeline is the timeline of an active run.
+type liveTimeline struct {
 	mu sync.Mutex
 	api.Timeline
 }
@@ -47,7 +47,7 @@ func (t timelines) Start(ctx context.Context, op tracing.Operation) (context.Con
 		if op.Kind != tracing.OperationRun {
 			return ctx, func(tracing.Outcome) {} // not a run
 		}
-		at = place{line: &growing{Timeline: api.Timeline{Run: op.Run.ID, Began: time.Now()}}}
+		at = place{line: &liveTimeline{Timeline: api.Timeline{Run: op.Run.ID, Began: time.Now()}}}
 	}
 	began := time.Now()
 	id := at.line.begin(op, at.parent, began)
@@ -64,7 +64,7 @@ func (t timelines) Start(ctx context.Context, op tracing.Operation) (context.Con
 }
 
 // begin adds a span and returns its id, or 0 if there are too many spans.
-func (g *growing) begin(op tracing.Operation, parent int, now time.Time) int {
+func (g *liveTimeline) begin(op tracing.Operation, parent int, now time.Time) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.Spans) == maxSpans {
@@ -93,7 +93,7 @@ func (g *growing) begin(op tracing.Operation, parent int, now time.Time) int {
 	return s.ID
 }
 
-func (g *growing) end(id int, op tracing.Operation, o tracing.Outcome, took time.Duration) {
+func (g *liveTimeline) end(id int, op tracing.Operation, o tracing.Outcome, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if id == 0 {
@@ -110,7 +110,7 @@ func (g *growing) end(id int, op tracing.Operation, o tracing.Outcome, took time
 }
 
 // finished returns a copy of the timeline, with its spans sorted by start.
-func (g *growing) finished() *api.Timeline {
+func (g *liveTimeline) finished() *api.Timeline {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.Timeline

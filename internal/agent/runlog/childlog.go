@@ -11,6 +11,7 @@ import (
 // A ChildLog is the change of a sub-agent's run since the previous entry. It is part of the log of
 // the outer run.
 type ChildLog struct {
+	// The keys of Restarted and Discarded are the names of the fields in an older version.
 	Restarted bool              `json:"anew,omitempty"` // earlier entries belong to another run
 	Discarded bool              `json:"gone,omitempty"` // the run is no longer needed
 	Log       []json.RawMessage `json:"log,omitempty"`  // entries, as in the log of any run

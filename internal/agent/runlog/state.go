@@ -51,16 +51,20 @@ type State struct {
 
 	ModelCalls int            `json:"model_calls,omitempty"`
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // counted calls by tool
-	// LastLimit is the reached limit, after which the model is offered no more tools.
-	// CalledPastLimit is set if the model calls tools nevertheless.
-	LastLimit       *ending.LimitError `json:"last,omitempty"`
-	CalledPastLimit bool               `json:"deaf,omitempty"`
+	// LastLimit is the reached limit, after which the model is offered no more tools. Its key is the
+	// name of the field in an older version.
+	LastLimit *ending.LimitError `json:"last,omitempty"`
+	// CalledPastLimit says that the model called tools after LastLimit. Its key is the name of the
+	// field in an older version.
+	CalledPastLimit bool `json:"deaf,omitempty"`
 
-	Instruction    string     `json:"instruction"`
-	Tools          []abi.Tool `json:"tools"`
-	Active         []string   `json:"active"` // names of the tools that the model is offered
-	Offered        []string   `json:"told"`   // names of the tools of the last request, which the model may call
-	ReturnDirectly []string   `json:"return_directly"`
+	Instruction string     `json:"instruction"`
+	Tools       []abi.Tool `json:"tools"`
+	Active      []string   `json:"active"` // names of the tools that the model is offered
+	// Offered holds the names of the tools of the last request, which the model may call. Its key is
+	// the name of the field in an older version.
+	Offered        []string `json:"told"`
+	ReturnDirectly []string `json:"return_directly"`
 
 	Messages *message.List `json:"messages"`
 	Input    []string      `json:"input"`  // ids of the input messages
@@ -107,16 +111,20 @@ type Window struct {
 
 // A CallState is a tool call of a round and its outcome so far.
 type CallState struct {
-	Call      abi.Call `json:"call"`
-	Announced bool     `json:"told,omitempty"`    // the tool_call event was sent
-	Started   bool     `json:"started,omitempty"` // the tool itself was called
-	Ran       bool     `json:"ran,omitempty"`     // the tool returned
+	Call abi.Call `json:"call"`
+	// Announced says that the tool_call event was sent. Its key is the name of the field in an older
+	// version.
+	Announced bool `json:"told,omitempty"`
+	Started   bool `json:"started,omitempty"` // the tool itself was called
+	Ran       bool `json:"ran,omitempty"`     // the tool returned
 	// Streamed says that the caller received chunks of the result.
 	Streamed bool `json:"streamed,omitempty"`
-	// OverLimit is the limit that the call exceeds. The call is not executed.
+	// OverLimit is the limit that the call exceeds. The call is not executed. Its key is the name of
+	// the field in an older version.
 	OverLimit *ending.LimitError `json:"beyond,omitempty"`
 	// Child is the run of a sub-agent that the call started: while it waits for answers,
-	// or after it was restored from a journal, in which case Journaled is set.
+	// or after it was restored from a journal, in which case Journaled is set. The key of Journaled
+	// is the name of the field in an older version.
 	Child     *State          `json:"child,omitempty"`
 	Journaled *JournaledChild `json:"kept,omitempty"`
 	// Runs is the number of runs that the call of a sub-agent started. Hooks may repeat

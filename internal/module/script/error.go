@@ -12,9 +12,9 @@ import (
 // An Error is the cause of a fault: an uncaught error of a script.
 type Error struct {
 	Text  string
-	Limit *Exceeded // the limit that the script exceeded; may be nil
-	Stack []string  // positions in the sources, innermost first
-	Frame []string  // source lines around the first position
+	Limit *ExceededLimit // the limit that the script exceeded; may be nil
+	Stack []string       // positions in the sources, innermost first
+	Frame []string       // source lines around the first position
 }
 
 func (e *Error) Error() string { return e.Text }

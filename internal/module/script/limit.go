@@ -50,19 +50,23 @@ func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	return true
 }
 
-// An Exceeded is a limit that a script exceeded, and the text that says so.
-type Exceeded struct {
+// An ExceededLimit is a limit that a script exceeded, and the text that says so.
+type ExceededLimit struct {
 	Limit string // name
 	Value int64
 	text  string
 }
 
-func fuelExceeded(l *policy.Limits) *Exceeded {
-	return &Exceeded{Limit: "fuel", Value: l.Fuel, text: fmt.Sprintf("used more than its %d fuel", l.Fuel)}
+func fuelExceeded(l *policy.Limits) *ExceededLimit {
+	return &ExceededLimit{Limit: "fuel", Value: l.Fuel, text: fmt.Sprintf("used more than its %d fuel", l.Fuel)}
 }
 
-func timeExceeded(l *policy.Limits) *Exceeded {
-	return &Exceeded{Limit: "hook_time", Value: int64(l.HookTime), text: fmt.Sprintf("ran longer than %v", l.HookTime)}
+func timeExceeded(l *policy.Limits) *ExceededLimit {
+	return &ExceededLimit{
+		Limit: "hook_time",
+		Value: int64(l.HookTime),
+		text:  fmt.Sprintf("ran longer than %v", l.HookTime),
+	}
 }
 
 // Import returns the function by which the engine asks whether the script must end.
@@ -83,8 +87,8 @@ const overCall = "over"
 
 // A state holds the host's data for one call of a script.
 type state struct {
-	polls int64     // number of times that the script asked whether it must end
-	over  *Exceeded // the exceeded limit; nil if none
+	polls int64          // number of times that the script asked whether it must end
+	over  *ExceededLimit // the exceeded limit; nil if none
 }
 
 func stateOf(inv *invoke.Invocation) *state {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
-	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/plain"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
@@ -81,7 +81,7 @@ func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 func (s *Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
 // HookType returns the function type of the engine's hooks, which is the native one.
-func (s *Transport) HookType() verify.FuncType { return native.HookType }
+func (s *Transport) HookType() verify.FuncType { return plain.HookType }
 
 // Name returns "javascript".
 func (s *Transport) Name() string { return "javascript" }

@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// ExampleStream shows a wrapper that reads an answer while it streams and passes on something else:
+// Example_stream shows a wrapper that reads an answer while it streams and passes on something else:
 // here only whole words, in capital letters.
-func ExampleStream() {
+func Example_stream() {
 	wrap := func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 		held := ""
 		stream := next.Stream(req)
