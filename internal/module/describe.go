@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
-	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/plain"
 	"github.com/agent-runner/agent-runner/internal/module/schema"
 	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -170,7 +170,7 @@ func (m *Module) refusal(err error) error {
 // ABI's imports, and "hold_stream".
 func features() []string {
 	out := []string{"hold_stream"}
-	for _, i := range native.Imports() {
+	for _, i := range plain.Imports() {
 		out = append(out, i.Name)
 	}
 	slices.Sort(out)

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
-	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/plain"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
@@ -205,7 +205,7 @@ func TestInfo(t *testing.T) {
 	require.Equal(t, int64(4*64<<10), info.Memory.First)
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), info.Memory.Most)
 	require.NotEmpty(t, info.Instances)
-	require.Len(t, info.Imports, len(native.Imports()))
+	require.Len(t, info.Imports, len(plain.Imports()))
 	require.Contains(t, info.Imports, Power{
 		Module: contract.ImportModule,
 		Name:   "messages",

@@ -14,7 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
-	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/plain"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -154,7 +154,7 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 		digest:    image.Digest(),
 		limits:    limits,
 		image:     image,
-		transport: native.Transport{},
+		transport: plain.Transport{},
 	}
 	if isExtism, _ := importsOf(image.Imports()); isExtism {
 		m.transport = extism.Transport{}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -12,12 +11,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// Journal quotas of a tenant whose own quota does not set them, in bytes.
-const (
-	DefaultJournalBytes       = 4 << 30
-	DefaultJournalBytesPerDay = 2 << 30
-)
-
 const (
 	// maxDueBytes limits the bytes of a run in progress that its tenant's usage may lack. The run's
 	// row holds their number in journal_due. Smaller numbers are counted when the run stops.
@@ -26,12 +19,6 @@ const (
 	// the run's due bytes. Smaller commits leave that to a later commit of the run.
 	minCountedEvents = 4 << 10
 )
-
-func (q *TenantQuota) journalBytes() int64 { return cmp.Or(q.JournalBytes, DefaultJournalBytes) }
-
-func (q *TenantQuota) journalBytesPerDay() int64 {
-	return cmp.Or(q.JournalBytesPerDay, DefaultJournalBytesPerDay)
-}
 
 // dueBytes returns how many of a run's uncounted bytes to count now: all of them once the run
 // has stopped, and before that only maxDueBytes or more.

@@ -85,25 +85,6 @@ type TenantInfo struct {
 	Updated time.Time
 }
 
-// A TenantQuota limits a tenant. The store saves it as JSON. Fields are unlimited when 0,
-// except those with a default. The server enforces the limits from MemoryBytes on.
-type TenantQuota struct {
-	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty"`
-	RunsPerDay         int64 `json:"runs_per_day,omitempty"`
-	TokensPerDay       int64 `json:"tokens_per_day,omitempty"` // prompts and completions together
-	FuelPerDay         int64 `json:"fuel_per_day,omitempty"`
-	Modules            int64 `json:"modules,omitempty"`
-	StorageBytes       int64 `json:"storage_bytes,omitempty"`         // of modules, agents and secrets
-	ValueBytes         int64 `json:"value_bytes,omitempty"`           // of durable values; [Quota].All when 0
-	JournalBytes       int64 `json:"journal_bytes,omitempty"`         // of stored runs; [DefaultJournalBytes] when 0
-	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"` // [DefaultJournalBytesPerDay] when 0
-	MemoryBytes        int64 `json:"memory_bytes,omitempty"`
-	UploadBytes        int64 `json:"upload_bytes,omitempty"`
-	InputBytes         int64 `json:"input_bytes,omitempty"`
-	Requests           int64 `json:"concurrent_requests,omitempty"`
-	RequestsPerMin     int64 `json:"requests_per_minute,omitempty"`
-}
-
 // A TenantUpdate selects changes of a tenant. Nil fields do not change.
 type TenantUpdate struct {
 	Name   *string

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
-	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/plain"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -116,7 +116,7 @@ func userFunctions() []userFunction {
 func userImports() []invoke.Import {
 	var out []invoke.Import
 	rows := userFunctions()
-	for _, n := range native.Imports() {
+	for _, n := range plain.Imports() {
 		i := slices.IndexFunc(rows, func(row userFunction) bool { return row.name == n.Name })
 		if i < 0 {
 			continue

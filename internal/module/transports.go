@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/invoke"
-	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/plain"
 	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
@@ -17,7 +17,7 @@ import (
 
 // imports returns all functions that modules may import, for every transport.
 func imports() []invoke.Import {
-	return slices.Concat(native.Imports(), extism.Imports(), []invoke.Import{script.Import()})
+	return slices.Concat(plain.Imports(), extism.Imports(), []invoke.Import{script.Import()})
 }
 
 // surface returns the functions that modules may import, and the check of their exports.
@@ -33,7 +33,7 @@ func surface() sandbox.Surface {
 // module's imports determine the transport. The error is a *verify.RefusedError if they belong to
 // two transports.
 func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
-	want := native.HookType
+	want := plain.HookType
 	switch isExtism, isNative := importsOf(imports); {
 	case isExtism && isNative:
 		return nil, &verify.RefusedError{

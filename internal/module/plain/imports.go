@@ -1,10 +1,11 @@
-// Package native is the transport of the ABI itself: hooks are exports of type (input_len: i32) ->
-// i32, and host calls are imports that leave their reply pending for the import "read".
+// Package plain is the transport that users know as native: modules that import the ABI directly,
+// without Extism or JavaScript. Hooks are exports of type (input_len: i32) -> i32, and host calls are
+// imports that leave their reply pending for the import "read".
 //
-// [Imports] goes into the sandbox's surface, and [Transport] calls hooks. The
-// package translates between Wasm parameters and the methods of
-// [invoke.Invocation], and does nothing else. It imports no other transport.
-package native
+// [Imports] goes into the sandbox's surface, and [Transport] calls hooks. The package translates
+// between Wasm parameters and the methods of [invoke.Invocation], and does nothing else. It imports no
+// other transport.
+package plain
 
 import (
 	"context"
@@ -23,7 +24,7 @@ import (
 // Transport calls the hooks of native modules.
 type Transport struct{}
 
-// Name returns "native".
+// Name returns "native", the name of this transport in reports and stored descriptions.
 func (Transport) Name() string { return "native" }
 
 // HostBytes returns 0, because the transport itself holds no memory.
