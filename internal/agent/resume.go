@@ -82,7 +82,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if err := a.checkContinue(stored, answers); err != nil && (!cancel || !isWaiting(err)) {
 		return nil, err
 	}
-	claim := &journal.Claim{Run: id, Epoch: stored.Epoch, Owner: o.Owner, Lease: o.LeaseTTL}
+	claim := &journal.Claim{Run: id, Epoch: stored.Epoch, Owner: o.Owner, LeaseTTL: o.LeaseTTL}
 	claim.Steal = stored.Status == journal.StatusRunning && o.Gone != nil && o.Gone(stored.Owner)
 	wasRunning := !waits(stored)
 	var expires time.Time
@@ -242,17 +242,17 @@ func (r *run) create(ctx context.Context) error {
 		return err
 	}
 	begun := &journal.Creation{
-		ID:      s.ID,
-		Tenant:  k.Tenant,
-		Agent:   s.Agent,
-		Parent:  s.Parent,
-		Title:   runlog.Title(s.Messages),
-		Owner:   k.Owner,
-		Lease:   k.LeaseTTL,
-		Modules: Pins(r.root),
-		Spec:    k.Spec,
-		Log:     log,
-		Lazy:    true,
+		ID:       s.ID,
+		Tenant:   k.Tenant,
+		Agent:    s.Agent,
+		Parent:   s.Parent,
+		Title:    runlog.Title(s.Messages),
+		Owner:    k.Owner,
+		LeaseTTL: k.LeaseTTL,
+		Modules:  Pins(r.root),
+		Spec:     k.Spec,
+		Log:      log,
+		Lazy:     true,
 	} // the commit with run_started is synced
 	return k.Create(context.WithoutCancel(ctx), begun)
 }

@@ -23,7 +23,7 @@ func TestCancelsOfOtherServers(t *testing.T) {
 			t,
 			f.store.Create(
 				t.Context(),
-				&journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")},
+				&journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", LeaseTTL: time.Hour, Log: []byte("x")},
 			),
 		)
 		causes := make(chan error, 1)

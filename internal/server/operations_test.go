@@ -42,12 +42,12 @@ func populate(t *testing.T, f *fixture) map[string]string {
 		f.store.Create(
 			ctx,
 			&journal.Creation{
-				ID:     "run_acme",
-				Tenant: "acme",
-				Agent:  "acme-agent",
-				Owner:  "me",
-				Lease:  time.Hour,
-				Log:    []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n"),
+				ID:       "run_acme",
+				Tenant:   "acme",
+				Agent:    "acme-agent",
+				Owner:    "me",
+				LeaseTTL: time.Hour,
+				Log:      []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n"),
 			},
 		),
 	)

@@ -52,9 +52,9 @@ type Options struct {
 	// process has certainly ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
-	// Lease is the time after the last heartbeat of a run's server at which another server takes
-	// over the run. Default: [journal.DefaultLeaseTTL].
-	Lease time.Duration
+	// LeaseTTL is the time after a server's last heartbeat at which its leases expire and other
+	// servers take over its runs. Default: [journal.DefaultLeaseTTL].
+	LeaseTTL time.Duration
 	// Getenv returns the operator's model settings, OPENAI_API_KEY and OPENAI_BASE_URL.
 	// Tenants may use that model if their policy lists allowed models. Default: no model.
 	Getenv func(name string) string
@@ -196,7 +196,7 @@ func (s *Server) newServices() {
 			Journal: journal.Options{
 				Owner:     o.Owner,
 				Gone:      o.Gone,
-				LeaseTTL:  o.Lease,
+				LeaseTTL:  o.LeaseTTL,
 				Drain:     s.draining,
 				Abort:     s.aborted,
 				Originals: o.Originals,
@@ -215,7 +215,7 @@ func (s *Server) newServices() {
 		Now:       o.Now,
 		Timeouts:  s.timeouts,
 		Owner:     o.Owner,
-		Lease:     o.Lease,
+		LeaseTTL:  o.LeaseTTL,
 		Draining:  s.draining,
 		Go:        s.work.Go,
 		Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },

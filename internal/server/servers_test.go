@@ -74,7 +74,7 @@ func serveHere(where string) error {
 			Host:      h,
 			Getenv:    os.Getenv,
 			Owner:     fmt.Sprint("process ", os.Getpid()),
-			Lease:     2 * time.Second,
+			LeaseTTL:  2 * time.Second,
 			DrainTime: 20 * time.Second,
 		},
 	)

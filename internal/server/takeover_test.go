@@ -35,7 +35,7 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 		t,
 		f.store.Create(
 			t.Context(),
-			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * runs.MaxTakeoverTime,
+			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", LeaseTTL: -2 * runs.MaxTakeoverTime,
 				Spec: []byte(
 					`{"agent":"greeter","version":1}`,
 				), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")},
@@ -89,7 +89,7 @@ func TestPanicsStayInTheLog(t *testing.T) {
 
 	for _, id := range []string{"run_a", "run_b"} {
 		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{
-			ID: id, Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -time.Second, Spec: []byte(`{"agent":"greeter","version":1}`),
+			ID: id, Tenant: "acme", Agent: "greeter", Owner: "gone", LeaseTTL: -time.Second, Spec: []byte(`{"agent":"greeter","version":1}`),
 			Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n"),
 		}))
 	}
@@ -119,7 +119,7 @@ func TestLeasesUseTheDatabaseClock(t *testing.T) {
 		t,
 		f.store.Create(
 			t.Context(),
-			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", Lease: time.Hour,
+			&journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", LeaseTTL: time.Hour,
 				Spec: []byte(
 					`{"agent":"greeter","version":1}`,
 				), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")},

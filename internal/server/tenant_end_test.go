@@ -31,7 +31,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 		t,
 		f.store.Create(
 			ctx,
-			&journal.Creation{ID: elsewhere, Tenant: "acme", Owner: "another", Lease: time.Hour, Log: []byte("x")},
+			&journal.Creation{ID: elsewhere, Tenant: "acme", Owner: "another", LeaseTTL: time.Hour, Log: []byte("x")},
 		),
 	)
 
@@ -45,7 +45,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 	require.NoError(
 		t,
 		f.store.Commit(ctx, &journal.Commit{Run: elsewhere, Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
-			Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: time.Hour}),
+			Progress: &journal.Progress{Status: journal.StatusFinished}, LeaseTTL: time.Hour}),
 	)
 
 	require.Equal(t, 204, (<-deleted).status)

@@ -97,11 +97,11 @@ func TestTransactionsContainOnePiece(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			id, large := fmt.Sprint(i), bytes.Repeat([]byte{byte(i)}, 400_000)
-			require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Lease: time.Minute, Log: large}))
+			require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, LeaseTTL: time.Minute, Log: large}))
 			require.NoError(
 				t,
 				s.Commit(t.Context(),
-					&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute}),
+					&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, LeaseTTL: time.Minute}),
 			)
 			_, err := s.PutModule(t.Context(), large)
 			require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestClaimReadsLogConcurrently(t *testing.T) {
 	s := openWithRuns(t, 1, "")
 	d := &recordingDB{DB: s.db}
 	s.db = d
-	claimed, err := s.Claim(t.Context(), &journal.Claim{Run: "run-00000", Epoch: 1, Lease: time.Hour})
+	claimed, err := s.Claim(t.Context(), &journal.Claim{Run: "run-00000", Epoch: 1, LeaseTTL: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("{}")}, claimed.Log)
 	require.NotEmpty(t, d.statements)
@@ -177,11 +177,11 @@ func TestLargeCommitRenewsLease(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- slow.Commit(ctx, &journal.Commit{
-			Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 200_000), First: 1, Lease: time.Hour,
+			Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 200_000), First: 1, LeaseTTL: time.Hour,
 		})
 	}()
 	<-d.paused
-	_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "you", Lease: time.Hour})
+	_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "you", LeaseTTL: time.Hour})
 	require.ErrorIs(t, err, journal.ErrBusy)
 	close(d.proceed)
 	require.NoError(t, <-done)

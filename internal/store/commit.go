@@ -19,7 +19,7 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 	}
 	o := database.TxOptions{Lazy: c.Lazy, Priority: c.Urgent, Written: c.Written}
 	renew := func(t database.Tx) error { // no heartbeat renews the lease while a commit is in progress
-		_, err := t.Exec(renewLease, c.Run, c.Epoch, c.Lease.Milliseconds())
+		_, err := t.Exec(renewLease, c.Run, c.Epoch, c.LeaseTTL.Milliseconds())
 		return err
 	}
 	var replaced []string // pieces of entries that were rewritten
@@ -117,7 +117,7 @@ func advanceStatement(c *journal.Commit) (text string, args []any, err error) {
 	if c.Log != nil {
 		before--
 	}
-	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds(), c.Bytes()}
+	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.LeaseTTL.Milliseconds(), c.Bytes()}
 	if p := c.Progress; p != nil {
 		usage, err := marshal(p.Usage)
 		if err != nil {

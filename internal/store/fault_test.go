@@ -38,7 +38,10 @@ func TestFill(t *testing.T) {
 	}
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
-	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	require.NoError(
+		t,
+		s.Create(t.Context(), &journal.Creation{ID: "r", Owner: "me", LeaseTTL: time.Hour, Log: []byte("x")}),
+	)
 	for n := int64(1); ; n++ {
 		require.Less(t, n, int64(1000), "the disk never fills up")
 		err := s.Commit(
@@ -73,7 +76,10 @@ func TestFillGroups(t *testing.T) {
 	require.NoError(t, err)
 	runs := strings.Split("abcdefghijklmnop", "")
 	for _, id := range runs {
-		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+		require.NoError(
+			t,
+			s.Create(t.Context(), &journal.Creation{ID: id, Owner: "me", LeaseTTL: time.Hour, Log: []byte("x")}),
+		)
 	}
 	ended := make(chan error, len(runs))
 	for _, id := range runs {
@@ -221,7 +227,7 @@ func TestPostgreSQLRestarts(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	s := open(t, server.Create(t, "gone"), nil)
-	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Lease: time.Hour, Log: []byte("x")}))
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", LeaseTTL: time.Hour, Log: []byte("x")}))
 	c := &journal.Commit{
 		Run:    "r",
 		Epoch:  1,

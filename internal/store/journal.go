@@ -57,7 +57,7 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 			string(journal.StatusRunning),
 			usage,
 			r.Owner,
-			r.Lease.Milliseconds(),
+			r.LeaseTTL.Milliseconds(),
 			modules,
 			[]byte(r.Spec),
 			size,
@@ -175,7 +175,7 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 			c.Run,
 			c.Epoch,
 			c.Owner,
-			c.Lease.Milliseconds(),
+			c.LeaseTTL.Milliseconds(),
 			string(journal.StatusRunning),
 			string(journal.StatusFinished),
 			steal,
@@ -214,7 +214,7 @@ func claimError(t database.Tx, c *journal.Claim) error {
 		return database.ForCaller(fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFinished, r.FinishReason))
 	}
 	return database.ForCaller(
-		fmt.Errorf("run %s: %w: %s, until at least %v after its last heartbeat", c.Run, journal.ErrBusy, r.Owner, c.Lease),
+		fmt.Errorf("run %s: %w: %s, until at least %v after its last heartbeat", c.Run, journal.ErrBusy, r.Owner, c.LeaseTTL),
 	)
 }
 

@@ -36,8 +36,17 @@ func TestMigrationCountsJournals(t *testing.T) {
 			for _, id := range []string{"1", "2"} {
 				require.NoError(
 					t,
-					s.Create(ctx,
-						&journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Log: make([]byte, large), Lease: time.Minute}),
+					s.Create(
+						ctx,
+						&journal.Creation{
+							ID:       id,
+							Tenant:   "acme",
+							Agent:    "a",
+							Owner:    "me",
+							Log:      make([]byte, large),
+							LeaseTTL: time.Minute,
+						},
+					),
 				)
 				require.NoError(
 					t,

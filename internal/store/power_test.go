@@ -50,16 +50,27 @@ func TestPowerFailureBetweenPieces(t *testing.T) {
 	large := func(of byte) []byte { return bytes.Repeat([]byte{of}, 200_000) }
 	log := [][]byte{large('a'), large('b'), large('c')}
 	events := []byte(fmt.Sprintf("{\"type\":\"log\",\"seq\":1,\"text\":%q}\n", large('d')))
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Lease: -time.Second, Log: log[0]}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", LeaseTTL: -time.Second, Log: log[0]}))
 	require.NoError(
 		t,
-		s.Commit(ctx,
-			&journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: log[1], First: 1, Last: 1, Events: events, Lease: -time.Second}),
+		s.Commit(
+			ctx,
+			&journal.Commit{
+				Run:      "r",
+				Epoch:    1,
+				Entry:    2,
+				Log:      log[1],
+				First:    1,
+				Last:     1,
+				Events:   events,
+				LeaseTTL: -time.Second,
+			},
+		),
 	)
 	require.NoError(
 		t,
 		s.Commit(ctx,
-			&journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: log[2], First: 2, Last: 1, Lease: -time.Second, Lazy: true}),
+			&journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: log[2], First: 2, Last: 1, LeaseTTL: -time.Second, Lazy: true}),
 	)
 	digest, err := s.PutModule(ctx, large('e'))
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func openWithRuns(t *testing.T, n int, digest string) *store {
 	require.NoError(t, err)
 	require.NoError(t, s.db.Update(t.Context(), database.TxOptions{Lazy: true}, func(t database.Tx) error {
 		for i := range n {
-			r := &journal.Creation{ID: fmt.Sprintf("run-%05d", i), Tenant: "acme", Lease: -time.Second, Log: []byte("{}")}
+			r := &journal.Creation{ID: fmt.Sprintf("run-%05d", i), Tenant: "acme", LeaseTTL: -time.Second, Log: []byte("{}")}
 			if i == n-1 {
 				r.Modules = []journal.Pin{{Entry: "e", Digest: digest}}
 			}

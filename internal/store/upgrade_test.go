@@ -59,7 +59,7 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "3", string(value.Value))
 
-	run, err := s.Claim(ctx, &journal.Claim{Run: "run_1", Epoch: 1, Owner: "you", Lease: time.Minute})
+	run, err := s.Claim(ctx, &journal.Claim{Run: "run_1", Epoch: 1, Owner: "you", LeaseTTL: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, "hello", run.Title)
 	require.Equal(t, [][]byte{[]byte("first"), make([]byte, 150_000)}, run.Log)
@@ -76,6 +76,6 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 	require.NoError(
 		t,
 		s.Commit(ctx,
-			&journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, Lease: time.Minute}),
+			&journal.Commit{Run: "run_1", Epoch: 2, Entry: 3, Log: []byte("third"), First: 2, Last: 1, LeaseTTL: time.Minute}),
 	)
 }

@@ -101,12 +101,12 @@ type Pin struct {
 type Creation struct {
 	ID, Tenant, Agent, Parent, Title string
 
-	Owner   string
-	Lease   time.Duration
-	Modules []Pin
-	Spec    json.RawMessage
-	Log     []byte
-	Lazy    bool // see [Commit.Lazy]
+	Owner    string
+	LeaseTTL time.Duration
+	Modules  []Pin
+	Spec     json.RawMessage
+	Log      []byte
+	Lazy     bool // see [Commit.Lazy]
 }
 
 // A StoredRun is a run with its log.
@@ -117,10 +117,10 @@ type StoredRun struct {
 
 // A Claim asks to take over a run.
 type Claim struct {
-	Run   string
-	Epoch int64 // the run's epoch when it was loaded
-	Owner string
-	Lease time.Duration
+	Run      string
+	Epoch    int64 // the run's epoch when it was loaded
+	Owner    string
+	LeaseTTL time.Duration
 	// Steal claims the run before the lease of its owner expires. The owner must be
 	// known to have ended.
 	Steal bool
@@ -142,8 +142,8 @@ type Commit struct {
 
 	Progress *Progress // unchanged if nil
 	// Rewrite erases from earlier entries of the log; optional.
-	Rewrite *Rewrite
-	Lease   time.Duration
+	Rewrite  *Rewrite
+	LeaseTTL time.Duration
 	// Lazy means that the commit must survive the end of the process. It needs to survive
 	// a power failure only together with the run's next commit that is not lazy.
 	Lazy bool

@@ -15,8 +15,8 @@ type Options struct {
 	// Gone reports whether an owner is known to have ended. Its runs can then be claimed
 	// before their leases expire. Optional.
 	Gone func(owner string) bool
-	// LeaseTTL is the time after a heartbeat during which no other process may claim a
-	// run. Defaults to DefaultLeaseTTL.
+	// LeaseTTL is the time after a heartbeat at which the lease on a run expires. Until then no
+	// other process may claim the run. Defaults to DefaultLeaseTTL.
 	LeaseTTL time.Duration
 	// RetryTimeout bounds how long a run waits for a journal that is unavailable.
 	// Defaults to DefaultRetryTimeout.

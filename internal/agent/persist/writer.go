@@ -316,7 +316,7 @@ func (w *Writer) collect() (g gathered, err error) {
 		g.events = nil
 		return g, err
 	}
-	c := &journal.Commit{Run: w.run, Epoch: w.epoch, Entry: w.entries, First: w.last + 1, Lease: w.LeaseTTL,
+	c := &journal.Commit{Run: w.run, Epoch: w.epoch, Entry: w.entries, First: w.last + 1, LeaseTTL: w.LeaseTTL,
 		Log: change.Log, Progress: change.Progress, Rewrite: change.Rewrite,
 		Lazy:  !sync && !slices.ContainsFunc(g.events, func(e delivery.Event) bool { return !repeatable(&e.Event) }),
 		Abort: w.shedder.stopped, Urgent: w.shedder.isStopped()}

@@ -63,7 +63,7 @@ func TestFollowerKeepsItsPoll(t *testing.T) {
 	_, err = s.CreateTenant(t.Context(), "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{
-		ID: "run_1", Tenant: "acme", Owner: "another server", Lease: time.Hour, Log: []byte("x"),
+		ID: "run_1", Tenant: "acme", Owner: "another server", LeaseTTL: time.Hour, Log: []byte("x"),
 	}))
 	service := &Service{options: &Options{}, Active: newActiveRuns(), polls: newPolls()}
 	response := admission.New(1, time.Now, nil).Responses.Open("acme")

@@ -45,9 +45,9 @@ type Options struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Timeouts  *httpapi.Timeouts
-	// Owner and Lease are the server's options of the same names.
-	Owner string
-	Lease time.Duration
+	// Owner and LeaseTTL are the server's options of the same names.
+	Owner    string
+	LeaseTTL time.Duration
 	// Judge reports whether a run whose server has ended may be resumed.
 	Judge func(ctx context.Context, info *journal.RunInfo) (resume bool, err error)
 	// Draining is closed when the server begins to shut down.

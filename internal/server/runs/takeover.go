@@ -18,6 +18,9 @@ import (
 
 // Limits on taking over runs whose server has ended.
 const (
+	// takeoverInterval is the time between two looks for expired leases. A run waits longer for a
+	// takeover: its lease expires a LeaseTTL after its server's last heartbeat, which is
+	// [journal.DefaultLeaseTTL] unless serve --lease sets it.
 	takeoverInterval      = 3 * time.Second
 	maxTakeovers          = 1000 // at once
 	maxTakeoversPerTenant = 10
@@ -33,7 +36,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 	clock := &leaseClock{}
 	for {
 		remote, err := r.store.Now(ctx)
-		if err == nil && clock.trust(remote, r.options.Now(), cmp.Or(r.options.Lease, journal.DefaultLeaseTTL)) {
+		if err == nil && clock.trust(remote, r.options.Now(), cmp.Or(r.options.LeaseTTL, journal.DefaultLeaseTTL)) {
 			err = r.TakeOverAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {

@@ -26,13 +26,13 @@ type journaled struct {
 func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *journaled {
 	t.Helper()
 	r := &journal.Creation{
-		ID:     id,
-		Tenant: tenant,
-		Agent:  "a",
-		Title:  "hi",
-		Owner:  "me",
-		Lease:  lease,
-		Log:    make([]byte, log),
+		ID:       id,
+		Tenant:   tenant,
+		Agent:    "a",
+		Title:    "hi",
+		Owner:    "me",
+		LeaseTTL: lease,
+		Log:      make([]byte, log),
 	}
 	require.NoError(t, s.Create(t.Context(), r))
 	return &journaled{s: s, id: id, epoch: 1, entry: 1, bytes: r.Bytes()}
@@ -42,7 +42,7 @@ func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *jour
 // none if the number is 0. The status is part of the progress, which only a commit with a log entry
 // has.
 func (r *journaled) next(log, events int, status journal.Status) *journal.Commit {
-	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, Lease: lease}
+	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, LeaseTTL: lease}
 	if log > 0 {
 		c.Entry++
 		c.Log, c.Progress = make([]byte, log), &journal.Progress{Status: status}
@@ -99,13 +99,13 @@ func testJournalBytes(t *testing.T, open Opener) {
 	require.NoError(t, r.commit(r.next(10, 10, journal.StatusPaused)))
 	requireJournal(t, acme, r.bytes, r.bytes)
 
-	stored, err := s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "other", Lease: -time.Second})
+	stored, err := s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "other", LeaseTTL: -time.Second})
 	require.NoError(t, err)
 	require.Equal(t, r.bytes, stored.JournalBytes)
 	require.ErrorIs(t, s.Commit(ctx, r.next(10, 10, journal.StatusRunning)), journal.ErrFenced)
 	r.epoch = stored.Epoch
 	late := r.next(10, 10, journal.StatusRunning)
-	late.Lease = -time.Second
+	late.LeaseTTL = -time.Second
 	require.NoError(t, r.commit(late))
 	require.NoError(t, s.Abandon(ctx, "r", "its process is gone"))
 	info, err := s.Run(ctx, "r")
@@ -130,7 +130,7 @@ func testJournalBytes(t *testing.T, open Opener) {
 	require.NoError(t, s.Delete(ctx, "of another tenant"))
 	cut := newJournaled(t, s, "acme", "expired", 1000)
 	gone := cut.next(1000, 0, journal.StatusRunning)
-	gone.Lease = -time.Second
+	gone.LeaseTTL = -time.Second
 	require.NoError(t, cut.commit(gone))
 	require.NoError(t, s.Delete(ctx, "expired"))
 	requireJournal(t, acme, total, total)
@@ -208,7 +208,7 @@ func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	for _, err := range []error{
 		n.AdmitRun(t.Context(), "new", "a", true), n.AdmitRun(t.Context(), "resumed", "a", false), n.CheckRunQuotas(t.Context()),
 		n.Journal().Create(t.Context(), &journal.Creation{
-			ID: "new " + n.ID(), Agent: "a", Owner: "me", Lease: lease, Log: []byte("x"),
+			ID: "new " + n.ID(), Agent: "a", Owner: "me", LeaseTTL: lease, Log: []byte("x"),
 		}),
 	} {
 		var full *store.QuotaError

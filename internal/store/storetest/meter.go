@@ -21,7 +21,7 @@ func testMeter(t *testing.T, open Opener) {
 		t,
 		s.Create(
 			ctx,
-			&journal.Creation{ID: "r", Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x"),
+			&journal.Creation{ID: "r", Tenant: "acme", Agent: "a", Owner: "me", LeaseTTL: time.Minute, Log: []byte("x"),
 				Modules: []journal.Pin{
 					{Entry: "own", Ring: "tenant", Digest: "d1"},
 					{Entry: "guard", Ring: "outer", Digest: "d2"},
@@ -32,7 +32,7 @@ func testMeter(t *testing.T, open Opener) {
 	)
 	step := func(entry int64, p *journal.Progress) error {
 		return s.Commit(ctx,
-			&journal.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, Lease: time.Minute})
+			&journal.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, LeaseTTL: time.Minute})
 	}
 	at := func(tokens, fuel int64, steps int, status journal.Status) *journal.Progress {
 		return &journal.Progress{
@@ -69,8 +69,8 @@ func testExpiredRuns(t *testing.T, open Opener) {
 	ctx := t.Context()
 	newTenant(t, s, "acme", store.TenantQuota{})
 	for id, run := range map[string]journal.Creation{
-		"lives":      {Tenant: "acme", Lease: time.Minute},
-		"gone":       {Tenant: "acme", Lease: -time.Second},
+		"lives":      {Tenant: "acme", LeaseTTL: time.Minute},
+		"gone":       {Tenant: "acme", LeaseTTL: -time.Second},
 		"child":      {Tenant: "acme", Parent: "gone"},
 		"command":    {Spec: []byte(`{"version":1}`)},
 		"bare":       {},

@@ -78,7 +78,7 @@ func testLarge(t *testing.T, open Opener) {
 	for i, size := range []int{1<<20 + 7, 2 * piece, 2*piece + 1, 4 * piece, 10, 3*piece - 1} {
 		log = append(log, large(size, fmt.Sprint("entry ", i)))
 	}
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Owner: "me", Lease: lease, Log: log[0]}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Owner: "me", LeaseTTL: lease, Log: log[0]}))
 	var events []byte
 	for i, entry := range log[1:] {
 		seq := int64(i) + 1
@@ -87,15 +87,15 @@ func testLarge(t *testing.T, open Opener) {
 		require.NoError(
 			t,
 			s.Commit(ctx, &journal.Commit{
-				Run:    "r",
-				Epoch:  1,
-				Entry:  seq + 1,
-				Log:    entry,
-				First:  seq,
-				Last:   seq,
-				Events: e,
-				Lease:  lease,
-				Lazy:   i%2 == 1,
+				Run:      "r",
+				Epoch:    1,
+				Entry:    seq + 1,
+				Log:      entry,
+				First:    seq,
+				Last:     seq,
+				Events:   e,
+				LeaseTTL: lease,
+				Lazy:     i%2 == 1,
 			}),
 		)
 	}
@@ -109,7 +109,7 @@ func testLarge(t *testing.T, open Opener) {
 	stored, err := s.Load(ctx, "r")
 	require.NoError(t, err)
 	require.True(t, equal(log, stored.Log))
-	stored, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	stored, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", LeaseTTL: lease, Steal: true})
 	require.NoError(t, err)
 	require.True(t, equal(log, stored.Log))
 	got, err := s.Events(ctx, "r", 0, 100)
@@ -144,7 +144,7 @@ func testConcurrentLarge(t *testing.T, open Opener) {
 	for i := range 4 {
 		s := []store.Store{s, other}[i%2]
 		wg.Go(func() {
-			err := s.Create(ctx, &journal.Creation{ID: "r", Owner: "me", Lease: lease, Log: large(300_000, fmt.Sprint(i))})
+			err := s.Create(ctx, &journal.Creation{ID: "r", Owner: "me", LeaseTTL: lease, Log: large(300_000, fmt.Sprint(i))})
 			if err == nil {
 				won.Add(int64(i) + 1)
 				return
@@ -170,21 +170,21 @@ func testLargeRejected(t *testing.T, open Opener) {
 	acme := newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 1})
 	bytes := large(300_000, "x")
 	create := func(j journal.Journal, id string) error {
-		return j.Create(ctx, &journal.Creation{ID: id, Agent: "a", Owner: "me", Lease: lease, Log: bytes})
+		return j.Create(ctx, &journal.Creation{ID: id, Agent: "a", Owner: "me", LeaseTTL: lease, Log: bytes})
 	}
 	require.NoError(t, create(acme.Journal(), "r"))
 	require.ErrorIs(t, create(s, "r"), journal.ErrExists)
 	var full *store.QuotaError
 	require.ErrorAs(t, create(acme.Journal(), "another"), &full)
 	c := &journal.Commit{
-		Run:    "r",
-		Epoch:  1,
-		Entry:  2,
-		Log:    bytes,
-		First:  1,
-		Last:   1,
-		Events: largeEvent(t, 1, 300_000),
-		Lease:  lease,
+		Run:      "r",
+		Epoch:    1,
+		Entry:    2,
+		Log:      bytes,
+		First:    1,
+		Last:     1,
+		Events:   largeEvent(t, 1, 300_000),
+		LeaseTTL: lease,
 	}
 	require.NoError(t, s.Commit(ctx, c))
 	require.NoError(t, s.Commit(ctx, c), "the response was lost, and the commit is repeated")
@@ -209,17 +209,17 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	db := raw(t, where)
 	create := func(id, tenant string) {
 		require.NoError(t,
-			s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}))
+			s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, LeaseTTL: -time.Second, Log: large(2_000_000, id)}))
 		require.NoError(
 			t,
 			s.Commit(ctx, &journal.Commit{
-				Run:    id,
-				Epoch:  1,
-				Entry:  1,
-				First:  1,
-				Last:   1,
-				Events: largeEvent(t, 1, 200_000),
-				Lease:  -time.Second,
+				Run:      id,
+				Epoch:    1,
+				Entry:    1,
+				First:    1,
+				Last:     1,
+				Events:   largeEvent(t, 1, 200_000),
+				LeaseTTL: -time.Second,
 			}),
 		)
 	}
@@ -297,7 +297,7 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 		"an id with a negative size": "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
-		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
+		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, LeaseTTL: -time.Second, Log: large(300_000, "x")}))
 		_, err := db.ExecContext(ctx, damage)
 		require.NoError(t, err)
 		var failed *database.Error
@@ -318,7 +318,7 @@ func testEventPages(t *testing.T, open Opener) {
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err)
 	require.NoError(t,
-		s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
+		s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Owner: "me", LeaseTTL: lease, Log: []byte("x")}))
 	const perRow, rows, size = 100, 3, 4 << 10
 	for row := range int64(rows) {
 		var events []byte
@@ -328,14 +328,14 @@ func testEventPages(t *testing.T, open Opener) {
 		require.NoError(
 			t,
 			s.Commit(ctx, &journal.Commit{
-				Run:    "r",
-				Epoch:  1,
-				Entry:  row + 2,
-				Log:    []byte("x"),
-				First:  row*perRow + 1,
-				Last:   (row + 1) * perRow,
-				Events: events,
-				Lease:  lease,
+				Run:      "r",
+				Epoch:    1,
+				Entry:    row + 2,
+				Log:      []byte("x"),
+				First:    row*perRow + 1,
+				Last:     (row + 1) * perRow,
+				Events:   events,
+				LeaseTTL: lease,
 			}),
 		)
 	}

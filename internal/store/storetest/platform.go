@@ -67,11 +67,11 @@ func testDeleteTenant(t *testing.T, open Opener) {
 		fill(t, s, tenant)
 	}
 	require.NoError(t,
-		s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
+		s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", LeaseTTL: lease, Log: []byte("x")}))
 	require.ErrorIs(t, s.DeleteTenant(ctx, "acme"), store.ErrInUse)
 	require.NoError(t, s.Abandon(ctx, "acme-run", ""))
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "busy", Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
-		Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: lease}))
+		Progress: &journal.Progress{Status: journal.StatusFinished}, LeaseTTL: lease}))
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err, "another tenant of the name")
@@ -99,7 +99,7 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	require.NoError(
 		t,
 		s.Create(ctx,
-			&journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")}),
+			&journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", LeaseTTL: -time.Second, Log: []byte("x")}),
 	)
 }
 
@@ -391,7 +391,7 @@ func testTenantQuotas(t *testing.T, open Opener) {
 	require.NoError(t, acme.AdmitRun(ctx, "s", "a", true))
 	require.NoError(
 		t,
-		s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}),
+		s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", LeaseTTL: lease, Log: []byte("x")}),
 		"replaces its admission",
 	)
 	require.NoError(t, acme.AdmitRun(ctx, "t", "a", true))

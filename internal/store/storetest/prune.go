@@ -31,7 +31,7 @@ func newRuns(t *testing.T, s store.Store) {
 			s.Commit(
 				t.Context(),
 				&journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: []byte(`{}`), First: 1, Last: 1, Events: event(id, 1),
-					Lease: r.lease, Progress: &journal.Progress{Status: r.status, FinishReason: abi.RunStop}},
+					LeaseTTL: r.lease, Progress: &journal.Progress{Status: r.status, FinishReason: abi.RunStop}},
 			),
 		)
 	}
@@ -70,8 +70,13 @@ func testPrune(t *testing.T, open Opener) {
 	require.Empty(t, events, "they were deleted with the run")
 
 	for i := range 120 {
-		require.NoError(t,
-			s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
+		require.NoError(
+			t,
+			s.Create(
+				t.Context(),
+				&journal.Creation{ID: "many " + string(rune('0'+i)), LeaseTTL: -time.Second, Log: []byte(`{}`)},
+			),
+		)
 	}
 	require.Equal(t, 120, prune(store.PruneOptions{Unfinished: true}))
 }

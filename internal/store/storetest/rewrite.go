@@ -23,10 +23,10 @@ func testRewrites(t *testing.T, open Opener) {
 	}
 	const erased = `{"phase":0,"records":[{"phase":0,"record":{"tool/1#1":{"erased":true,"done":true}}}]}`
 	require.NoError(t, s.Create(t.Context(),
-		&journal.Creation{ID: "r", Agent: "a", Title: text, Owner: "me", Lease: lease, Log: entry(text)}))
+		&journal.Creation{ID: "r", Agent: "a", Title: text, Owner: "me", LeaseTTL: lease, Log: entry(text)}))
 	change := func(epoch, n int64, log []byte, r *journal.Rewrite) error {
 		return s.Commit(t.Context(),
-			&journal.Commit{Run: "r", Epoch: epoch, Entry: n, Log: log, First: 1, Lease: lease, Rewrite: r})
+			&journal.Commit{Run: "r", Epoch: epoch, Entry: n, Log: log, First: 1, LeaseTTL: lease, Rewrite: r})
 	}
 	require.NoError(t, change(1, 2, entry(large+text), nil))
 	require.NoError(t, change(1, 3, entry(text), nil))

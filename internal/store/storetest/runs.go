@@ -29,7 +29,7 @@ func testRuns(t *testing.T, open Opener) {
 		t,
 		s.Create(
 			ctx,
-			&journal.Creation{ID: "r", Tenant: "t", Agent: "a", Parent: "p", Title: "Grüße", Owner: "me", Lease: lease,
+			&journal.Creation{ID: "r", Tenant: "t", Agent: "a", Parent: "p", Title: "Grüße", Owner: "me", LeaseTTL: lease,
 				Modules: []journal.Pin{
 					{Entry: "m", Ring: "tenant", Digest: "d"},
 				}, Spec: json.RawMessage(`{"x":1}`), Log: []byte("first")},
@@ -40,7 +40,7 @@ func testRuns(t *testing.T, open Opener) {
 	progress := &journal.Progress{Status: journal.StatusPaused, Step: 3, Usage: abi.Usage{TotalTokens: 7}, Fuel: 9,
 		Pending: []abi.Pending{{ID: "int_1", Reason: "May I?"}}}
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("second"),
-		First: 1, Last: 2, Events: append(event("r", 1), event("r", 2)...), Progress: progress, Lease: lease}))
+		First: 1, Last: 2, Events: append(event("r", 1), event("r", 2)...), Progress: progress, LeaseTTL: lease}))
 	require.NoError(t, s.Close())
 
 	s = again(t, where)
@@ -77,18 +77,18 @@ func testCommits(t *testing.T, open Opener) {
 	require.Error(t, commit(s, "r", 1, 3, 3), "an event is missing")
 	require.Error(t, commit(s, "r", 1, 3, 1), "an event is repeated")
 	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, First: 2, Last: 3,
-		Events: append(event("r", 2), event("r", 3)...), Lazy: true, Lease: lease}), "events alone")
+		Events: append(event("r", 2), event("r", 3)...), Lazy: true, LeaseTTL: lease}), "events alone")
 	require.NoError(
 		t,
-		s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, Lease: lease}),
+		s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, LeaseTTL: lease}),
 		"a change alone",
 	)
 	require.ErrorIs(t, commit(s, "none", 1, 2, 1), journal.ErrNoRun)
-	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "lazy", Log: []byte("x"), Lease: lease, Lazy: true}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "lazy", Log: []byte("x"), LeaseTTL: lease, Lazy: true}))
 	written := make(chan struct{}, 9)
 	require.NoError(
 		t,
-		s.Commit(ctx, &journal.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
+		s.Commit(ctx, &journal.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, LeaseTTL: lease,
 			Written: func() { written <- struct{}{} }}),
 	)
 	require.LessOrEqual(t, len(written), 1, "Written is called once")
@@ -120,7 +120,7 @@ func testCommits(t *testing.T, open Opener) {
 		"the repeated end",
 	)
 	require.Error(t, commit(s, "r", 1, 4, 5), "nothing follows the end")
-	_, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	_, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", LeaseTTL: lease, Steal: true})
 	require.ErrorIs(t, err, journal.ErrFinished)
 }
 
@@ -128,9 +128,9 @@ func testFence(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
 	newRun(t, s, "r")
-	_, err := other.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease})
+	_, err := other.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, Owner: "you", LeaseTTL: lease})
 	require.ErrorIs(t, err, journal.ErrBusy)
-	stored, err := other.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	stored, err := other.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, Owner: "you", LeaseTTL: lease, Steal: true})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), stored.Epoch)
 	require.Equal(t, "you", stored.Owner)
@@ -161,14 +161,14 @@ func testClaims(t *testing.T, open Opener) {
 		}),
 	)
 	require.NoError(t,
-		s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}))
+		s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", LeaseTTL: -time.Second, Log: []byte("x")}))
 	for _, id := range []string{"paused", "expired"} {
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
 				_, err := []store.Store{s, other}[i%2].Claim(t.Context(),
-					&journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease})
+					&journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), LeaseTTL: lease})
 				if err == nil {
 					won.Add(1)
 					return

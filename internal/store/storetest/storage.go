@@ -25,7 +25,7 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 		require.NoError(
 			t,
 			s.Create(ctx,
-				&journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")}),
+				&journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", LeaseTTL: time.Minute, Log: []byte("x")}),
 		)
 		require.NoError(
 			t,
@@ -58,7 +58,7 @@ func testConcurrentResumes(t *testing.T, open Opener) {
 	wg.Wait()
 	require.Len(t, in, 2)
 	for _, id := range in {
-		_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "me", Lease: time.Minute})
+		_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "me", LeaseTTL: time.Minute})
 		require.NoError(t, err)
 	}
 	acme := s.Tenant("acme")

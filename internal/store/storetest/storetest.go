@@ -95,14 +95,14 @@ func newRun(t *testing.T, s store.Store, id string) {
 	require.NoError(
 		t,
 		s.Create(t.Context(),
-			&journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}),
+			&journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", LeaseTTL: lease, Log: []byte(`{"n":1}`)}),
 	)
 }
 
 // commit appends an entry and one event to a run, with the given epoch and numbers.
 func commit(s store.Store, run string, epoch, entry, seq int64) error {
 	return s.Commit(context.Background(), &journal.Commit{Run: run, Epoch: epoch, Entry: entry, Log: []byte(`{}`),
-		First: seq, Last: seq, Events: event(run, seq), Lease: lease})
+		First: seq, Last: seq, Events: event(run, seq), LeaseTTL: lease})
 }
 
 // again opens another store on the same database and closes it after the test.

@@ -16,7 +16,7 @@ func testTraces(t *testing.T, open Opener) {
 	b := newTenant(t, s, "b", store.TenantQuota{})
 	for _, run := range []string{"first", "second"} {
 		require.NoError(t,
-			s.Create(t.Context(), &journal.Creation{ID: run, Tenant: "a", Agent: "a", Lease: lease, Log: []byte(`{}`)}))
+			s.Create(t.Context(), &journal.Creation{ID: run, Tenant: "a", Agent: "a", LeaseTTL: lease, Log: []byte(`{}`)}))
 	}
 	require.ErrorIs(t, b.AddTrace(t.Context(), "first", []byte("not its own"), 1), journal.ErrNoRun)
 	require.ErrorIs(t, a.AddTrace(t.Context(), "third", []byte("of no run"), 1), journal.ErrNoRun)

@@ -376,7 +376,7 @@ is waiting or was interrupted, its modules are notified of the end.`,
 func (c *runsCommand) abandon(ctx context.Context, info *journal.RunInfo) error {
 	if info.Status == journal.StatusRunning && hosting.OwnerGone(info.Owner) {
 		if _, err := c.store.Claim(ctx, &journal.Claim{
-			Run: info.ID, Epoch: info.Epoch, Owner: hosting.Owner(), Lease: -time.Second, Steal: true,
+			Run: info.ID, Epoch: info.Epoch, Owner: hosting.Owner(), LeaseTTL: -time.Second, Steal: true,
 		}); err != nil {
 			return err
 		}

@@ -129,8 +129,12 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	f.BoolVar(&c.newKey, "new-operator-key", false, "create another operator key and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second,
 		"the maximum `TIME` that requests and runs may take to end after a signal")
-	f.DurationVar(&c.lease, "lease", journal.DefaultLeaseTTL,
-		"the `TIME` without a heartbeat after which other servers resume this server's runs; at least 5s")
+	f.DurationVar(
+		&c.lease,
+		"lease",
+		journal.DefaultLeaseTTL,
+		"the `TIME` after this server's last heartbeat at which its leases expire and other servers take over its runs; at least 5s",
+	)
 	f.StringVar(&c.mcpCommands, "mcp-commands", "",
 		"let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)")
 	f.BoolVar(&c.noConfine, "no-confine", false,
@@ -198,7 +202,7 @@ func (c *serveCommand) options() (*server.Options, error) {
 		Version:   cli.Version(),
 		DrainTime: c.drain,
 		MaxUpload: c.maxUpload,
-		Lease:     c.lease,
+		LeaseTTL:  c.lease,
 		Owner:     hosting.Owner(),
 		Gone:      hosting.OwnerGone,
 		Originals: c.originals,
