@@ -83,7 +83,7 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 	cmd.Flags().StringVar(&input, "input", "-", "read the hook's input from `FILE`, as JSON; - is standard input")
 	cmd.Flags().
 		StringArrayVar(&next, "next", nil, "a reply of next, as `JSON`: {\"response\": …}, {\"result\": …} or {\"error\": …}; repeatable")
-	cmd.Flags().StringArrayVar(&grants, "grant", nil, "grant the module a `POWER`, as in agent.yaml; repeatable")
+	cmd.Flags().StringArrayVar(&grants, "grant", nil, "give the module a `GRANT`, as in agent.yaml; repeatable")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
 }

@@ -122,16 +122,16 @@ func entryNames(f *agentfile.File) []string {
 func (c *runCommand) grant(f *agentfile.File) error {
 	all := hosting.Entries(f)
 	for _, text := range c.grants {
-		name, power, ok := strings.Cut(text, "=")
-		if !ok || name == "" || power == "" {
-			return cli.Usagef("--grant %q: want NAME=POWER", cli.Short(text, 60))
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || value == "" {
+			return cli.Usagef("--grant %q: want NAME=GRANT", cli.Short(text, 60))
 		}
 		at := slices.IndexFunc(all, func(e *agentfile.Middleware) bool { return e.Name == name })
 		if at < 0 {
 			return cli.Usagef("--grant: there is no module %q%s", name, cli.Among(name, entryNames(f)))
 		}
 		var grant agentfile.Grant
-		if err := grant.UnmarshalText([]byte(power)); err != nil {
+		if err := grant.UnmarshalText([]byte(value)); err != nil {
 			return cli.Usagef("--grant %s: %v", name, err)
 		}
 		all[at].Grants = append(all[at].Grants, grant)

@@ -99,7 +99,7 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	hosting.TinyGoFlag(cmd, e)
 	f.StringArrayVar(&c.configs, "module-config", nil, "configure a module: `NAME=JSON` or NAME=@FILE")
 	f.StringArrayVar(&c.grants, "grant", nil,
-		"grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com")
+		"give a module a grant, as in agent.yaml: `NAME=GRANT`, such as notify=http:hooks.example.com")
 	hosting.NetworkFlags(cmd, &c.secrets, &c.private)
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`")
