@@ -2,16 +2,18 @@
 // takes a store, a host and options, and returns a handler; [Server.Serve] also runs the
 // background tasks. The package itself only connects its parts:
 //
+//	sse         writes streams of server-sent events
 //	admission   shares processors, disk and connections between tenants
+//	chat        parses requests for OpenAI's chat completions and writes their responses
 //	httpapi     routes, keys and scopes, problem details, cursors, the OpenAPI document
 //	policy      the operator's limits for a tenant
 //	tenants     tenants, keys, secrets and usage
 //	blocks      modules that the operator blocks
 //	modules     uploads, checks and caches modules
 //	agents      checks agent files, builds agents from them and caches the agents
-//	runs        starts, resumes, follows, cancels and takes over runs
 //	quarantine  decides which runs of a crashed server are resumed
-//	gateway     serves runs over OpenAI's chat completions (with chat) and AG-UI
+//	runs        starts, resumes, follows, cancels and takes over runs
+//	gateway     serves runs over chat completions and AG-UI
 //	console     the web console
 //
 // A package imports only those above it in this list.
