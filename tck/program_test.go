@@ -375,8 +375,8 @@ func TestUnknownCapability(t *testing.T) {
 	}
 }
 
-// TestServe checks that encoding and decoding the request of each case loses nothing.
-func TestServe(t *testing.T) {
+// TestRequestRoundTrip checks that encoding and decoding the request of each case loses nothing.
+func TestRequestRoundTrip(t *testing.T) {
 	for _, c := range cases(t) {
 		b, err := abijson.Marshal(c.Request())
 		require.NoError(t, err)

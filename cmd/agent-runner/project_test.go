@@ -96,7 +96,7 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 			require.NotEmpty(t, out.String())
 			require.NotContains(t, out.String(), fileref.Canary)
 
-			p, err := remote.ReadParcel(t.Context(), e, filepath.Join(root, "guard.ts"))
+			p, err := remote.ReadUpload(t.Context(), e, filepath.Join(root, "guard.ts"))
 			if err != nil {
 				require.NotContains(t, err.Error(), fileref.Canary)
 				return

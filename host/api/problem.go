@@ -14,15 +14,15 @@ type Problem struct {
 	Instance string       `json:"instance,omitempty" doc:"The request's id, as urn:agent-runner:request:<id>. The server logs the same id."`
 	Quota    string       `json:"quota,omitempty" doc:"The quota that was exceeded."`
 	OpenAI   *OpenAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
-	Errors   []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
+	Errors   []FieldError `json:"errors,omitempty" doc:"All invalid parts of the request."`
 
 	// RetryAfter is the time after which a retry may succeed, from the Retry-After header. It
 	// is 0 if the response has no such header.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// A Wrong is an invalid part of a request.
-type Wrong struct {
+// A FieldError is an invalid part of a request.
+type FieldError struct {
 	Location string `json:"location,omitempty" doc:"The location of the error, such as body.quota.modules."`
 	Message  string `json:"message" doc:"The error at that location."`
 }

@@ -58,7 +58,7 @@ type TenantUpdate struct {
 type Usage struct {
 	Total      UsageRow   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
 	Rows       []UsageRow `json:"rows" nullable:"false" doc:"By day, agent and module."`
-	Kept       Kept       `json:"kept" doc:"The tenant's current storage, independent of the days."`
+	Kept       StoredSize `json:"kept" doc:"The tenant's current storage, independent of the days."`
 	NextCursor string     `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire."`
 }
 
@@ -76,8 +76,8 @@ type UsageRow struct {
 	JournalBytes     int64  `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. Up to 65536 bytes of a run in progress are counted late."`
 }
 
-// Kept holds the current sizes of a tenant's stored data, as its quotas count them.
-type Kept struct {
+// A StoredSize holds the current sizes of a tenant's stored data, as its quotas count them.
+type StoredSize struct {
 	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
 }
 

@@ -310,9 +310,9 @@ func TestConcurrentRequests(t *testing.T) {
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 }
 
-// TestCompressedBodies checks that compressed bodies are rejected, and that YAML and JSON that
+// TestHostileBodies checks that compressed bodies are rejected, and that YAML and JSON that
 // expands or nests deeply does not exhaust the server.
-func TestCompressedBodies(t *testing.T) {
+func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, path := range []string{

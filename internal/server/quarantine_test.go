@@ -191,9 +191,9 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	}
 }
 
-// TestHonestRunsAreNotQuarantined checks that runs that hold exactly their share are resumed, and
+// TestRunsWithinTheirShareAreNotQuarantined checks that runs that hold exactly their share are resumed, and
 // not quarantined, if each of their servers dies just below the watermark of memory.
-func TestHonestRunsAreNotQuarantined(t *testing.T) {
+func TestRunsWithinTheirShareAreNotQuarantined(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")
 	}

@@ -73,7 +73,7 @@ func TestJournalQuota(t *testing.T) {
 	}
 	var used struct {
 		Total api.UsageRow
-		Kept  api.Kept
+		Kept  api.StoredSize
 	}
 	const mebibyte = 1 << 20
 	var floods []*api.Run

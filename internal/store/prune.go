@@ -82,9 +82,9 @@ func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, 
 	return n, more, freed.subtract(t)
 }
 
-// retain prunes periodically until the store is closed. It ignores failures of the
+// pruneRegularly prunes periodically until the store is closed. It ignores failures of the
 // database, which requests report, and retries at the next time.
-func (s *store) retain(retention time.Duration) {
+func (s *store) pruneRegularly(retention time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {

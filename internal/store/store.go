@@ -181,7 +181,7 @@ func newStore(ctx context.Context, db database.DB, o *Options) (*store, error) {
 	}
 	s := &store{db: db, blobs: blob.NewWriter(db), quota: o.Quota.withDefaults(), keyring: o.Keyring, stop: func() {}}
 	if o.Retention > 0 {
-		s.retain(o.Retention)
+		s.pruneRegularly(o.Retention)
 	}
 	return s, nil
 }

@@ -195,7 +195,7 @@ func TestLines(t *testing.T) {
 		f, err := os.Open(name)
 		require.NoError(t, err)
 		defer f.Close()
-		l, kind, err := newLines(t.Context(), f)
+		l, kind, err := newLineReader(t.Context(), f)
 		require.NoError(t, err)
 		require.Empty(t, kind)
 		l.keep = 8

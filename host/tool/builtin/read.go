@@ -70,7 +70,7 @@ func (r *root) read(ctx context.Context, p string, offset, limit int) (string, e
 		return "", err
 	}
 	defer f.Close()
-	lines, kind, err := newLines(ctx, f)
+	lines, kind, err := newLineReader(ctx, f)
 	if err != nil {
 		return "", fileError(dir, p, err)
 	}
@@ -90,7 +90,7 @@ func (r *root) read(ctx context.Context, p string, offset, limit int) (string, e
 }
 
 // excerpt returns up to limit lines from line offset, with a note if there are more.
-func (l *lines) excerpt(offset, limit int) (string, error) {
+func (l *lineReader) excerpt(offset, limit int) (string, error) {
 	var b strings.Builder
 	for {
 		line, more, err := l.next()
@@ -114,16 +114,16 @@ func (l *lines) excerpt(offset, limit int) (string, error) {
 	}
 }
 
-// A lines reads a text file line by line, in constant memory.
-type lines struct {
+// A lineReader reads a text file line by line, in constant memory.
+type lineReader struct {
 	ctx    context.Context
 	r      *bufio.Reader
 	keep   int // maximum number of bytes of a line to return
 	number int // number of the last line read
 }
 
-// newLines starts reading a file. If the file is not text, it returns the kind of content instead.
-func newLines(ctx context.Context, f *os.File) (l *lines, kind string, err error) {
+// newLineReader starts reading a file. If the file is not text, it returns the kind of content instead.
+func newLineReader(ctx context.Context, f *os.File) (l *lineReader, kind string, err error) {
 	r := bufio.NewReaderSize(f, sniffBytes)
 	head, err := r.Peek(sniffBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -139,7 +139,7 @@ func newLines(ctx context.Context, f *os.File) (l *lines, kind string, err error
 	if bytes.HasPrefix(head, []byte("\ufeff")) {
 		_, _ = r.Discard(len("\ufeff")) // succeeds, since Peek has read these bytes
 	}
-	return &lines{ctx: ctx, r: r, keep: maxLine}, "", nil
+	return &lineReader{ctx: ctx, r: r, keep: maxLine}, "", nil
 }
 
 // isText reports whether the beginning of a file is UTF-8 without control characters that text does
@@ -160,7 +160,7 @@ func isText(head []byte) bool {
 
 // next returns the beginning of the next line without its newline, as valid UTF-8, and the number
 // of omitted bytes; or io.EOF.
-func (l *lines) next() (text string, more int, err error) {
+func (l *lineReader) next() (text string, more int, err error) {
 	var line, piece []byte
 	for piece == nil || errors.Is(err, bufio.ErrBufferFull) {
 		if err := l.ctx.Err(); err != nil {

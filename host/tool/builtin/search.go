@@ -162,7 +162,7 @@ func (s *search) file(dir *os.Root, p string) error {
 		return nil
 	}
 	s.scanned += info.Size()
-	lines, kind, err := newLines(s.ctx, f)
+	lines, kind, err := newLineReader(s.ctx, f)
 	if err != nil || kind != "" {
 		s.skipped++
 		return nil

@@ -22,55 +22,55 @@ import (
 
 // Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run
 // now.
-func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
-	if err := p.read(); err != nil {
+func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
+	if err := plan.read(); err != nil {
 		return nil, err
 	}
-	file := p.file
-	if p.rings != nil {
-		file.Rings = *p.rings
+	file := plan.file
+	if plan.rings != nil {
+		file.Rings = *plan.rings
 	}
-	if limit := p.policy.StepLimit(); p.tenant.ID() != store.Operator && capSteps(file, limit) {
-		f.log.Warn("agent runs with fewer steps than its file asks for",
-			slog.String("tenant", p.tenant.ID()), slog.String("agent", p.Spec.Agent), slog.Int("max_steps", limit))
+	if limit := plan.policy.StepLimit(); plan.tenant.ID() != store.Operator && capSteps(file, limit) {
+		p.log.Warn("agent runs with fewer steps than its file asks for",
+			slog.String("tenant", plan.tenant.ID()), slog.String("agent", plan.Spec.Agent), slog.Int("max_steps", limit))
 	}
-	spec, err := json.Marshal(p.Spec)
+	spec, err := json.Marshal(plan.Spec)
 	if err != nil {
 		return nil, err
 	}
-	journal := f.options.Journal
-	journal.Journal, journal.Tenant, journal.Spec = p.tenant.Journal(), p.tenant.ID(), spec
-	operator := p.tenant.ID() == store.Operator
-	vault := &secretsEnv{pool: f, plan: p}
+	journal := p.options.Journal
+	journal.Journal, journal.Tenant, journal.Spec = plan.tenant.Journal(), plan.tenant.ID(), spec
+	operator := plan.tenant.ID() == store.Operator
+	vault := &secretsEnv{pool: p, plan: plan}
 	o := &host.FileOptions{
 		Getenv: vault.getenv(
 			ctx,
-		), Logger: f.log, Values: f.options.Store, Tenant: p.tenant.ID(), Tracer: f.options.Tracer(p.tenant),
+		), Logger: p.log, Values: p.options.Store, Tenant: plan.tenant.ID(), Tracer: p.options.Tracer(plan.tenant),
 		Journal: &journal,
 		Network: &egress.Options{
-			Hosts:   append([]string{}, p.policy.Hosts...),
-			Private: f.options.Private,
-		}, GuardMCP: true, StartMCP: f.options.commandsOf(p.tenant.ID()), GuardModels: true, ModelURL: f.modelURL(p),
-		LoadModule: f.loadModule(p),
+			Hosts:   append([]string{}, plan.policy.Hosts...),
+			Private: p.options.Private,
+		}, GuardMCP: true, StartMCP: p.options.commandsOf(plan.tenant.ID()), GuardModels: true, ModelURL: p.modelURL(plan),
+		LoadModule: p.loadModule(plan),
 	}
 	if operator {
 		o.Network.Hosts = nil
-	} else if models := p.policy.Models; len(models) > 0 {
+	} else if models := plan.policy.Models; len(models) > 0 {
 		o.AllowModel = func(model string) bool { return policy.Matches(models, model) }
 	}
 	if !operator {
-		o.CheckParam = p.policy.ParamCheck()
-		if err := checkModels(file, &p.policy); err != nil { // the policy may have changed since the agent was stored
-			return nil, &NotReadyError{p.Spec.Agent, err}
+		o.CheckParam = plan.policy.ParamCheck()
+		if err := checkModels(file, &plan.policy); err != nil { // the policy may have changed since the agent was stored
+			return nil, &NotReadyError{plan.Spec.Agent, err}
 		}
 	}
-	if p.usesOperatorModel() {
-		o.Model = f.options.Model
+	if plan.usesOperatorModel() {
+		o.Model = p.options.Model
 		if !operator {
-			o.ModelFailed = f.modelFailed(p)
+			o.ModelFailed = p.modelFailed(plan)
 		}
 	}
-	a, err := f.options.Host.NewAgentFromFile(ctx, file, o)
+	a, err := p.options.Host.NewAgentFromFile(ctx, file, o)
 	if lost := vault.err(); lost != nil {
 		if err == nil {
 			a.Close()
@@ -79,22 +79,22 @@ func (f *Pool) Build(ctx context.Context, p *Plan) (*host.Agent, error) {
 	}
 	var known *httpapi.Problem
 	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
-		return nil, &NotReadyError{p.Spec.Agent, err}
+		return nil, &NotReadyError{plan.Spec.Agent, err}
 	}
 	return a, err
 }
 
 // modelFailed returns a function that logs failed calls of the operator's model. The tenant
 // does not see the error, which contains the model's address and text from its endpoint.
-func (f *Pool) modelFailed(p *Plan) func(context.Context, *model.Request, *model.Error) {
+func (p *Pool) modelFailed(plan *Plan) func(context.Context, *model.Request, *model.Error) {
 	return func(ctx context.Context, req *model.Request, e *model.Error) {
-		f.log.WarnContext(
+		p.log.WarnContext(
 			ctx,
 			"call of the operator's model failed",
 			"tenant",
-			p.tenant.ID(),
+			plan.tenant.ID(),
 			"agent",
-			p.Spec.Agent,
+			plan.Spec.Agent,
 			"model",
 			req.Model,
 			"code",
@@ -140,12 +140,12 @@ func (e *NotReadyError) Unwrap() error { return e.Err }
 
 // loadModule returns a function that loads the modules of a plan by digest. It finds the modules of
 // the operator's rings among the operator's modules, and all others among the tenant's.
-func (f *Pool) loadModule(
-	p *Plan,
+func (p *Pool) loadModule(
+	plan *Plan,
 ) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
-	own, operators := f.agents.LoadModule(p.tenant), f.agents.LoadModule(f.options.Store.Tenant(store.Operator))
+	own, operators := p.agents.LoadModule(plan.tenant), p.agents.LoadModule(p.options.Store.Tenant(store.Operator))
 	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
-		if p.operatorModules[strings.TrimSuffix(path, ".wasm")] && p.fromRings(entry) {
+		if plan.operatorModules[strings.TrimSuffix(path, ".wasm")] && plan.fromRings(entry) {
 			return operators(ctx, entry, path, limits)
 		}
 		return own(ctx, entry, path, limits)

@@ -123,7 +123,9 @@ func fileProblem(err error) error {
 	p := httpapi.NewProblem(api.CodeInvalid, "%v", err)
 	var at *agentfile.Error
 	if errors.As(err, &at) {
-		p.Errors = []api.Wrong{{Location: fmt.Sprintf("line %d, column %d", at.Line, at.Column), Message: at.Err.Error()}}
+		p.Errors = []api.FieldError{
+			{Location: fmt.Sprintf("line %d, column %d", at.Line, at.Column), Message: at.Err.Error()},
+		}
 	}
 	return p
 }

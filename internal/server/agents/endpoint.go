@@ -22,11 +22,11 @@ func (p *Plan) usesOperatorModel() bool {
 }
 
 // modelURL returns the URL of the operator's model, or "" if the agent does not use it.
-func (f *Pool) modelURL(p *Plan) string {
-	if !p.usesOperatorModel() {
+func (p *Pool) modelURL(plan *Plan) string {
+	if !plan.usesOperatorModel() {
 		return ""
 	}
-	return f.options.Getenv(agentfile.EnvBaseURL)
+	return p.options.Getenv(agentfile.EnvBaseURL)
 }
 
 // setsEndpoint reports whether a file, or one of its sub-agents, sets a model's endpoint.

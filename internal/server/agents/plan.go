@@ -39,30 +39,30 @@ type Plan struct {
 
 // plan looks up the agent of a spec, its tenant's policy and secrets, and the operator's rings. The
 // Spec of the plan has the versions that it found.
-func (f *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
+func (p *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
 	if t.ID() == store.Operator || spec.Rings < 0 { // the run started without rings
 		around = ""
 	}
-	p := &Plan{tenant: t, Spec: spec}
+	plan := &Plan{tenant: t, Spec: spec}
 	var err error
-	if p.AgentSnapshot, err = t.AgentSnapshot(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
+	if plan.AgentSnapshot, err = t.AgentSnapshot(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
 		return nil, err
 	}
-	if p.policy, err = policy.Of(p.Info); err != nil {
+	if plan.policy, err = policy.Of(plan.Info); err != nil {
 		return nil, err
 	}
-	p.Spec.Version = p.Agent.Version
+	plan.Spec.Version = plan.Agent.Version
 	switch {
 	case around == "":
-	case p.Around != nil:
-		p.Spec.Rings = p.Around.Version
+	case plan.Around != nil:
+		plan.Spec.Rings = plan.Around.Version
 	case spec.Rings == 0:
-		p.Spec.Rings = -1
+		plan.Spec.Rings = -1
 	default:
 		return nil, fmt.Errorf("agent %s of the operator: %w", ringsName, store.ErrNoAgent)
 	}
-	return p, nil
+	return plan, nil
 }
 
 // key returns a hash of the plan. Equal plans build equal agents.

@@ -60,7 +60,7 @@ func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page
 func NewParameterProblem(name, detail string) *Problem {
 	p := NewProblem(api.CodeInvalid, "%s", detail)
 	p.Status = http.StatusBadRequest
-	p.Errors = []api.Wrong{{Location: "query." + name, Message: detail}}
+	p.Errors = []api.FieldError{{Location: "query." + name, Message: detail}}
 	return p
 }
 

@@ -31,6 +31,8 @@ func (m *mux) Handle(pattern string, h http.Handler) {
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[api.CreateKey]():    "NewKeyBody",
 	reflect.TypeFor[api.CreateTenant](): "CreateTenantInputBody",
+	reflect.TypeFor[api.FieldError]():   "Wrong",
+	reflect.TypeFor[api.StoredSize]():   "Kept",
 	reflect.TypeFor[api.TenantUpdate](): "UpdateTenantInputBody",
 	reflect.TypeFor[api.Usage]():        "UsageOutputBody",
 	reflect.TypeFor[api.UsageRow]():     "Usage",

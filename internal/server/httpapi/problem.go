@@ -204,7 +204,7 @@ func problemOfHuma(m *huma.ErrorModel) *Problem {
 		p.cause = m
 	}
 	for _, e := range m.Errors {
-		p.Errors = append(p.Errors, api.Wrong{Location: e.Location, Message: e.Message})
+		p.Errors = append(p.Errors, api.FieldError{Location: e.Location, Message: e.Message})
 	}
 	return p
 }

@@ -60,9 +60,9 @@ func readsConversation(a *api.About) bool {
 
 // CombinedWarnings returns warnings about grants that are dangerous in combination. reads reports
 // whether the module can read the conversation if the grants allow it. The grants are those of an
-// agent, or those that a module can use, with HOST and NAME as placeholders. If provided is not
+// agent, or those that a module can use, with HOST and NAME as placeholders. If condition is not
 // empty, it ends each warning, as the condition under which the warning applies.
-func CombinedWarnings(reads bool, grants []string, provided string) []string {
+func CombinedWarnings(reads bool, grants []string, condition string) []string {
 	var hosts, tools []string
 	var keeps, asks bool
 	for _, g := range grants {
@@ -82,7 +82,7 @@ func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	}
 	var out []string
 	warn := func(format string, args ...any) {
-		out = append(out, strings.TrimSuffix(fmt.Sprintf(format, args...), ": ")+parenthesize(provided))
+		out = append(out, strings.TrimSuffix(fmt.Sprintf(format, args...), ": ")+parenthesize(condition))
 	}
 	where := strings.Join(hosts, ", ")
 	if reads && where != "" {
@@ -106,9 +106,9 @@ func CombinedWarnings(reads bool, grants []string, provided string) []string {
 	return out
 }
 
-func parenthesize(provided string) string {
-	if provided == "" {
+func parenthesize(text string) string {
+	if text == "" {
 		return ""
 	}
-	return " (" + provided + ")"
+	return " (" + text + ")"
 }

@@ -286,8 +286,8 @@ func testModules(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// testMigrations checks that several stores can open the same database concurrently.
-func testMigrations(t *testing.T, open Opener) {
+// testConcurrentOpens checks that several stores can open the same database concurrently.
+func testConcurrentOpens(t *testing.T, open Opener) {
 	_, where := open(t, nil)
 	var wg sync.WaitGroup
 	for range 4 {

@@ -42,7 +42,7 @@ func Run(t *testing.T, open Opener) {
 		"prune":                    testPrune,
 		"retention":                testRetention,
 		"modules":                  testModules,
-		"migrations":               testMigrations,
+		"concurrent opens":         testConcurrentOpens,
 		"values":                   testValues,
 		"value versions":           testVersions,
 		"quotas":                   testQuotas,

@@ -63,9 +63,9 @@ func OpenStore(ctx context.Context, e *cli.Env, flag string) (store.Store, error
 	return s, nil
 }
 
-// OpenKept opens an existing store. It returns an error if a database file is missing,
+// OpenExistingStore opens an existing store. It returns an error if a database file is missing,
 // instead of creating it.
-func OpenKept(ctx context.Context, e *cli.Env, flag string) (store.Store, error) {
+func OpenExistingStore(ctx context.Context, e *cli.Env, flag string) (store.Store, error) {
 	at := StorePath(e, flag)
 	if path := strings.TrimPrefix(at, "file://"); flag != DefaultStore && !strings.Contains(path, "://") {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -75,8 +75,8 @@ func OpenKept(ctx context.Context, e *cli.Env, flag string) (store.Store, error)
 	return OpenStore(ctx, e, flag)
 }
 
-// Place returns the location of a store. It hides the password in a URL.
-func Place(at string) string {
+// RedactedLocation returns the location of a store. It hides the password in a URL.
+func RedactedLocation(at string) string {
 	if u, err := url.Parse(at); err == nil && u.Host != "" {
 		return u.Redacted()
 	}
@@ -89,7 +89,7 @@ func StoreFlag(flag string) string {
 	if flag == "" {
 		return ""
 	}
-	if at := Place(flag); !strings.ContainsAny(at, " \t'\"$`&;|<>()*?[]#~\\") || strings.Contains(at, "://") {
+	if at := RedactedLocation(flag); !strings.ContainsAny(at, " \t'\"$`&;|<>()*?[]#~\\") || strings.Contains(at, "://") {
 		return " --store " + at
 	}
 	return " --store '" + strings.ReplaceAll(flag, "'", `'\''`) + "'"

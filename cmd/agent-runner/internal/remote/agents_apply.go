@@ -137,7 +137,7 @@ func (r *Session) pushPath(ctx context.Context, a *applied, path string) (string
 	if i, ok := a.seen[path]; ok {
 		return a.Pushed[i].Digest, nil
 	}
-	p, err := ReadParcel(ctx, r.Env, path)
+	p, err := ReadUpload(ctx, r.Env, path)
 	if err != nil {
 		return "", err
 	}

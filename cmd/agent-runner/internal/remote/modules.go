@@ -37,7 +37,7 @@ module reports. A version is immutable: a different module needs a new version. 
   agent-runner modules push policy.ts --name tool-policy --version 1.2.0`,
 		PreRun: func(cmd *cobra.Command, _ []string) { named = cmd.Flags().Changed("name") },
 	}, func(ctx context.Context, r *Session, args []string) error {
-		p, err := ReadParcel(ctx, e, args[0])
+		p, err := ReadUpload(ctx, e, args[0])
 		if err != nil {
 			return err
 		}

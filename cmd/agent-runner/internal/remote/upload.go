@@ -31,9 +31,9 @@ type upload struct {
 	digest     string // the digest under which the server stores it
 }
 
-// ReadParcel reads a module from a .wasm file, a script with its imports, a source
+// ReadUpload reads a module from a .wasm file, a script with its imports, a source
 // folder, which it builds, or an Extism manifest.
-func ReadParcel(ctx context.Context, e *cli.Env, path string) (*upload, error) {
+func ReadUpload(ctx context.Context, e *cli.Env, path string) (*upload, error) {
 	path, err := hosting.Buildable(ctx, e, path)
 	if err != nil {
 		return nil, err

@@ -156,7 +156,8 @@ func TestColor(t *testing.T) {
 		"only on a terminal")
 }
 
-func TestNobodyReads(t *testing.T) {
+// TestBrokenPipe checks that rendering an event fails if the output cannot be written.
+func TestBrokenPipe(t *testing.T) {
 	t.Parallel()
 	r := &textRenderer{screen: &cli.Screen{Out: brokenPipe{}, Err: &bytes.Buffer{}}}
 	require.NoError(t, r.event(abi.Event{Type: abi.EventRunStarted}))
@@ -183,9 +184,9 @@ func TestAnswerThatWasCutOff(t *testing.T) {
 	}
 }
 
-// TestRunThatGoesOn checks that the summary of a resumed run counts all of its steps and
+// TestResumedRunSummary checks that the summary of a resumed run counts all of its steps and
 // the calls from before the pause.
-func TestRunThatGoesOn(t *testing.T) {
+func TestResumedRunSummary(t *testing.T) {
 	t.Parallel()
 	var out, log bytes.Buffer
 	show := &textRenderer{

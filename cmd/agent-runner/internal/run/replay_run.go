@@ -55,7 +55,7 @@ func (p *Replay) Do(ctx context.Context) error {
 	runs := &runsCommand{env: p.Env}
 	var err error
 	at := cmp.Or(p.StoreAt, p.Env.Getenv(hosting.EnvStore), hosting.DefaultStore)
-	if runs.store, err = hosting.OpenKept(ctx, p.Env, at); err != nil {
+	if runs.store, err = hosting.OpenExistingStore(ctx, p.Env, at); err != nil {
 		return err
 	}
 	defer runs.store.Close()

@@ -116,13 +116,13 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 	where := cmp.Or(c.storeAt, c.env.Getenv(hosting.EnvStore), hosting.DefaultStore)
 	at := hosting.StorePath(c.env, where)
 	var err error
-	if c.store, err = hosting.OpenKept(ctx, c.env, where); err != nil {
+	if c.store, err = hosting.OpenExistingStore(ctx, c.env, where); err != nil {
 		return err
 	}
 	defer c.store.Close()
 	if err = run(ctx, id); errors.Is(err, journal.ErrNoRun) {
 		err = fmt.Errorf("%w in %s; list them with: agent-runner runs list%s",
-			err, hosting.Place(at), hosting.StoreFlag(c.storeAt))
+			err, hosting.RedactedLocation(at), hosting.StoreFlag(c.storeAt))
 	}
 	return err
 }
@@ -225,8 +225,8 @@ func statusText(r *journal.RunInfo, now time.Time) string {
 	}
 }
 
-// again recreates the agent of a stored run, and calls fn with it.
-func (c *runsCommand) again(
+// withStoredAgent recreates the agent of a stored run, and calls fn with it.
+func (c *runsCommand) withStoredAgent(
 	ctx context.Context,
 	r *runCommand,
 	info *journal.RunInfo,
@@ -269,7 +269,7 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 		if err != nil {
 			return err
 		}
-		return c.again(ctx, r, info, func(a *host.Agent) error { return c.goOn(ctx, r, a, info) })
+		return c.withStoredAgent(ctx, r, info, func(a *host.Agent) error { return c.resumeRun(ctx, r, a, info) })
 	}, func(ctx context.Context, id string) error { return c.resumeAtServer(ctx, r, id) })
 	cmd.Flags().
 		StringArrayVar(&r.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
@@ -298,7 +298,7 @@ func hostFlags(cmd *cobra.Command, r *runCommand) {
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
 }
 
-func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, info *journal.RunInfo) error {
+func (c *runsCommand) resumeRun(ctx context.Context, r *runCommand, a *host.Agent, info *journal.RunInfo) error {
 	answers, err := r.given()
 	if err != nil {
 		return err
@@ -348,7 +348,7 @@ is waiting or was interrupted, its modules are notified of the end.`,
 			}
 			return c.print(did{Run: id, Did: "asked"}, "asked %s to end run %s", info.Owner, id)
 		}
-		err = c.again(ctx, r, info, func(a *host.Agent) error {
+		err = c.withStoredAgent(ctx, r, info, func(a *host.Agent) error {
 			events, err := a.Cancel(ctx, id)
 			if err != nil {
 				return err

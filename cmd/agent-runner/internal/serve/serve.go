@@ -322,7 +322,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	hello := greeting{
 		env:     c.env,
 		url:     "http://" + reachable(listener.Addr()),
-		store:   hosting.Place(where),
+		store:   hosting.RedactedLocation(where),
 		secrets: keep.Keyring != nil,
 		replay:  c.replay,
 	}

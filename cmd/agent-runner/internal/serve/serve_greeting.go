@@ -40,7 +40,7 @@ func (g *greeting) print(ctx context.Context, srv *server.Server, s store.Store,
 	case g.replay != "":
 		fmt.Fprintf(g.env.Err, "model: the recording %s\n", g.replay)
 	case g.env.Getenv(agentfile.EnvBaseURL) != "":
-		fmt.Fprintf(g.env.Err, "model: %s\n", hosting.Place(g.env.Getenv(agentfile.EnvBaseURL)))
+		fmt.Fprintf(g.env.Err, "model: %s\n", hosting.RedactedLocation(g.env.Getenv(agentfile.EnvBaseURL)))
 	case g.env.Getenv(agentfile.EnvAPIKey) != "":
 		fmt.Fprintf(g.env.Err, "model: OpenAI's\n")
 	default:
