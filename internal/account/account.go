@@ -95,9 +95,9 @@ const (
 type mode int
 
 const (
-	try         mode = iota // fail
-	nonBlocking             // fail, also if it fits while other reservations wait
-	wait                    // block until they fit
+	try         mode = iota // fail; other waiting reservations do not matter
+	nonBlocking             // fail, even if the bytes fit, while other reservations wait
+	wait                    // block if the bytes fit once draining bytes are released, or else fail
 	force                   // exceed the limit
 )
 
@@ -140,8 +140,9 @@ func New(level Level, name string, parent *Account, limit int64) *Account {
 	return a
 }
 
-// NewDraining returns an account whose bytes are all released without another reservation in the
-// tree, such as a queue that a goroutine empties. Blocked reservations wait only for such bytes.
+// NewDraining returns an account like [New]. The caller promises that all its bytes will be released
+// without another reservation in the tree: for example, the bytes of a queue that a goroutine
+// empties. Blocked reservations wait only for such bytes.
 func NewDraining(level Level, name string, parent *Account, limit int64) *Account {
 	a := New(level, name, parent, limit)
 	a.class = draining
@@ -236,7 +237,8 @@ func (a *Account) SetLimit(limit int64) {
 	a.wake()
 }
 
-// TryReserve reserves n bytes or fails with a [*LimitError].
+// TryReserve reserves n bytes. It fails with a [*LimitError] if they do not fit in the account or in
+// one above it.
 func (a *Account) TryReserve(n int64) error {
 	if a == nil || n <= 0 {
 		return nil
@@ -245,8 +247,8 @@ func (a *Account) TryReserve(n int64) error {
 }
 
 // Reserve reserves n bytes. It blocks while the bytes do not fit but will fit once draining bytes
-// are released. It fails with a [*LimitError] if they will not fit, or with the cause of ctx when
-// ctx ends.
+// are released. It fails with a [*LimitError] if they will not fit, or with the cause of ctx if
+// ctx is done while it blocks.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
 	if a == nil || n <= 0 {
 		return nil
@@ -342,7 +344,8 @@ func (a *Account) reserve(ctx context.Context, c class, n int64, how mode) error
 	return err
 }
 
-// borrow reserves n bytes from the parent, rounded up to whole chunks if they fit.
+// borrow reserves at least n bytes from the parent, and returns their number. It rounds n up to
+// whole chunks if those fit and no other reservation waits.
 func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64, error) {
 	if whole := (n + chunk - 1) / chunk * chunk; whole > n && a.parent.reserve(ctx, c, whole, nonBlocking) == nil {
 		return whole, nil
@@ -473,7 +476,8 @@ func (a *Account) surplus(c class) int64 {
 	return spare
 }
 
-// Evictable makes the account a candidate for [Account.Largest]. Cancel then calls cancel.
+// Evictable makes the account a candidate for [Account.Evictables] and [Account.Largest]. Cancel
+// then calls cancel.
 func (a *Account) Evictable(cancel context.CancelCauseFunc) {
 	if a == nil {
 		return

@@ -17,8 +17,8 @@ type Meter struct {
 	reserved int64
 }
 
-// Add adds n bytes, or subtracts them if n is negative. If the account is full, it fails with a
-// [*LimitError] and changes nothing.
+// Add adds n bytes, or subtracts them if n is negative. It fails as [Account.TryReserve] does, and
+// then changes nothing.
 func (m *Meter) Add(n int64) error {
 	if m.Of == nil {
 		return nil
@@ -42,7 +42,7 @@ func (m *Meter) Add(n int64) error {
 	return nil
 }
 
-// Release resets the meter to zero and returns its reservation.
+// Release resets the meter to zero and releases its reservation.
 func (m *Meter) Release() {
 	if m.Of == nil {
 		return

@@ -6,7 +6,7 @@ import (
 )
 
 // A Share is the part of an account that one object of varying size uses. The zero Share, and a
-// Share of a nil account, count nothing.
+// Share of a nil account, reserve nothing.
 type Share struct {
 	of *Account
 	mu sync.Mutex
@@ -16,8 +16,8 @@ type Share struct {
 // NewShare returns a share of a.
 func NewShare(a *Account) *Share { return &Share{of: a} }
 
-// Set sets the size of the share to n bytes, or fails with a [*LimitError] and changes nothing.
-// Shrinking never fails.
+// Set sets the size of the share to n bytes. It fails as [Account.TryReserve] does, and then changes
+// nothing. Shrinking never fails.
 func (s *Share) Set(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

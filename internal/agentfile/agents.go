@@ -34,7 +34,7 @@ const (
 
 var uses = []string{string(useTool), string(UseTransfer)}
 
-// UnmarshalText reads tool or transfer.
+// UnmarshalText reads "tool" or "transfer".
 func (u *use) UnmarshalText(b []byte) error { return oneOf((*string)(u), string(b), "use", uses) }
 
 // Spec returns the sub-agent's definition, inline or from its own file. It is nil if the
@@ -95,7 +95,8 @@ func (f *File) checkUse(a *Agent, at string) error {
 	)
 }
 
-// locateAgents loads the files of sub-agents. files lists the enclosing files.
+// locateAgents loads the files of sub-agents, whose paths are relative to dir, and calls locate for
+// inline sub-agents. files lists the enclosing files.
 func (f *File) locateAgents(dir string, files []string) error {
 	for i := range f.Agents {
 		a, at := &f.Agents[i], fmt.Sprintf("agents[%d]", i)

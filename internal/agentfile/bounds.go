@@ -39,16 +39,15 @@ var (
 type bounded struct {
 	at, name     string
 	value, bound string
-	lower        func() // sets it to its bound
+	lower        func() // sets the number to its bound
 }
 
 func (b *bounded) err() error {
 	return fmt.Errorf("%s: %s exceeds the maximum of %s; lower it", b.name, b.value, b.bound)
 }
 
-// CheckBounds returns an error for a number that is larger than any agent may have, in f or in an
-// agent inside it. Parse does not check the bounds, so that files that were written before the
-// bounds existed can be read.
+// CheckBounds returns an error if a number in f, or in an agent inside it, exceeds its maximum. Parse
+// does not check the bounds, so that it can read files that were written before the bounds existed.
 func CheckBounds(f *File) error {
 	if beyond := f.beyond(); len(beyond) > 0 {
 		return ErrorAt(f, beyond[0].at, beyond[0].err())
@@ -119,8 +118,8 @@ func (f *File) beyond() []bounded {
 	return out
 }
 
-// over returns the fields of a struct that are above their bounds. bounds has the bounds by the
-// fields' keys.
+// over returns the fields of a struct that are above their bounds. bounds maps the keys of fields to
+// their bounds. at is the path of the struct in the file.
 func over[T any](at string, of *T, bounds map[string]int64) (out []bounded) {
 	v := reflect.ValueOf(of).Elem()
 	fields := fieldsOf(v.Type())
@@ -142,7 +141,7 @@ func over[T any](at string, of *T, bounds map[string]int64) (out []bounded) {
 	return out
 }
 
-// numberText writes a number as a file has it.
+// numberText formats n as an agent file has it: with units if t is [Duration].
 func numberText(t reflect.Type, n int64) string {
 	if t == reflect.TypeFor[Duration]() {
 		return time.Duration(n).String()

@@ -205,7 +205,7 @@ func (f *File) checkPositive(path string, limits any) error {
 }
 
 // locate joins relative paths with dir, checks that they exist, and loads the files of sub-agents.
-// files lists the enclosing files.
+// MCP servers will run in dir. files lists the enclosing files.
 func (f *File) locate(dir string, files []string) error {
 	if f.Tools.Root != "" {
 		f.Tools.Root = join(dir, f.Tools.Root)

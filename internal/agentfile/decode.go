@@ -56,7 +56,7 @@ func (f *File) decode(b []byte) error {
 	return d.value("", root, reflect.ValueOf(f).Elem())
 }
 
-// tooDeep reports text nested so deeply that parsing takes too long.
+// tooDeep reports whether b is nested so deeply that parsing it could take too long.
 func tooDeep(b []byte) bool {
 	open := 0
 	for _, c := range b {
@@ -120,7 +120,8 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) error {
 	return d.file.errorAt(place(n), fmt.Errorf(format, args...))
 }
 
-// resolve follows anchors and aliases, rejects tags, and counts nodes.
+// resolve returns the value of a node that may have an anchor or be an alias. It rejects tags, and
+// counts nodes.
 func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 	for range maxDepth {
 		if d.nodes++; d.nodes > maxNodes {
@@ -145,8 +146,8 @@ func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 	return nil, d.errorf(n, "aliases nested too deeply")
 }
 
-// unsplit restores a string that the parser split: in a flow list, it parses read:last
-// as a key and a value although no space follows the colon.
+// unsplit restores a string that the parser split: in a flow list, the parser takes "read:last" for a
+// key and a value, although no space follows the colon.
 func unsplit(n ast.Node) ast.Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
@@ -204,6 +205,8 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	return d.byKind(path, n, v)
 }
 
+// byKind decodes a node into v according to the kind of v's type. Its caller, value, handles
+// pointers, nulls and scalars that unmarshal themselves from text.
 func (d *decoder) byKind(path string, n ast.Node, v reflect.Value) error {
 	wrong := func(want string) error { return d.errorf(n, "%s: want %s, not %s", key(path), want, kindOf(n)) }
 	switch v.Kind() {
@@ -306,7 +309,7 @@ func (d *decoder) key(pair *ast.MappingValueNode) (string, error) {
 	return k.Value, nil
 }
 
-// json converts a node to JSON. It follows aliases, and rejects numbers that JSON does not have.
+// json converts a node to JSON. It follows aliases, and rejects infinities and NaN.
 func (d *decoder) json(n ast.Node) ([]byte, error) {
 	if d.depth++; d.depth > maxDepth {
 		return nil, d.errorf(n, "nested deeper than %d", maxDepth)
@@ -444,8 +447,8 @@ func kindOf(n ast.Node) string {
 	return "this"
 }
 
-// key returns the last part of a path for messages, such as module for
-// middlewares[0].module.
+// key returns the last part of a path for messages, such as "module" for
+// "middlewares[0].module".
 func key(path string) string {
 	if path == "" {
 		return "an agent"
@@ -472,7 +475,7 @@ func fieldsOf(t reflect.Type) map[string][]int {
 	return out
 }
 
-// keysOf returns the keys of a struct in order.
+// keysOf returns the keys of a struct in the order of its fields.
 func keysOf(t reflect.Type) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {

@@ -1,6 +1,6 @@
 // Package agentfile parses agent.yaml files, which describe an agent with its model,
-// tools and middlewares. Errors have the position, the source line, and what is allowed
-// there.
+// tools and middlewares. An error about a value says where it is, quotes the source line,
+// and says what is allowed there.
 package agentfile
 
 import (
@@ -174,11 +174,13 @@ type Limits struct {
 	Models []string `json:"models,omitzero" jsonschema:"Models that modules can choose in addition to the agent's own. Default: any at its endpoint; [] for none."`
 }
 
-// Load reads a file. It joins relative paths in the file with the file's directory. If
-// an error has a position in the file, it is an [*Error].
+// Load reads a file and the files of its sub-agents. It joins relative paths in a file with
+// the file's directory, and checks that they exist and that numbers are within their bounds.
+// If an error has a position in a file, it is an [*Error].
 func Load(path string) (*File, error) { return load(path, nil) }
 
-// load loads a file that is nested in files.
+// load loads a file. files lists the absolute paths of the files around it, which it cannot
+// contain.
 func load(path string, files []string) (*File, error) {
 	b, err := read(path)
 	if err != nil {
@@ -217,8 +219,8 @@ func read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Parse parses an agent file without reading the files that it names. name is the file
-// name in errors.
+// Parse parses an agent file without reading the files that it names. It does not call
+// [CheckBounds]. name is the file name in errors.
 func Parse(name string, b []byte) (*File, error) {
 	b = bytes.TrimPrefix(b, []byte("\ufeff")) // written by some editors
 	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}

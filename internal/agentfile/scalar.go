@@ -21,7 +21,7 @@ import (
 
 // The types of scalar values. Each parses its text, and its errors say what is valid.
 
-// A Duration is a time with its unit: 30s, 1m30s, 500ms.
+// A Duration is written with its units: 30s, 1m30s, 500ms.
 type Duration time.Duration
 
 // UnmarshalText parses a positive duration.
@@ -107,7 +107,7 @@ type onFault hook.OnFault
 
 var onFaults = []string{string(hook.Fail), string(hook.Skip)}
 
-// UnmarshalText reads fail or skip.
+// UnmarshalText reads "fail" or "skip".
 func (o *onFault) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_fault", onFaults)
 }
@@ -123,17 +123,18 @@ var (
 	onToolLimits = append(slices.Clone(onLimits), string(agent.LimitRefuse))
 )
 
-// UnmarshalText reads error, end or answer.
+// UnmarshalText reads "error", "end" or "answer".
 func (o *onLimit) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_limit", onLimits)
 }
 
-// UnmarshalText reads error, end, answer or refuse.
+// UnmarshalText reads "error", "end", "answer" or "refuse".
 func (o *onToolLimit) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_tool_limit", onToolLimits)
 }
 
-// A Grant is a capability of a module: read:last, model, tool:NAME, http:HOST or store.
+// A Grant is a capability of a module, such as "read:last", "model", "tool:NAME", "http:HOST" or
+// "store".
 type Grant string
 
 // UnmarshalText reads a grant.
@@ -154,7 +155,8 @@ func oneOf(to *string, got, what string, names []string) error {
 	return nil
 }
 
-// instead suggests the name closest to got and lists all names after the words thereAre.
+// instead returns a hint for got, which is none of names: the name that was probably meant, if any,
+// and all names after the words thereAre.
 func instead(got string, names []string, thereAre string) string {
 	list := thereAre + " " + strings.Join(names, ", ")
 	meant := suggest.Closest(got, names)

@@ -54,7 +54,7 @@ func Schema() (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// nullable allows null for objects, like Parse.
+// nullable allows null for the objects in s, as Parse does.
 func nullable(s *jsonschema.Schema) {
 	for _, p := range s.Properties {
 		if p.Type == "object" {

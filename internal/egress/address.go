@@ -8,8 +8,8 @@ import (
 )
 
 // reserved lists the addresses outside the public Internet, from IANA's registries of
-// special-purpose addresses. Only 2000::/3 of IPv6 is allocated, so the list has the exceptions
-// within it.
+// special-purpose addresses. Of IPv6, it lists only addresses within 2000::/3: nothing else is
+// allocated, and checkAddress rejects the rest.
 var reserved = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
@@ -47,7 +47,8 @@ func (*addressError) Error() string {
 	return "the host has a private or reserved address, which agents and modules may not connect to"
 }
 
-// checkAddress returns an error if connecting to a is not allowed.
+// checkAddress returns an error unless a is public or in allowed. For a metadata address, allowed
+// must contain exactly that address.
 func checkAddress(a netip.Addr, allowed []netip.Prefix) error {
 	if !a.IsValid() || a.Zone() != "" {
 		return &addressError{}
@@ -64,7 +65,8 @@ func checkAddress(a netip.Addr, allowed []netip.Prefix) error {
 	return nil
 }
 
-// plain returns the IPv4 address embedded in an IPv6 address, or a itself.
+// plain returns the IPv4 address inside an IPv4-mapped or NAT64 address. It returns any other address
+// unchanged.
 func plain(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if nat64.Contains(a) {

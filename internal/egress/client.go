@@ -54,17 +54,17 @@ type Options struct {
 	// Private are ranges of private and reserved addresses that connections may use, for
 	// development and for an operator's own services. Nil allows none.
 	Private []netip.Prefix
-	// Secrets can be used in requests.
+	// Secrets are the secrets that requests can refer to.
 	Secrets []Secret
 
-	Timeout       time.Duration // time limit of an exchange including redirects; defaults to DefaultTimeout
-	RequestBytes  int           // size of a request body; DefaultRequestBytes if 0
-	ResponseBytes int           // size of a response body; DefaultResponseBytes if 0
-	Concurrent    int           // requests in flight, beyond which requests wait; DefaultConcurrent if 0
+	Timeout       time.Duration // limit of an exchange with its redirects; the default is DefaultTimeout
+	RequestBytes  int           // maximum size of a request body; the default is DefaultRequestBytes
+	ResponseBytes int           // maximum size of a response body; the default is DefaultResponseBytes
+	Concurrent    int           // maximum number of requests in flight; the default is DefaultConcurrent
 
-	// Resolver resolves names. Defaults to net.DefaultResolver.
+	// Resolver resolves names. The default is net.DefaultResolver.
 	Resolver *net.Resolver
-	// RootCAs verify the certificates of servers. Defaults to the system's roots.
+	// RootCAs verify the certificates of servers. The default is the system's roots.
 	RootCAs *x509.CertPool
 }
 
@@ -129,7 +129,7 @@ func New(o *Options) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// isPrivate reports whether host is a private address that is explicitly allowed.
+// isPrivate reports whether host is an address in Options.Private.
 func (c *Client) isPrivate(host string) bool {
 	a, err := netip.ParseAddr(host)
 	if err != nil {
@@ -143,9 +143,10 @@ func (c *Client) isPrivate(host string) bool {
 	return false
 }
 
-// Send sends a request of an entry to the hosts that it is granted, in the form of [Pattern], and
-// returns the response. It follows redirects to other granted hosts. The error is an *abi.Error
-// without secrets. If ctx ends, the code of the error is unavailable.
+// Send sends a request and returns the response. granted lists patterns of the hosts that the
+// module's entry may connect to; see [Pattern]. Send follows at most 5 redirects, each to a granted
+// host. It waits while Options.Concurrent requests are in flight. The error is an *abi.Error without
+// secrets. If ctx is done, its code is [abi.CodeUnavailable].
 func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
 	hosts, err := ParsePatterns(granted)
 	if err != nil {
@@ -182,6 +183,7 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 	return c.exchange(ctx, next, hosts)
 }
 
+// may returns an error unless both the grants of the entry and the operator's hosts include to.
 func (c *Client) may(to endpoint, granted []Pattern) error {
 	switch {
 	case !anyMatch(granted, to):
@@ -225,7 +227,9 @@ func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern)
 		if hop == maxRedirects {
 			return nil, failed(abi.CodeLimit, "more than %d redirects", maxRedirects)
 		}
-		// Restore a redacted secret in the location if it may be sent to the new host.
+		// redact replaces the values of secrets in the location with references to them. The next
+		// request inserts the values again if they may be sent to its host. A reference that the
+		// server wrote itself is rejected.
 		if strings.Contains(location, opening) {
 			return nil, failed(abi.CodeDenied, "%s redirects to a URL that asks for a secret", next.to)
 		}

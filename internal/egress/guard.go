@@ -13,6 +13,7 @@ import (
 // checked.
 func (c *Client) Guard() http.RoundTripper { return &guard{c} }
 
+// A guard is the RoundTripper that [Client.Guard] returns.
 type guard struct{ client *Client }
 
 // RoundTrip checks and sends a request.

@@ -22,7 +22,7 @@ type Pattern struct {
 	port string // empty for the scheme's default; "*" for any
 }
 
-// ParsePattern parses a pattern. Names are case-insensitive; internationalized names are in their
+// ParsePattern parses a pattern. Names are case-insensitive. Internationalized names must be in their
 // ASCII form.
 func ParsePattern(s string) (Pattern, error) {
 	host, port, err := splitPort(strings.ToLower(s))
@@ -203,7 +203,8 @@ func defaultPort(scheme string) string {
 	return "80"
 }
 
-// String returns the endpoint in the form of grants.
+// String returns the endpoint in the form that grants have: the host, and the port unless it is the
+// scheme's default.
 func (e endpoint) String() string {
 	host := e.host
 	if strings.Contains(host, ":") {

@@ -66,7 +66,8 @@ func prepare(r *abi.HTTPRequest) (*request, error) {
 	return out, nil
 }
 
-// checkURL returns a URL without its fragment, and its endpoint.
+// checkURL returns a URL in its canonical form, without the fragment, and its endpoint. It rejects
+// URLs that clients and servers could interpret differently. The error is an *abi.Error.
 func checkURL(s string) (string, endpoint, error) {
 	bad := func(why string) (string, endpoint, error) {
 		return "", endpoint{}, failed(abi.CodeInvalid, "url: %s", why)
@@ -169,7 +170,8 @@ func forbidden(name string) bool {
 		strings.HasPrefix(name, "x-forwarded-")
 }
 
-// redirected returns the request that a redirect of r asks for.
+// redirected returns the request that follows a redirect of r to location. It drops credentials if
+// the endpoint changes, and rejects a redirect from https to http.
 func (r *request) redirected(status int, location string) (*request, error) {
 	base, err := url.Parse(r.url)
 	if err != nil {

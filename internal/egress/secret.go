@@ -89,7 +89,8 @@ type filler struct {
 	filled int
 }
 
-// fill replaces {{secret:NAME}} in s. The error is an *abi.Error.
+// fill replaces each {{secret:NAME}} in s with the value of the secret, to which it applies escape
+// unless that is nil. where names the part of the request in errors. The error is an *abi.Error.
 func (f *filler) fill(where, s string, escape func(string) string) (string, error) {
 	if !strings.Contains(s, opening) {
 		return s, nil
@@ -118,6 +119,8 @@ func (f *filler) fill(where, s string, escape func(string) string) (string, erro
 	}
 }
 
+// secret returns the named secret and records its use. It fails if the secret may not be sent to
+// f.to, or if the request would contain too many secrets.
 func (f *filler) secret(where, name string) (*secret, error) {
 	k := f.client.secrets[name]
 	switch {
@@ -160,8 +163,8 @@ func (f *filler) url(s string) (string, error) {
 	return path + "?" + query, err
 }
 
-// redact replaces the secrets that were sent by their names, in every canonical spelling. The error
-// is an *abi.Error.
+// redact replaces the values of the secrets that were sent, in every canonical spelling, with
+// references of the form {{secret:NAME}}. The error is an *abi.Error.
 func (f *filler) redact(s string) (string, error) {
 	if len(f.used) == 0 {
 		return s, nil

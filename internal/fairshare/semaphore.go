@@ -126,7 +126,8 @@ func (s *Semaphore) release(t *tenant, delay time.Duration) {
 	s.drop(t)
 }
 
-// drop ends the hold of t on a slot. The caller holds mu.
+// drop reduces the number of slots that t holds by one, and then grants free slots. The caller holds
+// mu.
 func (s *Semaphore) drop(t *tenant) {
 	t.held--
 	s.forget(t)

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// A Profile lists what a process is allowed to do. The kernel denies the rest. With the zero
-// Profile it opens no file, no TCP port and no UDP port, and sends signals only to processes
-// that are confined with it. Open files and sockets remain usable.
+// A Profile lists what a process is allowed to do. The kernel denies the rest. A process with the
+// zero Profile can open no file, no TCP port and no UDP port, and can send signals only to processes
+// that are confined with it. Files and sockets that are already open remain usable.
 //
 // Landlock before ABI 9 does not restrict connections to Unix sockets that have a
 // path, before ABI 10 it does not restrict UDP, and it never restricts TCP's

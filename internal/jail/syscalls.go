@@ -79,10 +79,11 @@ func DenySyscalls(names ...string) (*Filter, error) {
 	return &Filter{policies: []seccomp.Policy{allowOnly(allow)}}, nil
 }
 
-// DenyIf also makes a system call fail with EPERM when all conditions hold. It
-// returns f. Most arguments have 32 bits for the kernel and 64 for a
-// filter: a condition that names what is allowed cannot be evaded with the other
-// 32 bits, one that names what is denied can.
+// DenyIf adds a rule to f: the system call fails with EPERM when all conditions hold. It returns f.
+//
+// The kernel ignores the upper 32 bits of most arguments, but a filter compares them. Conditions
+// should therefore hold unless an argument has an allowed value. A process can evade a condition that
+// compares an argument with a forbidden value, by setting one of the upper bits.
 func (f *Filter) DenyIf(name string, conditions ...seccomp.Condition) *Filter {
 	f.policies = append(f.policies, seccomp.Policy{
 		DefaultAction: seccomp.ActionAllow,
@@ -118,8 +119,8 @@ const (
 var fcntlCommands = []uint64{0, 1, 2, 3, 4, 1030}
 
 // GoSyscalls returns the system calls that Go's runtime and the C library make in a
-// process that computes with what it has open: none opens a file or a socket, starts a
-// process, or reaches another one.
+// process that computes, and reads and writes files that are already open. None of them
+// opens a file or a socket, starts a process, or reaches another process.
 func GoSyscalls() []Syscall {
 	pid := uint64(syscall.Getpid())
 	list := Syscalls(
@@ -161,7 +162,7 @@ func GoSyscalls() []Syscall {
 		"clock_getres",
 		"gettimeofday",
 		"time",
-		// signals to itself
+		// handling of signals
 		"rt_sigaction",
 		"rt_sigprocmask",
 		"rt_sigreturn",
@@ -177,7 +178,7 @@ func GoSyscalls() []Syscall {
 		"pipe2",
 		"poll",
 		"ppoll",
-		// itself
+		// information about the process and the machine
 		"getpid",
 		"gettid",
 		"getppid",

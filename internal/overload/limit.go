@@ -149,7 +149,7 @@ func (s *system) number(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field reads the number after a word at the beginning of a line.
+// field returns the number after word in the first line of a file that begins with word.
 func (s *system) field(name, word string) (int64, bool) {
 	b, err := s.read(name)
 	if err != nil {

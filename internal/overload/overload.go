@@ -98,7 +98,7 @@ func Limit(operators int64) int64 {
 	return limit
 }
 
-// Watch measures memory every 100 ms, and acts on the result, until ctx ends.
+// Watch measures memory every 100 ms, and acts on the result, until ctx is done.
 func (m *Manager) Watch(ctx context.Context) {
 	ticker := time.NewTicker(measureInterval)
 	defer ticker.Stop()

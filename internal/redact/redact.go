@@ -45,7 +45,7 @@ var ErrTooComplex = errors.New("the text has too many nested escapes to look for
 // Text returns s with each occurrence of a secret replaced by the mark of the secret.
 // Matches do not overlap: the leftmost one is replaced, and the longest one of those
 // that begin at the same position. For given secrets the time is at most proportional
-// to the length of s; Text fails with ErrTooComplex if it would be longer.
+// to the length of s. Text fails with [ErrTooComplex] if the search would take longer.
 func Text(s string, secrets []*Secret) (string, error) {
 	var starts [256]bool
 	for c := range starts {
@@ -132,7 +132,8 @@ func (t *text) match(start int, p []rune) int {
 	return longest
 }
 
-// step appends the end positions of the spellings of c at a position to ends.
+// step appends to ends the positions at which a spelling of c ends that begins at the position at. It
+// omits positions that ends contains.
 func (t *text) step(ends []int, at int, c rune) []int {
 	if at >= len(t.s) {
 		return ends
@@ -253,7 +254,8 @@ func (t *text) at(pos, depth int) spellings {
 	return l
 }
 
-// char returns the longest reading of a position that ok accepts, and its end.
+// char returns a character that ok accepts and that the text at pos can be read as, and the end of
+// its spelling. If there are several, it returns the one with the longest spelling.
 func (t *text) char(pos, depth int, ok func(rune) bool) (rune, int, bool) {
 	if pos >= len(t.s) || t.budget < 0 {
 		return 0, 0, false
@@ -297,8 +299,8 @@ func digit(c rune) rune {
 	return c&^0x20 - 'A' + 10
 }
 
-// percent reads the digits after a %, and for a character of more than one byte
-// the escapes of its other bytes.
+// percent adds to l the character whose percent-encoding has its first % before pos. It
+// reads the digits and, for a character of more than one byte, the escapes of the other bytes.
 func (t *text) percent(l *spellings, pos, depth int) {
 	first, end, ok := t.hex(pos, depth, 2)
 	if !ok {
@@ -330,7 +332,8 @@ func continuations(first byte) int {
 	return 0
 }
 
-// continuation reads the percent-encoded form of a UTF-8 continuation byte.
+// continuation reads the percent-encoded form of a UTF-8 continuation byte. It returns the byte and
+// the end of that form.
 func (t *text) continuation(pos, depth int) (byte, int, bool) {
 	for _, at := range t.readings(pos, depth, '%') {
 		if v, end, ok := t.hex(at, depth, 2); ok && v&0xc0 == 0x80 {
@@ -340,7 +343,7 @@ func (t *text) continuation(pos, depth int) (byte, int, bool) {
 	return 0, 0, false
 }
 
-// backslash reads the escape after a \.
+// backslash adds to l the characters denoted by an escape whose \ is before pos.
 func (t *text) backslash(l *spellings, pos, depth int) {
 	if pos >= len(t.s) {
 		return
@@ -364,8 +367,8 @@ func (t *text) backslash(l *spellings, pos, depth int) {
 	}
 }
 
-// utf16 reads the digits after \u, and those of the second half of a surrogate
-// pair.
+// utf16 reads the digits after \u, and the second half of a surrogate pair. It returns
+// the character and its end.
 func (t *text) utf16(pos, depth int) (rune, int, bool) {
 	c, end, ok := t.hex(pos, depth, 4)
 	if !ok || c < 0xd800 || c > 0xdbff {
@@ -397,7 +400,7 @@ func (t *text) readings(pos, depth int, c rune) []int {
 	return out
 }
 
-// entity reads the HTML entity after a &.
+// entity adds to l the characters denoted by an HTML entity whose & is before pos.
 func (t *text) entity(l *spellings, pos, depth int) {
 	if _, end, ok := t.char(pos, depth, func(c rune) bool { return c == '#' }); ok {
 		if _, e, ok := t.char(end, depth, func(c rune) bool { return c == 'x' || c == 'X' }); ok {
@@ -410,7 +413,8 @@ func (t *text) entity(l *spellings, pos, depth int) {
 	t.named(l, pos, depth)
 }
 
-// number reads the digits of a numeric entity and its optional semicolon.
+// number adds to l the character of a numeric entity, whose digits begin at pos. The semicolon is
+// optional.
 func (t *text) number(l *spellings, pos, depth int, base rune, ok func(rune) bool) {
 	value, digits := rune(0), 0
 	for ; ; digits++ {
@@ -426,7 +430,7 @@ func (t *text) number(l *spellings, pos, depth int, base rune, ok func(rune) boo
 	l.add(value, t.semicolon(pos, depth))
 }
 
-// semicolon returns the position after a semicolon, if there is one.
+// semicolon returns the position after a semicolon at pos, or pos if there is none.
 func (t *text) semicolon(pos, depth int) int {
 	if _, end, ok := t.char(pos, depth, func(c rune) bool { return c == ';' }); ok {
 		return end
@@ -440,8 +444,8 @@ const maxEntity = 32
 // bare holds the entities that named accepts without a semicolon.
 var bare = map[string]rune{"amp": '&', "AMP": '&', "lt": '<', "LT": '<', "gt": '>', "GT": '>', "quot": '"', "QUOT": '"'}
 
-// named reads the name of an entity. It accepts the names in bare without a semicolon, and with
-// one all names in HTML that denote one character.
+// named adds to l the characters of a named entity, whose name begins at pos. It accepts the names in
+// bare without a semicolon. With a semicolon, it accepts all names in HTML that denote one character.
 func (t *text) named(l *spellings, pos, depth int) {
 	var name []byte
 	for len(name) < maxEntity {

@@ -39,8 +39,8 @@ type child struct {
 	err     error // how the process ended; set before ended is closed
 }
 
-// Start starts a spawner for a list of commands. It reads the environment variables that it passes
-// to them with getenv.
+// Start starts a spawner for a list of commands. It calls getenv for each variable of the server's
+// environment that a command receives. The caller must call Close.
 func Start(list []Command, getenv func(string) string) (*Client, error) {
 	o := order{}
 	for i := range list {
@@ -197,9 +197,9 @@ func (c *Client) deliver(r reply) {
 	close(p.ended)
 }
 
-// Close ends the spawner, and the commands that still run.
+// Close ends the commands that still run, and the spawner, and waits for it.
 func (c *Client) Close() error {
-	_ = c.conn.CloseWrite() // the spawner replies how its processes end
+	_ = c.conn.CloseWrite() // keep reading: the spawner still reports how its processes end
 	<-c.read
 	c.conn.Close()
 	return c.cmd.Wait()

@@ -31,7 +31,7 @@ type Command struct {
 	// Args are the program and its arguments. An agent must request the command by exactly these
 	// arguments.
 	Args Args `yaml:"command"`
-	// Dir is the directory that the command runs in. Default: the directory of the list.
+	// Dir is the directory that the command runs in. The default is the directory of the list.
 	Dir string `yaml:"dir,omitempty"`
 	// Env is added to the environment, which otherwise has only the variables of [baseEnv] and
 	// PassEnv.
@@ -78,7 +78,8 @@ const (
 	maxListSize = 1 << 20
 )
 
-// ReadCommands reads a list of commands: a YAML file with the list "commands".
+// ReadCommands reads a YAML file with the list "commands", which must have 1 to 256 elements. It makes
+// their paths absolute.
 func ReadCommands(path string) ([]Command, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -122,7 +122,8 @@ func socket(fd uintptr) (*net.UnixConn, error) {
 	return unix, nil
 }
 
-// receive reads a request. Its caller closes the files. A malformed request has an empty Op.
+// receive reads a request and the files that come with it, which the caller must close. A malformed
+// request has an empty Op. The error is not nil once the server has closed the socket.
 func (s *spawner) receive() (r request, files []*os.File, err error) {
 	packet, control := make([]byte, maxPacket), make([]byte, syscall.CmsgSpace(4*streams))
 	n, m, flags, _, err := s.conn.ReadMsgUnix(packet, control)
@@ -148,6 +149,8 @@ func (s *spawner) receive() (r request, files []*os.File, err error) {
 	return r, files, nil
 }
 
+// handle executes a request and closes its files. It ignores an unknown operation, and one on an
+// unknown process.
 func (s *spawner) handle(r request, files []*os.File) {
 	defer func() {
 		for _, f := range files {
@@ -169,7 +172,8 @@ func (s *spawner) handle(r request, files []*os.File) {
 	}
 }
 
-// start starts a program and sends a reply now and when it has ended.
+// start starts a program. It sends one reply at once, and another when the program has ended. If it
+// returns an error, it has sent no reply.
 func (s *spawner) start(r request, files []*os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
