@@ -246,8 +246,8 @@ func (all contents) write(ctx context.Context, work, transport string) error {
 // suiteFile is the module with all Go modules of all cases.
 const suiteFile = "suite.wasm"
 
-// resolve replaces the names of modules in a request by paths in a folder of built modules. All
-// Go modules become the suite; their configuration selects a module of it.
+// resolve replaces the names of modules in a request with paths in a folder of built modules. The path
+// of each Go module is that of the suite, and its configuration then selects the module in the suite.
 func resolve(r *wire.Request, folder, transport string) error {
 	for _, a := range []*wire.Agent{r.Agent, r.Resumed} {
 		if a == nil {

@@ -18,26 +18,26 @@ import (
 type Host interface {
 	// Hello names the host and lists its capabilities. README.md has their list.
 	Hello(ctx context.Context) (*wire.Hello, error)
-	// Run runs one case and reports everything that happened, or why it does not support the case. An
-	// error fails the case. ctx ends after the time limit.
+	// Run runs one case and reports everything that happened, or why the host does not support the
+	// case. An error fails the case. ctx is done after the time limit.
 	Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error)
 }
 
 // Options select the cases and how they are run.
 type Options struct {
-	// Transport selects the build of the cases' modules: native (default), WebAssembly that
-	// exports the hooks of package abi; extism, the same modules as Extism plug-ins; or
-	// typescript, scripts. With typescript, cases without scripts are skipped.
+	// Transport selects the build of the cases' modules. It is "native" for WebAssembly that exports
+	// the hooks of package abi, "extism" for the same modules as Extism plug-ins, or "typescript" for
+	// scripts. With "typescript", cases without scripts are skipped. The default is "native".
 	Transport string
 	// Modules is the folder of built modules. By default the kit builds them with the go command,
 	// once for each version of their sources, in agent-runner/tck of the user's cache folder.
 	Modules string
-	// Timeout is the time limit of a case. It defaults to 30 seconds.
+	// Timeout is the time limit of a case. The default is 30 seconds.
 	Timeout time.Duration
 	// Match, if not nil, selects cases by their names. The others are not in the report.
 	Match func(name string) bool
 	// Update, if not empty, is the folder of the cases' files. Where the host differs from a case, the
-	// expectations in the case's file are replaced by the actual results, and the case does not fail.
+	// kit replaces the expectations in the case's file with the actual results, and the case passes.
 	Update string
 	// Parallel lets [Run] run cases concurrently. The host must be safe for concurrent use.
 	Parallel bool
@@ -94,6 +94,8 @@ type kit struct {
 	cases   []*golden.Case
 }
 
+// newKit selects the cases, builds the modules and greets the host. It fails if the options are
+// invalid or match no case, if the modules cannot be built, or if the host's greeting is invalid.
 func newKit(ctx context.Context, h Host, o *Options) (*kit, error) {
 	k := &kit{host: h}
 	if o != nil {

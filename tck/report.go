@@ -26,7 +26,7 @@ type Report struct {
 type Result struct {
 	Name        string       `json:"name"`
 	About       string       `json:"about"`
-	Status      string       `json:"status"`                // passed, failed or skipped
+	Status      string       `json:"status"`                // "passed", "failed" or "skipped"
 	Reason      string       `json:"reason,omitempty"`      // why the case was skipped, or could not be compared
 	Missing     []string     `json:"missing,omitempty"`     // capabilities that a skipped case needs and the host lacks
 	Differences []Difference `json:"differences,omitempty"` // of a failed case

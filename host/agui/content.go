@@ -77,7 +77,8 @@ func (s *source) url() string {
 	return s.Value
 }
 
-// toABI converts a client's part to OpenAI's form.
+// toABI converts a client's part to OpenAI's form. It fails if the part has no source but needs one,
+// or if OpenAI's form has no such part.
 func (p *part) toABI() (abi.Part, error) {
 	var out abi.Part
 	var err error

@@ -217,7 +217,8 @@ func enterType(s *jsoncodec.Scanner, t reflect.Type, first byte) (jsoncodec.Form
 func (t *typeInfo) Element() reflect.Type { return t.elem }
 
 // Member returns the type of an object's field, or nil for an unknown field, which it
-// records.
+// records unless the type stores unknown fields. It fails for a key that differs from a known
+// one only in case.
 func (t *typeInfo) Member(s *jsoncodec.Scanner, key string) (reflect.Type, error) {
 	if t.kind == reflect.Invalid {
 		return nil, nil

@@ -24,15 +24,15 @@ func Marshal(v any) ([]byte, error) {
 	return marshalValue(make([]byte, 0, 128), v)
 }
 
-// marshalValue appends the encoding of a type of the host, which may contain types of package
-// abi, to b.
+// marshalValue appends the encoding of v to b. The type of v is one of the host's, which may contain
+// types of package abi.
 func marshalValue(b []byte, v any) ([]byte, error) {
 	w := jsoncodec.Writer{B: b, Known: writeKnown}
 	w.Value(v)
 	return w.B, w.Err
 }
 
-// writeKnown writes a value of a type of package abi with its codec.
+// writeKnown writes v with its codec, if its type is one of package abi. It reports whether it is.
 func writeKnown(w *jsoncodec.Writer, v any) bool {
 	known := codecOf(v)
 	if known != nil {

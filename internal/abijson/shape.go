@@ -52,7 +52,7 @@ const (
 	shapeOther
 )
 
-// grown sets *p to a new T.
+// grown sets *p to a new T and returns the address of that.
 func grown[T any](p **T) unsafe.Pointer {
 	*p = new(T)
 	return unsafe.Pointer(*p)

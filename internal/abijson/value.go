@@ -62,7 +62,7 @@ func (t *reader) anything(v any) error {
 // MarshalValue encodes a value of a type that a module author defines.
 func MarshalValue(v any) ([]byte, error) { return AppendValue(make([]byte, 0, 128), v) }
 
-// AppendValue appends the encoding of a value of a type that a module author defines to b.
+// AppendValue appends the encoding of v to b. The type of v is one that a module author defines.
 func AppendValue(b []byte, v any) ([]byte, error) {
 	switch known := v.(type) {
 	case abi.Result:

@@ -76,7 +76,7 @@ func (t *Parser) Key() bool {
 	return false
 }
 
-// named reads a key and advances to its value.
+// named reads a key, sets Last to it, and advances to its value. It reports whether it succeeded.
 func (t *Parser) named() bool {
 	copied := t.Copy
 	t.Copy = false // most keys are only compared
@@ -157,7 +157,7 @@ func (t *Parser) escaped(start, end int) string {
 	for last < len(t.B) && t.B[last] == '\\' {
 		last = nextSpecial(t.B, last+2)
 	}
-	inner := Parser{B: Clone(t.B[start:min(last+1, len(t.B))])} // no more: the string keeps it
+	inner := Parser{B: Clone(t.B[start:min(last+1, len(t.B))])} // not all of B: the result keeps the copy in memory
 	text := inner.UnescapeInPlace(0, end-start)
 	t.I = start + inner.I
 	if inner.Bad {
@@ -166,8 +166,8 @@ func (t *Parser) escaped(start, end int) string {
 	return text
 }
 
-// UnescapeInPlace decodes a string in place. The string begins at start and has no escape before
-// end.
+// UnescapeInPlace decodes a string in place and returns it. The text of the string begins at start and
+// has no escape before end.
 func (t *Parser) UnescapeInPlace(start, end int) string {
 	b := t.B
 	out, i := moveText(b, end, end)

@@ -42,9 +42,9 @@ func (t *Parser) Value(v any) error {
 	return t.author(p.Elem())
 }
 
-// ReadStrict is ReadValue for text written by people. It returns the paths of unknown
-// keys, and fails for a duplicate key and for a key that differs from a known key only in
-// case.
+// ReadStrict is ReadValue for text written by people. It returns the paths of the keys that
+// structs in v do not have. It fails if a field of a struct occurs twice, and for a key that
+// differs from a field's key only in case.
 func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	t := Parser{B: b, unknown: &unknown}
 	t.Space()
@@ -57,8 +57,8 @@ func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	return unknown, t.End()
 }
 
-// common reads maps of the types that modules store most often, without reflection. It reports
-// whether it has read v.
+// common reads a map of one of the types that modules store most often, without reflection. It
+// reports whether v is such a map, and has been read.
 func (t *Parser) common(v any) bool {
 	switch v := v.(type) {
 	case *map[string]int:
@@ -154,7 +154,8 @@ func mayHaveMethods(t reflect.Type) bool {
 	return t.PkgPath() != "" || t.Kind() == reflect.Struct
 }
 
-// byMethod reads a value that implements an interface of encoding/json.
+// byMethod reads a value whose type implements an interface of encoding/json. If the type implements
+// none that applies, done is false and nothing is read.
 func (t *Parser) byMethod(v reflect.Value, typ reflect.Type) (done bool, err error) {
 	p := reflect.PointerTo(typ)
 	if p.Implements(unmarshals) {
@@ -192,6 +193,8 @@ func setNumber(v reflect.Value, text string) error {
 	return nil
 }
 
+// authorStruct reads an object into the struct v. It passes fields that v does not have to keep, or
+// else skips them.
 func (t *Parser) authorStruct(v reflect.Value) error {
 	if c := t.Space(); c != '{' {
 		return t.wantError("an object")
@@ -251,7 +254,8 @@ func (t *Parser) authorStruct(v reflect.Value) error {
 	}
 }
 
-// noteUnknown records an unknown key if unknown keys are collected.
+// noteUnknown records Last, a key that is none of fields, if unknown keys are collected. It then fails
+// if the key differs from a field's key only in case.
 func (t *Parser) noteUnknown(fields []authorField) error {
 	if t.unknown == nil {
 		return nil

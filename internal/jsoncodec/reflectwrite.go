@@ -121,7 +121,8 @@ func (w *Writer) author(v reflect.Value, depth int) {
 	}
 }
 
-// byCodec writes a value with w.Known, if its type has a generated codec. Only structs have one.
+// byCodec writes a value with w.Known if its type has a generated codec, and reports whether it has
+// one. Only structs have one.
 func (w *Writer) byCodec(v reflect.Value) bool {
 	switch {
 	case v.Kind() == reflect.Pointer:
@@ -135,7 +136,7 @@ func (w *Writer) byCodec(v reflect.Value) bool {
 	}
 }
 
-// byMethod writes a value that implements an interface of encoding/json.
+// byMethod writes a value that implements an interface of encoding/json, and reports whether it does.
 func (w *Writer) byMethod(v reflect.Value) bool {
 	if v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.Interface {
 		return false
@@ -164,7 +165,7 @@ func (w *Writer) byMethod(v reflect.Value) bool {
 	return true
 }
 
-// float writes a number as JavaScript formats it.
+// float writes a number as encoding/json formats it. It fails for infinities and NaN.
 func (w *Writer) float(f float64, bits int) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		w.Fail(errors.New(strconv.FormatFloat(f, 'g', -1, 64) + " has no JSON encoding"))

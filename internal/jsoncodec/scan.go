@@ -173,7 +173,7 @@ func quoteByte(c byte) string {
 	return "'" + string(rune(c)) + "'"
 }
 
-// Literal reads the literal want: null, true or false.
+// Literal reads the literal want: "null", "true" or "false".
 func (s *Scanner) Literal(want string) error {
 	if !strings.HasPrefix(string(s.B[s.I:min(len(s.B), s.I+len(want))]), want) {
 		return s.ErrorAt("want a JSON value, such as " + want)

@@ -53,7 +53,8 @@ func (s *Scanner) begins(first byte, want string) (absent bool, err error) {
 	}
 }
 
-// Fields reads an object field by field.
+// Fields reads an object or null into x, field by field. null leaves x unchanged. Fields that x does
+// not have go to x if it is a [Keeper]; otherwise their paths are recorded as unknown.
 func (s *Scanner) Fields(x Object) error {
 	f := fieldSet{names: x.FieldNames()}
 	_, err := s.members(func(key []byte) error { return s.fieldOf(x, &f, key) })
@@ -186,7 +187,7 @@ func ReadInt[T ~int | ~int64 | ~int32](s *Scanner, v *T) error {
 	return nil
 }
 
-// ReadPointer reads a value into a new T, or null.
+// ReadPointer reads a value into a new T and sets v to it. null leaves v unchanged.
 func ReadPointer[T any](s *Scanner, v **T, read func(*Scanner, *T) error) error {
 	if s.Peek() == 'n' {
 		return s.Literal("null")
@@ -195,7 +196,7 @@ func ReadPointer[T any](s *Scanner, v **T, read func(*Scanner, *T) error) error 
 	return read(s, *v)
 }
 
-// ReadSlice reads an array or null. It calls read for each element.
+// ReadSlice reads an array or null into v. It calls read for each element. null leaves v unchanged.
 func ReadSlice[T any](s *Scanner, v *[]T, read func(*Scanner, *T) error) error {
 	var list []T
 	absent, err := s.elements(func() error {
@@ -213,7 +214,7 @@ func ReadSlice[T any](s *Scanner, v *[]T, read func(*Scanner, *T) error) error {
 	return nil
 }
 
-// elements reads an array. It calls read for each element.
+// elements reads an array or null, which it reports as absent. It calls read for each element.
 func (s *Scanner) elements(read func() error) (absent bool, err error) {
 	if absent, err = s.begins('[', "an array"); absent || err != nil {
 		return absent, err
@@ -250,7 +251,7 @@ func (s *Scanner) elements(read func() error) (absent bool, err error) {
 	}
 }
 
-// ReadMap reads an object or null. It calls read for each value.
+// ReadMap reads an object or null into v. It calls read for each value. null leaves v unchanged.
 func ReadMap[M ~map[K]V, K ~string, V any](s *Scanner, v *M, read func(*Scanner, *V) error) error {
 	m := M{}
 	absent, err := s.members(func(key []byte) error {
@@ -272,7 +273,8 @@ func ReadMap[M ~map[K]V, K ~string, V any](s *Scanner, v *M, read func(*Scanner,
 	return nil
 }
 
-// members reads an object. It calls read with each key.
+// members reads an object or null, which it reports as absent. It calls read with each key, and read
+// must read the colon and the value.
 func (s *Scanner) members(read func(key []byte) error) (absent bool, err error) {
 	if absent, err = s.begins('{', "an object"); absent || err != nil {
 		return absent, err

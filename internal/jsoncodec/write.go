@@ -60,7 +60,7 @@ func (w *Writer) Bool(v bool) { w.B = strconv.AppendBool(w.B, v) }
 
 const hexDigits = "0123456789abcdef"
 
-// Text writes a string. It replaces invalid UTF-8 by U+FFFD.
+// Text writes a string. It replaces invalid UTF-8 with U+FFFD.
 func (w *Writer) Text(s string) {
 	b, out := w.B, len(w.B)
 	if cap(b)-out < len(s)+2*room {

@@ -26,7 +26,7 @@ type Options[V any] struct {
 	// Retry reports whether a caller that waited for the failed load of another caller tries
 	// again. If Retry is nil, all callers fail with the error of the load.
 	Retry func(error) bool
-	// Now is the clock. It defaults to [time.Now].
+	// Now is the clock. The default is [time.Now].
 	Now func() time.Time
 }
 

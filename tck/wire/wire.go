@@ -39,10 +39,10 @@ type Request struct {
 	ID   string `json:"id"`   // the case's name; every line of the answer repeats it
 
 	Agent *Agent `json:"agent"`
-	// Resumed is the agent that resumes a paused run. It defaults to Agent.
+	// Resumed is the agent that resumes a paused run. The default is Agent.
 	Resumed *Agent `json:"resumed,omitempty"`
 	// Runs is the number of sequential runs with the same messages. They share the model's
-	// replies, the tools' turns and the durable values. It defaults to 1.
+	// replies, the tools' turns and the durable values. The default is 1.
 	Runs  int    `json:"runs,omitempty"`
 	RunID string `json:"run_id"` // the ID of each run
 
@@ -85,8 +85,8 @@ type Limits struct {
 	ModelCalls  int            `json:"model_calls,omitempty"`
 	ToolCalls   int            `json:"tool_calls,omitempty"`
 	Tools       map[string]int `json:"tools,omitempty"`         // calls of a tool, by name
-	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: error (default), end or answer
-	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: error (default), end, answer or refuse
+	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: "error" (default), "end" or "answer"
+	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: "error" (default), "end", "answer" or "refuse"
 	// JournalBytes is the maximum number of bytes that the run may write to its journal. The host
 	// provides the journal.
 	JournalBytes int64 `json:"journal_bytes,omitempty"`
@@ -100,11 +100,11 @@ type Middleware struct {
 	// If it is absent, the host calls every hook that the module exports.
 	Hooks  []abi.Hook      `json:"hooks,omitempty"`
 	Config json.RawMessage `json:"config,omitempty"` // input of the configure hook
-	// Ring is outer, tenant (default) or inner. Entries of outer rings precede those of inner ones.
+	// Ring is "outer", "tenant" (default) or "inner". Entries of outer rings precede those of inner ones.
 	Ring    string   `json:"ring,omitempty"`
-	OnFault string   `json:"on_fault,omitempty"` // fail (default) or skip
-	Read    string   `json:"read,omitempty"`     // messages that the entry may read: all (default), last or none
-	Grants  []string `json:"grants,omitempty"`   // for calls of its own: model, tool:NAME
+	OnFault string   `json:"on_fault,omitempty"` // "fail" (default) or "skip"
+	Read    string   `json:"read,omitempty"`     // messages that the entry may read: "all" (default), "last" or "none"
+	Grants  []string `json:"grants,omitempty"`   // for calls of its own: "model", "tool:NAME"
 }
 
 // A Tool is a scripted tool.
@@ -149,18 +149,18 @@ type Answer struct {
 
 // A Line is one line of a host's answer to a [Request].
 type Line struct {
-	Type string `json:"type"` // event, model_call, client, result, skipped or failed
+	Type string `json:"type"` // "event", "model_call", "client", "result", "skipped" or "failed"
 	ID   string `json:"id"`   // of the request
 
-	Event *abi.Event `json:"event,omitempty"` // event: the next event that the caller of the run receives
-	// ModelCall is the next request that reached the model. Each retry and each fallback is a
-	// request of its own.
+	Event *abi.Event `json:"event,omitempty"` // for "event": the next event that the caller of the run receives
+	// ModelCall, for "model_call", is the next request that reached the model. Each retry and each
+	// fallback is a request of its own.
 	ModelCall *ModelCall      `json:"model_call,omitempty"`
-	Client    json.RawMessage `json:"client,omitempty"` // client: the next event that an AG-UI client receives
+	Client    json.RawMessage `json:"client,omitempty"` // for "client": the next event that an AG-UI client receives
 
-	State   []abi.Message `json:"state,omitempty"`   // result: the messages at the end of the last run
-	Refused string        `json:"refused,omitempty"` // result: why the agent cannot be built; nothing ran
-	Reason  string        `json:"reason,omitempty"`  // skipped: what the host does not support; failed: what went wrong
+	State   []abi.Message `json:"state,omitempty"`   // for "result": the messages at the end of the last run
+	Refused string        `json:"refused,omitempty"` // for "result": why the agent cannot be built; nothing ran
+	Reason  string        `json:"reason,omitempty"`  // for "skipped": what the host does not support; for "failed": the error
 }
 
 // A ModelCall is a request that reached the model.

@@ -119,11 +119,14 @@ func ask(function func(uint64) uint64, argument any) ([]byte, error) {
 	return reply(function(at))
 }
 
+// do is ask for a host call without a result.
 func do(function func(uint64) uint64, argument any) error {
 	_, err := ask(function, argument)
 	return err
 }
 
+// reply reads and frees the host's reply, a block at the offset at. It returns nil for an empty reply,
+// and the error if the reply contains one.
 func reply(at uint64) ([]byte, error) {
 	b := make([]byte, length(at))
 	fill(b, load, loadByte, at)
