@@ -48,12 +48,12 @@ type Options struct {
 	// call.
 	ModelName string
 	Params    abi.Params
-	// Models lists the models that modules may choose in addition to ModelName. Defaults to
-	// any. AllowModel, if not nil, must allow a chosen model too.
+	// Models lists the models that modules may choose in addition to ModelName; if nil, they may
+	// choose any. AllowModel, if not nil, must allow a chosen model too.
 	Models     []string
 	AllowModel func(model string) bool
-	// CheckParam returns an error if modules must not set a parameter. It is not called for
-	// unmodified parameters of Params. Defaults to allowing any.
+	// CheckParam returns an error if modules must not set a parameter; if nil, they may set any. It
+	// is not called for unmodified parameters of Params.
 	CheckParam func(param string) error
 
 	Instruction string
@@ -63,37 +63,39 @@ type Options struct {
 	// Chain holds the middlewares; optional.
 	Chain *chain.Chain
 
-	MaxSteps    int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
-	Limits      Limits        // limits for the calls of a run
+	MaxSteps    int           // maximum number of steps; the default is DefaultMaxSteps; at most MaxStepsBound
+	Limits      Limits        // limits on calls and journal bytes of a run
 	Timeout     time.Duration // time limit of a run; 0 for none
-	ToolTimeout time.Duration // time limit of one tool call; defaults to DefaultToolTimeout
-	Parallel    int           // maximum of concurrent tool calls; defaults to DefaultParallel
-	NoStream    bool          // ask the model for whole answers
+	ToolTimeout time.Duration // time limit of one tool call; the default is DefaultToolTimeout
+	Parallel    int           // maximum number of concurrent tool calls; the default is DefaultParallel
+	NoStream    bool          // request whole responses from the model instead of streams
 	// Memory is the maximum number of bytes that a run, with the runs inside it, makes the host
 	// hold: the conversation, the answers of hooks, model and tools in a phase, run-local values,
 	// and at most DefaultPending bytes of pending events and changes. Hooks that emit events wait
-	// while too many are pending; a run that holds more ends with a [*MemoryError]. Defaults to
+	// while too many are pending; a run that holds more ends with a [*MemoryError]. The default is
 	// DefaultMemory.
 	Memory int64
 	// PauseTimeout bounds the time in which a paused run can be resumed. A run that is resumed
-	// later ends with an *ExpiredError. Defaults to DefaultPauseTimeout; unlimited if negative.
+	// later ends with an [*ExpiredError]. The default is DefaultPauseTimeout; a negative value
+	// means unlimited.
 	PauseTimeout time.Duration
 
 	// Journal stores the agent's runs. Without it, a run is lost when its process ends.
 	Journal *journal.Options
 
-	// Admit is called with the chain and Parallel before a run starts or resumes. It may block; the
-	// run's Timeout does not include that time. The run continues with the returned context, or
-	// ends with the error. Optional.
+	// Admit is called with the chain and Parallel before the agent starts or resumes a run, or
+	// takes one over by a transfer. It may block; the run's Timeout does not include the time
+	// before the start. The run continues with the returned context, or fails with an
+	// [*AdmissionError] that wraps the error. Optional.
 	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
 
 // An Admission holds the resources that Options.Admit granted to a run.
 type Admission struct {
-	Parallel int    // maximum of concurrent tool calls
+	Parallel int    // maximum number of concurrent tool calls
 	Release  func() // called when the run has ended or paused
-	// Room reserves a slot before a middleware makes a call of its own; see [chain.Nester]. If nil,
-	// such calls are not limited.
+	// Room reserves a slot before a middleware makes a call of its own; see [chain.Nester]. Such
+	// calls are not limited if Room is nil.
 	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
@@ -186,9 +188,9 @@ type Input struct {
 }
 
 // Run executes a run and yields its events as they happen. The last event is run_finished, with an
-// *Error if the run failed. If the run waits for answers, the last event is run_paused, with a
-// *[PausedError]. If the journal failed, it is an event without a type, with a *[journal.Error]. A
-// caller that stops iterating cancels the run, and a slow caller slows it down.
+// [*Error] if the run failed, or run_paused, with a [*PausedError], if the run waits for answers.
+// If the journal fails or the process shuts down, the last event has no type and comes with a
+// [*journal.Error]. A caller that stops iterating cancels the run, and a slow caller slows it down.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		events(stream(ctx, newRun(a, in)))(yield)

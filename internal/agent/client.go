@@ -44,13 +44,13 @@ func (a *Agent) ResumeFor(
 type client struct {
 	encoder chain.Encoder // nil: events are not translated
 	gone    atomic.Bool   // the client takes no further events
-	// until ends the translation of events. It ends later than a canceled run, so that the run's
-	// last events are translated.
+	// until is the context of translations. It is done later than the context of a canceled run, so
+	// that the run's last events are translated.
 	until context.Context
 }
 
-// begin creates c.until, which ends translateBudget after the run's context, or when stop is
-// called.
+// begin sets c.until to a context that is canceled translateBudget after run is done, or when stop
+// is called.
 func (c *client) begin(run context.Context) (stop func()) {
 	until, cancel := context.WithCancel(context.WithoutCancel(run))
 	c.until = until
@@ -59,7 +59,7 @@ func (c *client) begin(run context.Context) (stop func()) {
 }
 
 // prepare numbers an event and translates it if there is an encoder. Events that the translation
-// emits are sent first, so that a run's last event stays last. While it is translated, the event
+// emits are sent first, so that a run's last event stays last. During its translation, the event
 // has the number that it would have without them. Callers hold r.out.
 func (r *run) prepare(e abi.Event) delivery.Event {
 	out := delivery.Event{Event: r.stamp(e, r.state.LastSeq+1)}

@@ -22,7 +22,7 @@ import (
 //	error          *ending.FaultError     the failure of an entry: hook, stage, limit, cause, stderr
 //	error          *ending.HookError      the entry and hook that returned an error, and the error
 //	error          *ModelError            the error of the model, or of the entry that replaced it
-//	error          *AdmissionError        why there was no room for the run
+//	error          *AdmissionError        the error of Options.Admit
 //	error          *ExpiredError          when the paused run expired
 //	error          *OverloadedError       the memory use of the process, which ended the run to free memory
 //	error          *abi.Error             any other cause; see its code
@@ -107,9 +107,9 @@ func (t *TimeoutError) Error() string {
 func (t *TimeoutError) Unwrap() []error { return []error{t.Cause, context.DeadlineExceeded} }
 
 // A ModelError ends a run whose model call failed after all retries and fallbacks, if no middleware
-// replaced the error by an answer.
+// replaced the error with an answer.
 type ModelError struct {
-	Source string // model, or the entry that failed the call
+	Source string // "model", or the entry that failed the call
 	Err    *abi.Error
 }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An eraser notes whether modules removed anything from a [runlog.Window]. If they did, it erases
-// the window when the window ends or when the run pauses within it. The recorder's lock guards it.
+// An eraser notes whether modules changed or removed anything in a [runlog.Window]. If they did, it
+// erases the originals from the journal when the window ends or when the run pauses within it. The
+// recorder's lock guards it.
 type eraser struct {
 	seen    *message.List    // messages when they were last recorded
 	entries int64            // number of entries in the log
@@ -24,7 +25,8 @@ type eraser struct {
 }
 
 // noteMessages notes whether modules changed or removed messages of the window, given that the
-// messages changed from index from on.
+// messages changed from index from on. If messages before the window changed, it updates the index
+// at which the window begins.
 func (e *eraser) noteMessages(s *runlog.State, from int) {
 	was, w := e.seen, &s.Window
 	e.seen = s.Messages
@@ -84,7 +86,8 @@ func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 	return true
 }
 
-// erase adds the phases of the window that precede phase end to the next rewrite.
+// erase adds the phases of the window that precede phase end to the next rewrite. It does nothing
+// unless modules changed or removed something in the window.
 func (e *eraser) erase(s *runlog.State, end int64) {
 	w := &s.Window
 	if !w.Removed {
@@ -135,8 +138,9 @@ func jsonAt(l *message.List, i int) json.RawMessage {
 	return b[1 : len(b)-1] // without the brackets of an array
 }
 
-// endPhase notes what modules removed in the phase that ended, and ends the window if the model is
-// called next. Callers hold mu.
+// endPhase notes what modules changed or removed in the phase that ended, drops the calls of a
+// finished round, and ends the window if the model is called next. It does nothing if the journal
+// keeps originals. Callers hold mu.
 func (k *recorder) endPhase(head *runlog.State) {
 	s, e := &k.run.state, &k.eraser
 	if k.Originals {
@@ -154,7 +158,8 @@ func (k *recorder) endPhase(head *runlog.State) {
 	head.Window = s.Window
 }
 
-// endPart erases the window of a run that finishes or pauses. Callers hold mu.
+// endPart erases the window of a run that finishes or pauses, unless the journal keeps originals.
+// Callers hold mu.
 func (k *recorder) endPart(status journal.Status) {
 	end := k.phase
 	if status == journal.StatusFinished {
@@ -165,8 +170,8 @@ func (k *recorder) endPart(status journal.Status) {
 	}
 }
 
-// removedInside notes that a sub-agent's run erased something. The log of that run is part of this
-// one's.
+// removedInside notes that a sub-agent's run erased something. The sub-agent's log is part of this
+// run's log.
 func (k *recorder) removedInside() {
 	k.run.mu.Lock()
 	w := &k.run.state.Window

@@ -52,8 +52,10 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	r.last(out, journal.StatusFinished)
 }
 
-// ended determines the outcome and records it together with all earlier changes. A process that
-// resumes the run from that record reports the same outcome.
+// ended returns the run_finished event without the results of after_agent. If an earlier process
+// recorded the outcome, ended returns that. Otherwise it determines the outcome from err, answers
+// open calls, ends the step and records the outcome, so that a process that resumes the run reports
+// the same.
 func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	s := &r.state
 	if o := s.Outcome; o != nil {
@@ -91,7 +93,7 @@ func (r *run) peek(e abi.Event) abi.Event {
 }
 
 // outcome returns the run_finished event of a run that ended for the cause err. It sets r.err if
-// the run failed, and emits the event of the limit that ended the run.
+// the run failed, and emits a limit event if a limit ended the run.
 func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	usage := r.state.Usage
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
@@ -161,7 +163,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	return e
 }
 
-// timedOut returns the error of a run that ran out of time.
+// timedOut returns the error of a run that exceeded Options.Timeout or the caller's deadline.
 func (r *run) timedOut(cause error) error {
 	if errors.Is(cause, errTimeout) {
 		return &TimeoutError{After: r.root.Timeout, Cause: cause}
@@ -210,14 +212,16 @@ func asModelError(err error) (*model.Error, bool) {
 // resources.
 const shortageRetry = time.Minute
 
-// passes reports whether an error is a temporary shortage of the host, such as of memory.
+// passes reports whether err or an error that it wraps has a method Retryable that returns true:
+// the host has a temporary shortage, for example of memory.
 func passes(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()
 }
 
 // boundEnd calls cancel once the hooks at the run's end exceed the journal bytes that they may
-// write; see [persist.Writer.AfterSpent]. The returned function cancels the registration.
+// write; see [persist.Writer.AfterSpent]. A run inside another one counts in the journal of the
+// outermost run. The returned function cancels the registration.
 func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
 	k := r.recorder
 	for at := r.parent; at != nil; at = at.parent {

@@ -74,8 +74,8 @@ func (j *innerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	return j.flush(!c.Lazy, c.Written)
 }
 
-// record adds a change and its forwarded events to the pending changes of the outer run. erased says
-// that the change erases something.
+// record adds a change and its forwarded events to the pending changes of the outer run. erased is
+// set if the change erases something.
 func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event, erased bool) {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
@@ -90,7 +90,7 @@ func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event, erased 
 }
 
 // flush waits until the outer run has written its changes, and until they are synced if synced is
-// set.
+// set. It calls written, if not nil, once they are written.
 func (j *innerJournal) flush(synced bool, written func()) error {
 	if err := j.outer.recorder.Flush(context.Background(), synced, written); err != nil {
 		return errors.New(err.Error()) // not retryable: the outer writer has already retried
@@ -127,7 +127,7 @@ func logOf(entry []byte) []json.RawMessage {
 	return out
 }
 
-// inner records a change of the sub-agent's run of call i.
+// inner records a change of the sub-agent's run that call i of the round started.
 func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,9 +168,9 @@ func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) 
 	}
 }
 
-// restarter returns a function that discards the earlier run of a call of a sub-agent. The function
-// is called when a middleware makes the call again. restarter returns nil for other tools and for
-// runs without a journal.
+// restarter returns a function that discards the run that c, a call of a sub-agent, has started.
+// The function is called when a middleware makes the call again. restarter returns nil for other
+// tools and for runs without a journal.
 func (r *run) restarter(c *runlog.CallState) func() {
 	if _, ok := r.agent.tools[c.Call.Name].(*agentTool); !ok || r.recorder == nil {
 		return nil

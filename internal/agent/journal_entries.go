@@ -38,7 +38,7 @@ type recorder struct {
 	eraser   eraser
 }
 
-// newRecorder returns the recorder of a run whose log continues at a position.
+// newRecorder returns the recorder of a run whose log continues at position at.
 func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	c := &recorder{
 		run:      r,
@@ -161,6 +161,7 @@ func (k *recorder) takeRounds() {
 	k.rounds = len(rounds)
 }
 
+// addDelta adds a change of the phase's record to the pending entry. Callers hold mu.
 func (k *recorder) addDelta(d *record.Delta) {
 	if !d.Empty() {
 		k.hold(d.Size())
@@ -169,13 +170,13 @@ func (k *recorder) addDelta(d *record.Delta) {
 	}
 }
 
-// hold counts bytes of a change as pending until they are persisted. Callers hold mu.
+// hold counts n bytes of a change as pending until they are persisted. Callers hold mu.
 func (k *recorder) hold(n int) {
 	k.bytes += delivery.Copies * int64(n)
 	k.run.memory.Pending.Force(delivery.Copies * int64(n))
 }
 
-// look returns the run's progress without usage.
+// look returns the run's progress with the given status, without usage.
 func (k *recorder) look(status journal.Status) *journal.Progress {
 	s := &k.run.state
 	return &journal.Progress{Status: status, Step: s.Step}

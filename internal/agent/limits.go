@@ -22,36 +22,37 @@ const (
 	// LimitEnd ends the run like LimitError, but without an error. The answer is the last message
 	// of the model with text in this run, if any.
 	LimitEnd OnLimit = "end"
-	// LimitAnswer lets the model answer without tools. In the last model call within the
-	// limit, or the one after a tool call beyond it, the model is offered no tools and
-	// reads that the call is its last. Tool calls that it makes nevertheless get error
-	// results, like those beyond the limit.
+	// LimitAnswer lets the model answer without tools. In the last model call within the limit, or
+	// in the first one after a tool call beyond the limit, the model is offered no tools and reads
+	// that the call is its last. Tool calls that it makes nevertheless get error results, like
+	// those beyond the limit.
 	LimitAnswer OnLimit = "answer"
 	// LimitRefuse gives tool calls beyond a limit error results, and the run continues. It
 	// applies only to limits of tool calls.
 	LimitRefuse OnLimit = "refuse"
 )
 
-// Limits bound the calls of a run, in addition to Options.MaxSteps. A limit of 0 means unlimited. A
-// tool call counts even if a middleware answers it. Calls of sub-agents count too, and must also be
-// within the sub-agent's own limits. MaxSteps does not include the steps of sub-agents.
+// Limits bound the calls of a run, in addition to Options.MaxSteps, and the size of its journal. A
+// limit of 0 means unlimited, except that JournalBytes has a default. A tool call counts even if a
+// middleware answers it. Calls of sub-agents count too, and must also be within the sub-agent's own
+// limits. MaxSteps does not include the steps of sub-agents.
 type Limits struct {
 	// ModelCalls is the maximum number of calls that reach the model: usually one for each step,
 	// plus one for each further call of next by a wrapper, for each repetition by after_model and
 	// for each model call of a module. Retries and fallbacks within one call do not count.
 	ModelCalls int
-	// ToolCalls is the maximum number of tool calls of the model and of modules, and Tools the
-	// maximum for single tools of this agent. Calls that reach no tool do not count: those of
-	// tools that were not offered, or with arguments that do not parse.
+	// ToolCalls is the maximum number of tool calls of the model and of modules. Tools holds the
+	// maximum for single tools of this agent, by name. Calls that reach no tool do not count: those
+	// of tools that were not offered, or with arguments that do not parse.
 	ToolCalls int
 	Tools     map[string]int
-	// JournalBytes is the maximum number of bytes that the run writes to its journal. It can
-	// lower [journal.Options.MaxBytes]. A run that exceeds it ends with a *[journal.FullError],
-	// regardless of OnLimit.
+	// JournalBytes is the maximum number of bytes that the run writes to its journal; the default
+	// is [journal.Options.MaxBytes], which JournalBytes cannot raise. A run that exceeds it ends
+	// with a [*journal.FullError], regardless of OnLimit.
 	JournalBytes int64
 
-	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer
-	OnToolLimit OnLimit // for ToolCalls and Tools: any of them
+	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer; the default is LimitError
+	OnToolLimit OnLimit // for ToolCalls and Tools: any OnLimit; the default is LimitError
 }
 
 // The names of a run's limits in events and errors.
@@ -115,6 +116,7 @@ func limitText(l *ending.LimitError) string {
 	}
 }
 
+// count returns n and what, in the plural unless n is 1.
 func count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -160,8 +162,8 @@ func (r *run) modelCalls() int {
 }
 
 // countModelCall counts a model call in advance, in this run and in those around it, or fails with
-// a [*ending.LimitError]. A run around this one with LimitAnswer reserves its last call for its own
-// answer.
+// an [*ending.LimitError]. A run around this one with LimitAnswer reserves its last call for its
+// own answer.
 func (r *run) countModelCall() error {
 	for at := r; at != nil; at = at.parent {
 		l := &at.root.Limits
@@ -189,8 +191,10 @@ func lastCall(l *ending.LimitError) abi.Message {
 	return m
 }
 
-// allot marks the calls of a round that exceed the limits, in order. An error ends the run
-// before any of the calls is executed.
+// allot counts the calls of a round, in order, and marks those that exceed a limit. Calls that the
+// model made after its last call within the limits are all marked, and not counted. If OnToolLimit
+// ends the run, allot returns the first exceeded limit as an error, before any of the calls is
+// executed; otherwise it emits a limit event for each exceeded limit.
 func (r *run) allot(calls []runlog.CallState) error {
 	s, on := &r.state, r.root.Limits.OnToolLimit
 	if s.LastLimit != nil {
@@ -231,8 +235,9 @@ func (r *run) reachesTool(c *abi.Call) bool {
 	return ok && err == nil && slices.Contains(r.state.Offered, c.Name)
 }
 
-// CountTool implements [chain.Nester]. A module's tool call counts like one of the model's.
-// Beyond a limit it ends the run or is rejected.
+// CountTool implements [chain.Nester]. A module's tool call counts like one of the model's. Beyond
+// a limit, the error is an [*ending.LimitError] if OnToolLimit ends the run, and otherwise an
+// [*abi.Error] with the code [abi.CodeLimit] that rejects the call.
 func (r *run) CountTool(name string) error {
 	l := r.countToolCall(name)
 	switch on := r.root.Limits.OnToolLimit; {
@@ -260,6 +265,8 @@ func (r *run) countToolCall(name string) *ending.LimitError {
 	return nil
 }
 
+// countTool counts a call of the named tool in this run only. It returns the limit that the call
+// exceeds, or nil.
 func (r *run) countTool(name string) *ending.LimitError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,7 +288,7 @@ func (r *run) countTool(name string) *ending.LimitError {
 	return nil
 }
 
-// beyond returns the result of a call beyond a limit.
+// beyond returns the error result that tells the model that its call of tool name exceeded l.
 func beyond(l *ending.LimitError, name string) *abi.Result {
 	return abi.ErrorResult(
 		fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)),
@@ -296,7 +303,8 @@ func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	return r.root.Limits.OnLimit
 }
 
-// atLimit returns the answer of a run that ends at a limit, or nil.
+// atLimit returns the answer of a run that ends at limit l. It returns nil if OnLimit is
+// LimitError, or if the model has written no text.
 func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	if r.onLimit(l) == LimitError {
 		return nil

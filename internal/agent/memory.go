@@ -12,11 +12,12 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultMemory is the limit of a run's memory, in bytes. An input has at most
-	// 8 MiB. The host holds it as messages, as their encoding for modules and as the
-	// journal's next entry, in addition to answers of the model and of parallel tools.
+	// DefaultMemory is the default of Options.Memory, in bytes. An input has at most 8 MiB. The
+	// host holds it as messages, as their encoding for modules and as the journal's next entry, in
+	// addition to answers of the model and of parallel tools.
 	DefaultMemory = account.DefaultRun
-	// DefaultPending is the maximum number of bytes of a run's memory that may be pending.
+	// DefaultPending is the maximum number of pending bytes in a run's memory, or Options.Memory if
+	// that is less.
 	DefaultPending = account.DefaultPending
 )
 
@@ -37,7 +38,8 @@ type memory struct {
 	own   bool           // the accounts end with the run
 }
 
-// openMemory opens the run's accounts. cancel ends the run.
+// openMemory opens the run's accounts, or uses those of the run around it. If the process runs out
+// of memory, it calls cancel to end the run that holds the most.
 func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 	m := &r.memory
 	if r.parent != nil {
@@ -98,8 +100,8 @@ func (r *run) HasMemory(n int64) error {
 	return err
 }
 
-// settle counts the state at the end of a phase, and waits until the pending bytes are within their
-// limit. The error ends the run.
+// settle counts the memory of the state at the end of a phase, and waits until the pending bytes
+// are within their limit. Its error ends the run.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.memory.state.Set(runlog.SizeOf(&r.state)); err != nil {
 		return ending.FromReservation(err)
@@ -107,7 +109,7 @@ func (r *run) settle(ctx context.Context) error {
 	return r.drain(ctx)
 }
 
-// drain waits until the pending bytes are within their limit. The error ends the run.
+// drain waits until the pending bytes are within their limit. Its error ends the run.
 func (r *run) drain(ctx context.Context) error {
 	if p := r.memory.Pending; p.Used() < p.Limit()/2 {
 		return nil // at or above half, the parent accounts are checked too

@@ -59,7 +59,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 }
 
 // request returns the messages of a model request: the instruction, then the conversation. In the
-// last call before a limit, a message that demands an answer follows.
+// last call before a limit, a message that tells the model to answer now follows.
 func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
@@ -161,8 +161,8 @@ func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*a
 	)
 }
 
-// failedBy returns the error of a failed model call, whose message names the module that failed the
-// call, if any. It returns endings unchanged.
+// failedBy returns a [*ModelError] for the error of a model call. Its message names the module that
+// failed the call, if any. Endings and errors that contain no [*abi.Error] are returned unchanged.
 func failedBy(source string, err error) error {
 	var failed *abi.Error
 	if ending.Is(err) || !errors.As(err, &failed) {
@@ -175,7 +175,8 @@ func failedBy(source string, err error) error {
 	return &ModelError{Source: source, Err: &e}
 }
 
-// modelError converts a model's error to the form that modules see.
+// modelError converts a [*model.Error] to the [*abi.Error] that modules see. It returns other
+// errors unchanged.
 func modelError(err error) error {
 	if e, ok := asModelError(err); ok {
 		return &abi.Error{
@@ -189,8 +190,9 @@ func modelError(err error) error {
 	return err
 }
 
-// deliver sends the chunks that left the outermost ring to the caller. It locks the state, since a
-// wrapped call may continue concurrently if its wrapper reads its stream.
+// deliver sends the chunks that left the outermost ring to the caller, except empty ones. It waits
+// while too many events are pending. It locks the state, since a wrapped call may continue
+// concurrently if its wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	copied := slices.Clone(chunks) // the caller owns the copy
 	r.mu.Lock()
@@ -231,8 +233,8 @@ func toolNames(tools []abi.Tool) []string {
 	return names
 }
 
-// uniqueIDs gives calls with a missing or duplicate id an id that is unused in the
-// conversation.
+// uniqueIDs returns the calls with new ids, unused in the conversation, for calls whose id is
+// missing or occurs earlier in the list.
 func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
 	seen := map[string]bool{}
 	out := slices.Clone(calls)

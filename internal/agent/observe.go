@@ -11,8 +11,8 @@ import (
 const maxUnobserved = 4096
 
 // observe passes the events since the last call to the observers. With a journal, the events are
-// committed first. Observers may see events twice if the process crashes before it stores that they
-// were observed.
+// committed first, and not passed on if that fails. Observers may see events twice if the process
+// crashes before it stores that they were observed.
 func (r *run) observe(ctx context.Context) {
 	if !r.chain.Unobserved() {
 		return

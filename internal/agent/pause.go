@@ -62,8 +62,10 @@ func (r *run) pause(ctx context.Context) {
 // Unanswered interrupts pause it again. The state may come from another process and is not
 // modified.
 //
-// The answer to a gate's question is an [abi.Approval], true or false. Resume fails with a
-// *[journal.PinError] if the agent's modules differ from those with which the run paused.
+// The answer to a gate's question is an [abi.Approval], true or false. Resume fails if the run does
+// not wait for an answer, if an answer has an unknown id or is invalid, or if the agent lacks
+// middlewares or a transfer that the run needs. It fails with a [*journal.PinError] if the agent's
+// modules differ from those with which the run paused.
 func (a *Agent) Resume(
 	ctx context.Context,
 	state *runlog.State,
@@ -76,7 +78,7 @@ func (a *Agent) Resume(
 	return events(stream(ctx, r)), nil
 }
 
-// answered returns a run that continues with answers.
+// answered returns a run that continues from state with answers; see [Agent.Resume] for its errors.
 func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage) (*run, error) {
 	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
 		return nil, errors.New("resume: the run does not wait for an answer")
@@ -96,7 +98,8 @@ func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage)
 	return r, nil
 }
 
-// expired returns an error if the run was answered too late.
+// expired returns an [*ExpiredError] if the run was answered too late. It removes the expiry time
+// from the state.
 func (r *run) expired() error {
 	at := r.state.Expires
 	r.state.Expires = time.Time{}
@@ -110,7 +113,9 @@ func (r *run) expired() error {
 // didn't store State.Revisions. It leaves room below 2^53, the limit of numbers in JSON.
 const legacyRevisions = 1 << 40
 
-// resumed returns a run of a, or of an agent that a can transfer to, with a copy of a state.
+// resumed returns a run with a copy of state. The current agent is a, or the agent of the state if
+// a can transfer to it. resumed fails if a has other additional middlewares than the state, or
+// transfers to other agents only.
 func resumed(a *Agent, state *runlog.State) (*run, error) {
 	own, err := runlog.CloneState(state)
 	if err == nil {

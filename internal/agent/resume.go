@@ -21,10 +21,11 @@ import (
 // not repeated but answered from the journal. A tool call that had started is repeated if it is
 // idempotent. Otherwise an event and the result for the model report an unknown outcome.
 //
-// The first event of a run whose process ended is run_resumed. Continue fails with
-// [journal.ErrNoRun] if the journal has no such run, [journal.ErrBusy] if another process holds it,
-// [journal.ErrFinished] if it has ended, a [*journal.WaitingError] if it waits for answers and
-// answers is empty, a [*journal.PinError] if the modules differ, or an error of the journal.
+// The first event of a run whose process ended is run_resumed. Continue fails if the agent has no
+// journal or the answers do not fit the run's interrupts. It fails with [journal.ErrNoRun] if the
+// journal has no such run, [journal.ErrBusy] if another process holds it, [journal.ErrFinished] if
+// it has ended, a [*journal.WaitingError] if it waits for answers and answers is empty, a
+// [*journal.PinError] if the modules differ, or another error of the journal.
 func (a *Agent) Continue(
 	ctx context.Context,
 	id string,
@@ -161,9 +162,10 @@ func waits(stored *journal.StoredRun) bool {
 	return stored.Status == journal.StatusPaused || len(stored.Pending) > 0
 }
 
-// openJournal starts to write to the journal, if there is one. The returned context ends when the
-// journal fails or when the run is canceled through it. The returned function commits the remaining
-// changes, and sets r.lost if the journal failed.
+// openJournal starts to write to the journal, if there is one. The returned context is canceled
+// when the journal fails or when the run is canceled through it. The returned function commits the
+// remaining changes, and sets r.lost if the journal failed. It releases the lease of a run that
+// another process is to resume.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	o := r.journal
 	if o == nil {
@@ -290,8 +292,7 @@ func (r *run) persistCall(i int, change func()) {
 	})
 }
 
-// last delivers the last event of the run, or of this part of it, and commits the run's
-// status with it.
+// last delivers run_finished or run_paused, and commits the run's status with it.
 func (r *run) last(e delivery.Event, status journal.Status) {
 	k := r.recorder
 	if k == nil {
@@ -309,8 +310,8 @@ func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err(
 
 type answererKey struct{}
 
-// AnsweredBy returns a context that makes [Agent.Continue] record the name who as the giver of the
-// answers.
+// AnsweredBy returns a context that makes [Agent.Continue] record who as the name of the person or
+// client that gave the answers.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)
 }

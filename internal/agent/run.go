@@ -35,7 +35,7 @@ type run struct {
 	chain    *chain.Run
 	events   *delivery.Queue
 	client   client
-	wrong    error        // error of the input
+	wrong    error        // error in the input, which ends the run
 	err      *Error       // set before run_finished is sent
 	paused   *PausedError // set before run_paused is sent
 	journal  *journal.Options
@@ -53,11 +53,11 @@ type run struct {
 	admitted map[*Agent]*Admission
 	within   context.Context  // context of the next phase, if it changes
 	past     []abi.EntryStats // statistics of agents that transferred the run
-	parallel int              // maximum of concurrent tool calls
+	parallel int              // maximum number of concurrent tool calls
 	// room reserves a slot before a middleware makes a call of its own; nil: unlimited.
 	room     func(context.Context, hook.Own) (release func(), err error)
 	stepOpen bool
-	answered int64 // the revision of the messages whose calls are all answered
+	answered int64 // the last revision of the messages in which all calls have answers
 	system   *message.List
 	asked    *message.List // the last request, before modules changed it
 	flat     message.Flat  // cache of the messages of the last model request
@@ -133,7 +133,7 @@ func originOf(role string) string {
 	}
 }
 
-// NewID returns an unused message id.
+// NewID implements [hook.Identity].
 func (r *run) NewID() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *run) NewID() string {
 	}
 }
 
-// Where returns the current position of the run.
+// Where implements [hook.Host].
 func (r *run) Where() abi.Run {
 	now := time.Now()
 	r.mu.Lock()
@@ -159,7 +159,7 @@ func (r *run) Where() abi.Run {
 	return w
 }
 
-// Send sends an event to the caller. Without a journal, it waits while the caller's queue is full.
+// Send implements [hook.Host]. Without a journal, it waits while the caller's queue is full.
 func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
@@ -208,13 +208,15 @@ var reportsState = map[abi.EventType]bool{
 	abi.EventStepFinished: true,
 }
 
+// stamp returns e as an event of the run's current step, with number seq and the current time.
 func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 	e.Seq, e.Run, e.TimeMS = seq, r.state.ID, time.Now().UnixMilli()
 	e.Step, e.StepID = r.state.Step, r.state.StepID
 	return e
 }
 
-// execute executes the run until it ends or pauses.
+// execute executes the run until it ends, pauses, or cannot continue in this process. It delivers
+// the events to r.events and closes them.
 func (r *run) execute(ctx context.Context) {
 	defer r.events.Close()
 	caller := ctx
@@ -283,9 +285,8 @@ func (r *run) execute(ctx context.Context) {
 	r.finish(caller, ctx, err)
 }
 
-// admit waits until the run, or an agent's part of it, may start. It returns the context to
-// continue with. It fails with an [*AdmissionError], or with an [*ending.AbortedError] if ctx
-// ended.
+// admit waits until agent a may execute its part of the run. It returns the context to continue
+// with. It fails with an [*AdmissionError], or with an [*ending.AbortedError] if ctx is done.
 func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	r.parallel, r.room = r.root.Parallel, nil
 	if have := r.admitted[a]; have != nil {
@@ -323,7 +324,7 @@ func mustEmpty() *chain.Chain {
 	return c
 }
 
-// errTimeout is the cause of ending a run after Options.Timeout.
+// errTimeout is the cause with which Options.Timeout cancels the context of a run.
 var errTimeout = errors.New("the run's time is up")
 
 // An answer ends a run successfully.
@@ -335,7 +336,9 @@ type answer struct {
 // Error implements error, so that phases can return an answer to end the loop.
 func (a *answer) Error() string { return "finished: " + a.reason }
 
-// loop executes phases until one ends the run.
+// loop executes phases until one returns an error, which may be an [*answer], or ctx is done. After
+// a phase it also ends the run if the memory is full or the process shuts down. A panic becomes an
+// error.
 func (r *run) loop(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -414,8 +417,8 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStep, nil
 }
 
-// checkReturnDirectly rejects an agent whose ReturnDirectly names an unknown tool. New cannot,
-// because modules may add tools.
+// checkReturnDirectly returns an error if the agent's ReturnDirectly names an unknown tool. [New]
+// cannot check this, because modules may add tools.
 func (r *run) checkReturnDirectly() error {
 	for _, name := range r.agent.ReturnDirectly {
 		if _, ok := runlog.ToolOf(&r.state, name); !ok && r.agent.tools[name] == nil {
@@ -461,7 +464,8 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRewrite, nil
 }
 
-// rewrite runs before_model_rewrite_state, and answers the calls that it leaves open.
+// rewrite runs before_model_rewrite_state, and gives error results to calls that it leaves without
+// a result.
 func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
@@ -548,6 +552,7 @@ func (r *run) emitMessage(id string) {
 	s.Streamed, s.Finish = nil, ""
 }
 
+// endStep emits step_finished if a step is open.
 func (r *run) endStep() {
 	if r.stepOpen {
 		r.stepOpen = false

@@ -32,11 +32,12 @@ type ToolOptions struct {
 
 // Tool makes an agent a tool of another agent. Each call is a run with its own chain, run-local
 // values, steps and limits, and with the caller's metadata. The usage of the run also counts as the
-// parent's. The run ends with the call's context; Options.ToolTimeout does not apply. The run's
-// answer is the call's result. A run without an answer gives an error result.
+// parent's. The run is canceled when the call's context is done; Options.ToolTimeout does not
+// apply. The run's answer is the call's result. A run without an answer gives an error result.
 //
-// If the run waits for answers, so does the outer run. The ids of its interrupts get the
-// call's id and a slash as prefix, or for a second run of the call the id, "#2" and a slash.
+// If the run waits for answers, so does the outer run. The ids of its interrupts get the call's id
+// and a slash as prefix. From the second run of the call on, "#" and the number of the run precede
+// the slash.
 //
 // A journal stores the run with the outer run. After a crash both are resumed, and their completed
 // calls are not repeated. A run that a middleware's own call started is not stored. If such a call
@@ -62,13 +63,13 @@ func Tool(a *Agent, o *ToolOptions) tool.Tool {
 type agentTool struct {
 	agent       *Agent
 	declaration abi.Tool
-	plain       bool // the arguments have one string, request
+	plain       bool // the only argument is the string "request"
 	forward     []abi.EventType
 }
 
 func (t *agentTool) Declaration() abi.Tool { return t.declaration }
 
-// A caller is the run in which a tool is called.
+// A caller is the run that calls a tool, and the call. It reaches the tool in the context.
 type caller struct {
 	run  *run
 	call *runlog.CallState // nil for a call of a middleware
@@ -80,7 +81,8 @@ func withCaller(ctx context.Context, r *run, c *runlog.CallState) context.Contex
 	return context.WithValue(ctx, callerKey{}, &caller{r, c})
 }
 
-// Call runs the agent or resumes its waiting run.
+// Call runs the agent, resumes the run that the call has started before, or returns the recorded
+// result of that run.
 func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	from, _ := ctx.Value(callerKey{}).(*caller)
 	if from == nil {
@@ -114,7 +116,8 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 }
 
 // begin returns the run of a call: the one that the call has started before, or a new one. It fails
-// if runs would be nested more than MaxDepth deep.
+// if runs would be nested more than MaxDepth deep, if the arguments are invalid, or if the earlier
+// run cannot be resumed.
 func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*run, error) {
 	depth := 1
 	if from.run != nil {
@@ -144,7 +147,7 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 }
 
 // request returns the user message of the run: the argument "request" or, if the tool has
-// parameters of its own, all arguments.
+// parameters of its own, all arguments. It fails if "request" is missing or empty.
 func (t *agentTool) request(arguments string) (string, error) {
 	if !t.plain {
 		return arguments, nil
@@ -158,8 +161,8 @@ func (t *agentTool) request(arguments string) (string, error) {
 	return in.Request, nil
 }
 
-// count counts the runs of the call, so that their ids differ. The number is stored together with
-// the run.
+// count adds 1 to the number of runs of the call, from which the next run gets its id. The number
+// is stored together with the run.
 func (c *caller) count() {
 	if c.call != nil {
 		c.call.Runs++
@@ -193,8 +196,9 @@ func idPart(id string) string {
 	return clean[:min(len(clean), limit)]
 }
 
-// wait returns the error that pauses the outer run. For a call of a middleware, which cannot pause
-// it, wait returns an error that fails the call.
+// wait stores the state of the call's paused run, and returns the [*abi.Interrupt] that pauses the
+// outer run. For a call of a middleware, which cannot pause the run, wait returns an error that
+// fails the call.
 func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{
@@ -217,7 +221,8 @@ func (c *caller) setChild(child *runlog.State) {
 	c.run.persistChild(c.call, child)
 }
 
-// result converts the last event and the error of a run into a tool result.
+// result converts the last event and the error of a run into a tool result. A failed run and a run
+// without an answer give error results.
 func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	extra, err := abijson.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
 	if err != nil {

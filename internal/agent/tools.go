@@ -23,8 +23,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// callTools executes the calls of the last message in parallel and records their results in
-// the order of the calls.
+// callTools executes the calls of the last message in parallel and records their results in the
+// order of the calls. If a call pauses the run, no results are appended to the messages yet.
 func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	if s.Calls == nil {
@@ -85,7 +85,9 @@ func (r *run) round() []runlog.CallState {
 	return out
 }
 
-// endRound runs after_tools and ends the step.
+// endRound runs after_tools and ends the step. It returns the next phase, or the error that ends
+// the run: an [*answer] if a tool returns directly, or the limit after which the model called
+// tools.
 func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	calls := make([]abi.Call, len(s.Calls))
@@ -110,8 +112,8 @@ func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStep, nil
 }
 
-// returnsDirectly returns the result of the last successful call of a tool that ends the run with
-// its result, and whether there is one.
+// returnsDirectly returns the message with the result of the last successful call of a tool in
+// ReturnDirectly, and whether there is one.
 func (r *run) returnsDirectly() (abi.Message, bool) {
 	for _, c := range slices.Backward(r.state.Calls) {
 		if c.Result.IsError || !slices.Contains(r.state.ReturnDirectly, c.Call.Name) {
@@ -127,8 +129,9 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 }
 
 // runCalls executes the calls of the round that have no result yet. A call that has started
-// finishes even if another call fails. runCalls then returns the first ending in the order of the
-// calls, and a pause only if there is no other ending.
+// finishes even if another call fails. Once the run's memory is full, no further calls are started.
+// runCalls then returns the first ending in the order of the calls, and a pause only if there is no
+// other ending.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
@@ -176,7 +179,8 @@ func (r *run) runCalls(ctx context.Context) error {
 	return pause
 }
 
-// runCall executes one call and records its outcome.
+// runCall executes one call and records its outcome. A call beyond a limit, of an unknown tool or
+// with malformed arguments gets an error result and skips the tool hooks.
 func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	if c.OverLimit != nil {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.OverLimit, c.Call.Name), Source: "host"})
@@ -219,7 +223,7 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	return r.record(c, outcome, messages...)
 }
 
-// runTool calls one of the agent's tools. It is the innermost function, after the gates.
+// runTool calls one of the agent's tools. The chain calls it innermost, after the gates.
 func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.Result, error) {
 	t := r.agent.tools[call.Name]
 	if t == nil {
@@ -248,8 +252,8 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.R
 	return res, err
 }
 
-// deliverOf returns a sink that sends the chunks of a call's result to the caller, or nil if the
-// agent does not stream. A call that is repeated after a pause does not send its chunks again.
+// deliverOf returns a sink that sends the chunks of a call's result to the caller. It returns nil
+// if the agent does not stream, or if the caller received chunks of the result before a pause.
 func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) pipe.Sink {
 	if r.agent.NoStream || c.Streamed {
 		return nil

@@ -24,11 +24,11 @@ const TransferTool = "transfer_to_agent"
 // must differ.
 //
 // A transfer is a tool call like any other: hooks observe the call and gates may deny it. After its
-// round, after_agent of the agent's chain runs with the finish reason transfer. The same run then
-// continues with the other agent's model, instruction, tools and chain, starting with before_agent.
-// The messages stay. Each agent has its own run-local values and finds its own values again after a
-// transfer back. Values whose keys have the prefix run/ are shared. The limits are those of the
-// agent that the run started with.
+// round, after_agent of the agent's chain runs with the finish reason [abi.RunTransfer]. The same
+// run then continues with the other agent's model, instruction, tools and chain, starting with
+// before_agent. The messages stay. Each agent has its own run-local values and finds its own values
+// again after a transfer back. Values whose keys begin with "run/" are shared. The limits are those
+// of the agent that the run started with.
 func (a *Agent) AllowTransfer(to ...*Agent) error {
 	if len(to) == 0 || a.tools[TransferTool] != nil {
 		return fmt.Errorf("agent %q: transfers are allowed once, to at least one agent, and no tool is named %s",
@@ -163,7 +163,8 @@ func (r *run) transferTo() *Agent {
 	return nil
 }
 
-// switchAgent ends the current agent's part of the run and starts the next agent's.
+// switchAgent ends the current agent's part of the run and starts the next agent's. If the next
+// agent is not reachable, the current agent continues.
 func (r *run) switchAgent(ctx context.Context) (runlog.Phase, error) {
 	s, to := &r.state, r.transferTo()
 	if to == nil { // the agents have changed since the run started
@@ -199,7 +200,7 @@ func (r *run) switchAgent(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStart, nil
 }
 
-// equip sets the parts of the state that come from an agent.
+// equip sets the parts of the state that come from agent a: the instruction and the tools.
 func (r *run) equip(a *Agent) {
 	s := &r.state
 	s.Instruction, s.ReturnDirectly, s.Respond, r.system = a.Instruction, a.ReturnDirectly, nil, nil
@@ -272,6 +273,7 @@ func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 	return append(gone, since...)
 }
 
+// statsOf returns the usage of each entry of c, with the name of the agent.
 func statsOf(agent string, c *chain.Run) []abi.EntryStats {
 	out := c.Stats()
 	for i := range out {

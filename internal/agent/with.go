@@ -47,7 +47,8 @@ func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	return &b, nil
 }
 
-// given returns the agent with the chain of an input. An error rejects the run.
+// given returns a, or a with the chain c of an input if c is not nil. It also returns a if it
+// fails; the error then ends the run.
 func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	if c == nil {
 		return a, nil
@@ -59,7 +60,7 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	return b, nil
 }
 
-// checkWith rejects a state whose run had other additional middlewares. A run must not
+// checkWith returns an error if the run of state s had other additional middlewares. A run must not
 // continue without a middleware that guards it.
 func (a *Agent) checkWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {

@@ -80,6 +80,7 @@ func (a *Assembly) Add(chunks ...abi.Chunk) {
 	}
 }
 
+// call adds a tool_call chunk to the pieces of the call with the same index.
 func (a *Assembly) call(c *abi.Chunk) {
 	for i := range a.calls {
 		if p := &a.calls[i]; p.index == c.Index {
@@ -92,7 +93,7 @@ func (a *Assembly) call(c *abi.Chunk) {
 }
 
 // Chunks returns the joined content, or nil if there is none: one chunk for the reasoning, one for
-// the text, and one for each tool call, each text of a result and each part.
+// the text, and one for each tool call, each part and each run of tool_result chunks between parts.
 func (a *Assembly) Chunks() []abi.Chunk {
 	text, reasoning := a.text.String(), a.reasoning.String()
 	n := len(a.calls) + len(a.results)
@@ -130,8 +131,8 @@ func (a *Assembly) Chunks() []abi.Chunk {
 	return out
 }
 
-// Says reports whether chunks have the same content as a, however it is split. It ignores the call
-// IDs of results.
+// Says reports whether chunks have the same content as a, however it is split. It ignores the
+// indexes of tool calls and the call IDs of results.
 func (a *Assembly) Says(chunks []abi.Chunk) bool {
 	var b Assembly
 	b.Add(chunks...)

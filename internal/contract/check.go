@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// CheckMessage returns an error if the message's role is unknown, or if another field is malformed
-// or does not belong to the role.
+// CheckMessage returns an error if the message's role is unknown, or if another field is missing,
+// is malformed or does not belong to the role.
 func CheckMessage(m *abi.Message) error {
 	switch m.Role {
 	case abi.RoleSystem, abi.RoleDeveloper, abi.RoleUser, abi.RoleAssistant:
@@ -49,8 +49,8 @@ func CheckContent(c *abi.Content) error {
 	return nil
 }
 
-// CheckPart returns an error if the part is invalid: a model would reject every request that
-// contains it.
+// CheckPart returns an error if the part has no type or lacks the field that its type requires. A
+// model would reject every request that contains such a part.
 func CheckPart(p *abi.Part) error {
 	var missing bool
 	switch p.Type {
@@ -131,7 +131,7 @@ func checkMessages(messages []abi.Message) error {
 const maxToolName = 64
 
 // CheckTool returns an error if the tool's name is not one that all supported model APIs accept, or
-// if its parameters are not a JSON object.
+// if its parameters are neither a JSON object nor null or empty.
 func CheckTool(t *abi.Tool) error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
 		return errors.New("invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " +

@@ -15,8 +15,8 @@ import (
 // An Event is an event of a run and its encoding in the client's protocol.
 type Event struct {
 	Event abi.Event
-	// Encoded holds the event as the run's middlewares translated it: none, one or
-	// several events of the client's protocol, in order. It is empty without a client.
+	// Encoded holds the event as the run's middlewares translated it: none, one or several events
+	// of the client's protocol, in order. It is empty if events are not translated.
 	Encoded []json.RawMessage
 
 	held int64 // bytes counted as pending

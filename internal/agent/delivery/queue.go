@@ -84,8 +84,8 @@ func (q *Queue) Close() {
 	}
 }
 
-// Take returns the next event and waits for it if there is none. It returns false once the
-// queue is closed and empty.
+// Take returns the next event. It waits while the queue is empty, and returns false once the queue
+// is closed and empty.
 func (q *Queue) Take() (Event, bool) {
 	q.mu.Lock()
 	for polled := false; q.n == 0; {

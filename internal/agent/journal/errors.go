@@ -12,13 +12,13 @@ import (
 var (
 	// ErrFenced rejects a write of a process whose claim is not the latest.
 	ErrFenced = errors.New("the run was taken over by another process")
-	// ErrBusy rejects a claim while another process holds one.
+	// ErrBusy rejects the claim of a run that another process holds or has claimed in the meantime.
 	ErrBusy = errors.New("the run is being run by another process")
 	// ErrNoRun reports that the run does not exist.
 	ErrNoRun = errors.New("there is no such run")
 	// ErrExists rejects the creation of a run whose id is taken.
 	ErrExists = errors.New("there is a run of this id already")
-	// ErrReleased ends a run in a process that is about to end.
+	// ErrReleased ends a run in a process that is shutting down.
 	ErrReleased = errors.New("its process is shutting down; another process can resume the run")
 	// ErrFinished rejects resuming a run that has ended.
 	ErrFinished = errors.New("the run has come to its end")
@@ -27,9 +27,9 @@ var (
 	ErrAborted = errors.New("the commit was aborted")
 )
 
-// An Error ends a run in this process because its journal cannot be written. All events
-// that the caller received are stored, and the run can be resumed. The error comes with an
-// event without a type.
+// An Error ends a run in this process because its journal cannot be written, another process has
+// taken the run over, or this process is shutting down. All events that the caller received are
+// stored, and the run can be resumed. A run yields the error with an event without a type.
 type Error struct {
 	Run string
 	Err error

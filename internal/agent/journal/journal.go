@@ -32,8 +32,9 @@ type Journal interface {
 	// Events returns the events of a run that follow event number after. It returns at least one
 	// event if there is any, and at most about limit.
 	Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error)
-	// Renew extends the lease of a run. It reports whether cancellation of the run was
-	// requested.
+	// Renew extends the lease of a run. A lease of 0 lets another process claim the run at once.
+	// Renew reports whether cancellation of the run was requested. It fails with [ErrFenced] if
+	// another process has claimed the run.
 	Renew(ctx context.Context, id string, epoch int64, lease time.Duration) (cancel bool, err error)
 }
 
@@ -61,7 +62,7 @@ type RunInfo struct {
 	Progress
 	Epoch        int64     `json:"epoch"`
 	Owner        string    `json:"owner,omitempty"`  // the process that executes it
-	LeaseExpires time.Time `json:"lease,omitzero"`   // until then no other process may claim it
+	LeaseExpires time.Time `json:"lease,omitzero"`   // until then, a claim by another process must set Claim.Steal
 	Cancel       bool      `json:"cancel,omitempty"` // cancellation was requested
 	Created      time.Time `json:"created"`
 	Updated      time.Time `json:"updated"`
@@ -115,7 +116,7 @@ type StoredRun struct {
 	Log [][]byte // entries in order
 }
 
-// A Claim asks to take over a run.
+// A Claim is a request to take over a run.
 type Claim struct {
 	Run      string
 	Epoch    int64 // the run's epoch when it was loaded

@@ -15,11 +15,12 @@ type Options struct {
 	// Gone reports whether an owner is known to have ended. Its runs can then be claimed
 	// before their leases expire. Optional.
 	Gone func(owner string) bool
-	// LeaseTTL is the time after a heartbeat at which the lease on a run expires. Until then no
-	// other process may claim the run. Defaults to DefaultLeaseTTL.
+	// LeaseTTL is the time after a heartbeat at which the lease on a run expires; the default is
+	// DefaultLeaseTTL. Until then, no other process may claim the run unless Gone reports that its
+	// owner has ended.
 	LeaseTTL time.Duration
-	// RetryTimeout bounds how long a run waits for a journal that is unavailable.
-	// Defaults to DefaultRetryTimeout.
+	// RetryTimeout bounds how long a run waits for a journal that is unavailable; the default is
+	// DefaultRetryTimeout.
 	RetryTimeout time.Duration
 	// Drain, once closed, ends each run in this process at the end of its current phase,
 	// with an [*Error] that wraps [ErrReleased]. Another process can resume it at once.
@@ -35,7 +36,7 @@ type Options struct {
 	// Spec is JSON that is stored with each run and from which the agent can be rebuilt.
 	Spec json.RawMessage
 	// MaxBytes is the maximum number of bytes that a run and the sub-agents in it write to the
-	// journal. A run that exceeds it ends with a [*FullError]. Defaults to DefaultMaxBytes; an
+	// journal; the default is DefaultMaxBytes. A run that exceeds it ends with a [*FullError]. An
 	// agent's Limits.JournalBytes may lower it.
 	MaxBytes int64
 	// Dropped counts the events of stopped runs that were not persisted; optional.

@@ -76,6 +76,7 @@ func (r *Rewrite) edit(e object) (changed bool, err error) {
 	return changed, err
 }
 
+// orEdit calls editField. It reports whether changed was set or the field changed.
 func orEdit[T any](changed bool, e object, field string, edit func(*T) (bool, error)) (bool, error) {
 	edited, err := editField(e, field, edit)
 	return changed || edited, err
@@ -114,6 +115,7 @@ func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	return changed, nil
 }
 
+// dropAnswers drops the answers of calls and marks the calls as erased.
 func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	for _, c := range *calls {
 		if c["answer"] != nil || c["own"] != nil {

@@ -29,6 +29,7 @@ func newBacklog() backlog {
 // begin starts to send events to the queue.
 func (b *backlog) begin(to *delivery.Queue) { b.done.Go(func() { b.deliver(to) }) }
 
+// add queues events for deliver.
 func (b *backlog) add(events []delivery.Event) {
 	b.mu.Lock()
 	b.events = append(b.events, events...)
@@ -36,7 +37,7 @@ func (b *backlog) add(events []delivery.Event) {
 	signal(b.more)
 }
 
-// wait waits while maxBacklog events or more are left, but only until ctx ends.
+// wait waits until fewer than maxBacklog events are left or ctx is done.
 func (b *backlog) wait(ctx context.Context) {
 	for {
 		b.mu.Lock()
@@ -53,7 +54,8 @@ func (b *backlog) wait(ctx context.Context) {
 	}
 }
 
-// close waits until all events are in the queue.
+// close waits until all events are in the queue, and ends deliver. No events may be added
+// afterwards.
 func (b *backlog) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -62,6 +64,7 @@ func (b *backlog) close() {
 	b.done.Wait()
 }
 
+// deliver sends the events to the queue until the backlog is closed and empty.
 func (b *backlog) deliver(to *delivery.Queue) {
 	for {
 		<-b.more

@@ -27,7 +27,7 @@ func (w *waiter) wrote(err error) (waits bool) {
 	return waits
 }
 
-// write returns once a commit is written. The channel yields the result of the sync; it is
+// write commits c and returns once it is written. The channel yields the result of the sync; it is
 // nil if the commit is lazy.
 func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
 	if c.Lazy {
@@ -67,8 +67,9 @@ func synced() *pendingSync {
 	return p
 }
 
-// await delivers the events of a commit once it and all earlier ones are synced, or at once
-// if none of them needs a sync.
+// await makes the events of a commit be delivered, and its waiters notified, once it and all
+// earlier commits are synced, or at once if none of them needs a sync. It blocks while
+// maxPendingSyncs commits wait for their sync.
 func (w *Writer) await(p *pendingSync) {
 	if p.synced == nil && len(p.waiters) == 0 && len(p.events) == 0 {
 		w.memory.Pending.Release(p.bytes)
@@ -94,7 +95,8 @@ func (w *Writer) await(p *pendingSync) {
 	}()
 }
 
-// finish delivers the events of a commit that is synced, as are all before it.
+// finish delivers the events of a commit and notifies its waiters, after the syncs of the commit
+// and of all earlier ones. If one of the syncs failed, it ends the run and drops the events.
 func (w *Writer) finish(p *pendingSync) {
 	if p.previous.err != nil {
 		p.err = p.previous.err

@@ -31,7 +31,7 @@ func (s *shedder) isStopped() bool {
 	}
 }
 
-// drops reports whether an event that is emitted now is dropped.
+// drops reports whether an event that is emitted now is dropped, and counts it if so.
 func (s *shedder) drops(e *abi.Event) bool {
 	if !s.isStopped() || !delivery.Droppable(e) {
 		return false
@@ -79,8 +79,9 @@ func (w *Writer) Stop() {
 	signal(w.wake)
 }
 
-// Ending lets after_agent and the observers of a stopped run emit again, up to maxLastBytes. The
-// hooks during which the run was stopped have ended.
+// Ending lets after_agent and the observers of a stopped run emit custom events and log lines
+// again, up to maxLastBytes. It is called after the hooks that were running when the run was
+// stopped.
 func (w *Writer) Ending() {
 	w.mu.Lock()
 	w.shedder.ending = true

@@ -18,7 +18,7 @@ type size struct {
 	used int64
 	full bool // the run was canceled because of its limit or a quota
 
-	// spent ends when the hooks at the run's end may write no more.
+	// spent is canceled once the hooks at the run's end may write no more.
 	spent context.Context
 	stop  context.CancelFunc
 }
@@ -29,8 +29,8 @@ func newSize(limit, used int64) *size {
 	return s
 }
 
-// add counts bytes that were committed. It cancels the run if they exceed its limit, or if
-// the journal reports that a quota is used up.
+// add counts n bytes that were committed. It cancels the run if they exceed its limit, or if quota,
+// the journal's report of a quota that is used up, is not nil.
 func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

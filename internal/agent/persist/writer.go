@@ -185,8 +185,8 @@ func (w *Writer) Ready() {
 func (w *Writer) AwaitCaller(ctx context.Context) { w.backlog.wait(ctx) }
 
 // Flush waits until all earlier changes and events are written, or synced if synced is set. It
-// calls written, if not nil, once they are written. It fails if the journal fails, if ctx ends or
-// if the run has ended.
+// calls written, if not nil, once they are written. It fails if the journal fails, if ctx is done
+// or if the run has ended.
 func (w *Writer) Flush(ctx context.Context, synced bool, written func()) error {
 	wait := &waiter{synced: synced, written: written, done: make(chan error, 1)}
 	w.mu.Lock()
@@ -231,7 +231,8 @@ func (w *Writer) work() {
 	}
 }
 
-// gather waits gatherTime for further changes, or until there are waiters.
+// gather waits gatherTime for further changes, but only until there are waiters or the writer is
+// closed.
 func (w *Writer) gather() {
 	if w.hasWaiters() {
 		return
@@ -297,7 +298,8 @@ type gathered struct {
 	bytes   int64 // counted as pending
 }
 
-// collect takes the gathered changes, events and waiters.
+// collect takes the source's changes, the events that are not held, and the waiters, and builds the
+// commit for them.
 func (w *Writer) collect() (g gathered, err error) {
 	change, err := w.source.Collect(func() error {
 		w.mu.Lock()
@@ -375,7 +377,8 @@ func (w *Writer) try(c *journal.Commit) error {
 	}
 }
 
-// renew renews the lease and ends the run if its cancellation was requested.
+// renew renews the lease. It ends the run if its cancellation was requested or another process has
+// claimed it. Other errors have no effect: the next heartbeat tries again.
 func (w *Writer) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.LeaseTTL/heartbeatsPerLease)
 	defer cancel()

@@ -18,10 +18,11 @@ import (
 
 // Run calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
 // are passed together, and chunks gather while on_chunk hooks process earlier ones. If ends is set
-// and the maker succeeds, the last call of out is final. A panic of the maker becomes an error that
-// names the maker by the string what.
+// and the maker succeeds, the last call of out is final. If out fails, Run cancels the maker's
+// context and returns the error of out. A panic of the maker becomes an error that names the maker
+// by the string what.
 //
-// The maker runs on the caller's goroutine. A maker that returns within 0.5 ms starts no other
+// The maker runs on the caller's goroutine. If it returns within 0.5 ms, Run starts no other
 // goroutine.
 func Run[R any](
 	ctx context.Context,

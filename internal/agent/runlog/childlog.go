@@ -25,7 +25,8 @@ type ChildLog struct {
 	Observed int64       `json:"observed,omitempty"`
 }
 
-// Add merges a later change into i.
+// Add merges a later change into i. A change that restarts or discards the run replaces earlier
+// ones.
 func (i *ChildLog) Add(more *ChildLog) {
 	if more.Restarted || more.Discarded {
 		*i = ChildLog{Restarted: i.Restarted || more.Restarted, Discarded: more.Discarded}

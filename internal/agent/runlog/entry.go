@@ -16,8 +16,8 @@ import (
 )
 
 // An Entry is a line of a run's log: the changes of its [State] since the previous line, written at
-// the end of a phase or within one. Messages, rounds and records hold only what was added. The
-// lines of one commit make one entry of the journal.
+// the end of a phase or within one. Messages, Rounds and Records hold only what changed. The lines
+// of one commit make one entry of the journal.
 type Entry struct {
 	// Head is the state without the parts that have fields of their own here; nil if
 	// unchanged.
@@ -125,8 +125,8 @@ func Restore(log [][]byte) (*State, int64, error) {
 	return s, f.phase, nil
 }
 
-// EntryBefore returns the number of an entry of a log, counted from 1: all changes of a phase and
-// of later phases are in that entry or after it.
+// EntryBefore returns the number, counted from 1, of the last entry of a log that begins before a
+// phase, or 1. All changes of that phase and of later ones are in that entry or after it.
 func EntryBefore(log [][]byte, phase int64) int64 {
 	for n := len(log); n > 1; n-- {
 		var e struct {
@@ -169,6 +169,7 @@ type builder struct {
 	records  []PhaseDelta // changes of the current phase
 }
 
+// add applies one line of a log to the state.
 func (f *builder) add(e *Entry) error {
 	s := f.state
 	for i := range e.Records {
@@ -224,6 +225,7 @@ func (f *builder) add(e *Entry) error {
 	return f.edit(e.Messages)
 }
 
+// edit applies a change of the messages.
 func (f *builder) edit(d *journal.MessagesChange) error {
 	if d == nil {
 		return nil

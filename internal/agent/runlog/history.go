@@ -89,6 +89,7 @@ type reader struct {
 	messages []abi.Message // before the current phase
 }
 
+// add adds the calls, answers and input of one line of the log to the history.
 func (r *reader) add(e *Entry) error {
 	first := r.fold.fixed == nil
 	for _, d := range e.Records {
@@ -169,6 +170,7 @@ func order(what string) int {
 	}
 }
 
+// place returns the rank of a call's entry in the order in which the hook calls the entries.
 func (r *reader) place(d RecordedCall) int {
 	if abitable.HookOf(d.What).Order == "outward" {
 		return -r.rank[d.Entry]
@@ -205,8 +207,7 @@ func (r *reader) edit(d *RecordedCall) {
 }
 
 // wholeSplice returns a splice that turns before into after. The splice leaves out the messages
-// that both lists begin and end with, and takes messages that differ only in their origin for the
-// same.
+// that both lists begin and end with. Messages that differ only in their origin count as equal.
 func wholeSplice(before, after []abi.Message) abi.Splice {
 	same := func(a, b abi.Message) bool {
 		a.Origin, b.Origin = "", ""

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Pending returns the interrupts that the run waits for, in the order of its calls. The id
-// of an interrupt of a sub-agent has the call's id and a slash as prefix.
+// Pending returns the interrupts that the run waits for, in the order of its calls. The id of an
+// interrupt of a sub-agent has the call's [CallState.ChildName] and a slash as prefix.
 func (s *State) Pending() []abi.Pending {
 	if s.Record == nil {
 		return nil
@@ -61,8 +61,8 @@ func (s *State) childOf(p abi.Pending) *CallState {
 	return &s.Calls[i]
 }
 
-// Answer answers interrupts by their ids, including interrupts of sub-agents. Nothing changes if an
-// id is unknown or an answer is invalid.
+// Answer answers interrupts by their ids, including interrupts of sub-agents. It fails, and changes
+// nothing, if an id is unknown or an answer is invalid.
 func (s *State) Answer(answers map[string]json.RawMessage) error {
 	var waiting []string
 	for _, p := range s.Pending() {

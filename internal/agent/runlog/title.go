@@ -11,7 +11,8 @@ import (
 // maxTitle is the maximum length of a run's title, in characters.
 const maxTitle = 120
 
-// Title returns the last user message in one line, shortened to maxTitle characters.
+// Title returns the last user message in one line, shortened to maxTitle characters, or "" if there
+// is no such message.
 func Title(l *message.List) string {
 	const enough = (maxTitle + 1) * utf8.UTFMax // bytes
 	for i := l.Len() - 1; i >= 0; i-- {

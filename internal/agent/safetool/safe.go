@@ -86,13 +86,16 @@ type outcome struct {
 	err error
 }
 
-// Call calls the tool. If the call times out, the error is an *abi.Error with the code
-// limit. If the tool panics, the error is a *PanicError.
+// Call calls the tool. If the call times out, the error is an [*abi.Error] with the code
+// [abi.CodeLimit]; if too many abandoned calls have not returned, its code is
+// [abi.CodeUnavailable]. If the tool panics, the error wraps a [*PanicError]. Errors of the tool
+// are returned with their text bounded, and a result with an invalid or too large Extra becomes an
+// error. If ctx is done before the tool returns, the error is its cause.
 func (t *Tool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) { return t.Tool.Call(ctx, call) })
 }
 
-// guard calls fn, which calls the tool, and enforces the limits.
+// guard calls fn, which calls the tool, in a new goroutine and enforces the limits.
 func (t *Tool) guard(
 	ctx context.Context,
 	call abi.Call,
