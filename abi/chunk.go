@@ -66,8 +66,8 @@ type (
 	}
 )
 
-// Chunks returns chunks that represent the whole message: its reasoning, its content and
-// its tool calls, in this order. Empty text is omitted.
+// Chunks returns chunks for the message's reasoning, content and tool calls, in this order. It
+// omits empty text.
 func (m *Message) Chunks() []Chunk {
 	parts := m.Content.Parts()
 	out := make([]Chunk, 0, 1+len(parts)+len(m.ToolCalls))

@@ -36,7 +36,7 @@ func (c Content) IsNull() bool { return c.kind == contentNull }
 // IsParts reports whether the content consists of parts.
 func (c Content) IsParts() bool { return c.kind == contentParts }
 
-// Parts returns the parts of the content. A string counts as one text part.
+// Parts returns the parts of the content. A string counts as one text part; null has no parts.
 func (c Content) Parts() []Part {
 	switch c.kind {
 	case contentText:
@@ -48,7 +48,7 @@ func (c Content) Parts() []Part {
 	}
 }
 
-// String returns the text of the content: the string, or the concatenated text parts.
+// String returns the string, or the concatenated Text fields of the parts. It returns "" for null.
 func (c Content) String() string {
 	if c.kind != contentParts {
 		return c.text
@@ -56,7 +56,8 @@ func (c Content) String() string {
 	return c.joined()
 }
 
-// joined returns the concatenated text parts. It is separate so that String is inlined.
+// joined returns the concatenated Text fields of the parts. It is a separate method so that the
+// compiler inlines String.
 func (c Content) joined() string {
 	var b strings.Builder
 	for _, p := range c.parts {

@@ -3,14 +3,14 @@ package abi
 // A Code classifies an [Error] for programs.
 type Code string
 
-// The codes of version 1.
+// The codes of ABI version 1.
 const (
-	CodeInvalid     Code = "invalid"     // malformed request: a bad key, list or patch
+	CodeInvalid     Code = "invalid"     // malformed input, such as a bad key, list or patch
 	CodeDenied      Code = "denied"      // permission not granted, or not available in this hook
 	CodeLimit       Code = "limit"       // a limit was exceeded; the message names it
-	CodeNotFound    Code = "not_found"   // no such value
-	CodeConflict    Code = "conflict"    // the value changed since it was read
-	CodeUnavailable Code = "unavailable" // not reachable, or a circuit breaker is open
+	CodeNotFound    Code = "not_found"   // no such value or tool
+	CodeConflict    Code = "conflict"    // the value changed since it was read, or the name is taken
+	CodeUnavailable Code = "unavailable" // not reachable or not available now, or a circuit breaker is open
 	CodeModel       Code = "model"       // the model returned an error or its response was cut off
 	CodeTool        Code = "tool"        // the tool failed
 	CodeInternal    Code = "internal"    // the host or a module failed, and no other code fits

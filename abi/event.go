@@ -14,9 +14,8 @@ const (
 	EventCustom      EventType = "custom"      // Entry, Hook, Name, Data
 	EventLog         EventType = "log"         // Entry, Hook, Level, Text
 	EventFault       EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
-	// EventModelAttempt reports that a model call failed at the model and is retried:
-	// Model, Attempt, Error, DelayMS, Next. It never follows a delivered part of the
-	// answer.
+	// EventModelAttempt reports that a model call failed at the model and is retried: Model,
+	// Attempt, Error, DelayMS, Next. It never occurs after a part of the answer was delivered.
 	EventModelAttempt EventType = "model_attempt"
 	EventLimit        EventType = "limit"    // Limit, Value, Action; Name for a tool's own limit
 	EventTransfer     EventType = "transfer" // From, Agent, Model

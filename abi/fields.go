@@ -11,7 +11,8 @@ type Field struct {
 	Value JSON
 }
 
-// object encodes a struct followed by unknown fields.
+// object encodes v, a struct or a value that encodes to a JSON object, followed by the fields in
+// unknown.
 func object(v any, unknown Fields) ([]byte, error) {
 	b, err := jsoncodec.AppendValue(nil, v)
 	if err != nil || len(unknown) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// TestUnmarshalIsStrict checks that encoding/json decodes the types of the contract as
-// strictly as a host decodes the answers of modules.
+// TestUnmarshalIsStrict checks that the types of this package that implement json.Unmarshaler
+// reject JSON that a host rejects in the answers of modules.
 func TestUnmarshalIsStrict(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

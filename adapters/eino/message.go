@@ -77,8 +77,8 @@ func (c *conversation) read(messages []*schema.Message) (*message.List, error) {
 	return c.list, nil
 }
 
-// write converts list, which must derive from the list that read last returned, to Eino's messages.
-// A message that no module changed remains the same object.
+// write converts list, which must derive from the list that read last returned, to Eino's messages,
+// and makes list the current one. A message that no module changed remains the same object.
 func (c *conversation) write(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,6 +121,7 @@ func (c *conversation) find(id string) (*schema.Message, abi.Message) {
 	return nil, abi.Message{}
 }
 
+// equal reports whether a and b have the same JSON encoding.
 func equal(a, b abi.Message) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
@@ -209,7 +210,8 @@ func parts(m *schema.Message) ([]abi.Part, error) {
 }
 
 // toEino converts a message of the chain to Eino's form. If base is not nil, the result keeps the
-// fields of base that modules do not see.
+// fields of base that modules do not see. toEino fails if the extra is not a JSON object or if a
+// part has no form in Eino.
 func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	out := &schema.Message{}
 	if base != nil {
@@ -242,8 +244,8 @@ func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	return out, setContent(out, m, base)
 }
 
-// setContent sets the content of out to the content of m, with the original of each part that is
-// unchanged from base.
+// setContent sets the content of out to the content of m. For a part that is unchanged from base,
+// it uses the original part.
 func setContent(out *schema.Message, m abi.Message, base *schema.Message) error {
 	out.Content, out.MultiContent, out.UserInputMultiContent, out.AssistantGenMultiContent = "", nil, nil, nil
 	if !m.Content.IsParts() {
@@ -358,7 +360,8 @@ func partFrom(part any) (abi.Part, error) {
 	return out, err
 }
 
-// partTo converts a part to Eino's form. It returns the original from base if it is unchanged.
+// partTo converts p to Eino's form. If base contains the part from which p was converted and p is
+// unchanged, it returns that part. It fails if p has a type without a form in Eino.
 func partTo[P any](p abi.Part, base []P) (out P, err error) {
 	want, err := json.Marshal(p)
 	if err != nil {

@@ -38,12 +38,13 @@ type Options struct {
 	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
 	Values hook.Values
 	Tenant string
-	// HTTP sends requests of middlewares. If nil, they fail.
+	// HTTP sends requests of middlewares. If nil, the requests fail.
 	HTTP hook.HTTP
 	// Tracer, if not nil, receives the operations of the run.
 	Tracer host.Tracer
-	// OnEvent receives every event of the chain: the events, logs and faults of modules, and calls
-	// and results of tools. It is called concurrently. It may be nil.
+	// OnEvent receives every event of the chain: custom events, log lines and faults of modules,
+	// messages of the model, calls and results of tools, and the end of a run that succeeds. It is
+	// called concurrently. It may be nil.
 	OnEvent func(context.Context, abi.Event)
 }
 
@@ -57,8 +58,8 @@ type middleware struct {
 }
 
 // New returns an Eino middleware that runs a chain of middlewares. It is safe for concurrent use by
-// many agents and runs. The caller calls release, which frees the chain, after the last run. An
-// error names the middleware that failed.
+// many agents and runs. The caller calls release, which frees the chain, after the last run. If a
+// middleware fails to start, the error names it.
 func New(
 	ctx context.Context, h *host.Host, o *Options,
 ) (mw adk.ChatModelAgentMiddleware, release func(), err error) {
@@ -134,7 +135,8 @@ func (m *middleware) BeforeAgent(
 }
 
 // BeforeModelRewriteState runs before_model_rewrite_state, preceded by after_tools if tools were
-// just called.
+// just called. If a resumed run already has the result of before_model_rewrite_state for this step,
+// it changes nothing.
 func (m *middleware) BeforeModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
@@ -177,7 +179,8 @@ func (m *middleware) BeforeModelRewriteState(
 	return ctx, &next, nil
 }
 
-// AfterModelRewriteState runs after_model_rewrite_state.
+// AfterModelRewriteState runs after_model_rewrite_state, ends the step and reports the last message
+// as an event.
 func (m *middleware) AfterModelRewriteState(
 	ctx context.Context,
 	state *adk.ChatModelAgentState,
@@ -211,8 +214,8 @@ func (m *middleware) AfterModelRewriteState(
 	return ctx, &next, nil
 }
 
-// AfterAgent runs after_agent. Eino calls it only when a run succeeds, and ignores changes to the
-// final message.
+// AfterAgent runs after_agent and reports the end of the run as an event. Eino calls it only when a
+// run succeeds, and ignores changes to the final message.
 func (m *middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
 	s, err := m.session(ctx)
 	if err != nil {
@@ -291,11 +294,13 @@ func lastRound(list *message.List) []abi.Call {
 
 type sessionKey struct{ m *middleware }
 
+// with returns a copy of ctx from which [middleware.session] returns s.
 func (m *middleware) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }
 
-// session returns the session of ctx's run, restored from the checkpoint if the run was resumed.
+// session returns the session of ctx's run, restored from the checkpoint if the run was resumed. It
+// fails outside of a run.
 func (m *middleware) session(ctx context.Context) (*session, error) {
 	s, _ := ctx.Value(sessionKey{m}).(*session)
 	if s == nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
-// WrapModel runs before_model, wrap_model, on_chunk and after_model around a model call.
+// WrapModel returns a model that calls inner, with before_model, wrap_model, on_chunk and
+// after_model around each call.
 func (m *middleware) WrapModel(
 	_ context.Context,
 	inner model.BaseChatModel,
@@ -43,8 +44,8 @@ func (w *wrappedModel) Generate(
 	return w.call(ctx, input, opts, nil)
 }
 
-// Stream makes a streaming call. It returns after the first chunk, so that it can return an earlier
-// error itself, and not through the stream.
+// Stream makes a streaming call. It returns after the first chunk or at the end of the call, so
+// that it can return an earlier error itself, and not through the stream.
 func (w *wrappedModel) Stream(
 	ctx context.Context,
 	input []*schema.Message,
@@ -353,7 +354,7 @@ func chunksOf(m *schema.Message) ([]abi.Chunk, error) {
 	return out, nil
 }
 
-// out sends chunks as one message of Eino's stream.
+// out sends chunks as one message of Eino's stream. It sends nothing if there are no chunks.
 func (c *modelCall) out(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	m := &schema.Message{Role: schema.Assistant}
 	var text, reasoning strings.Builder

@@ -70,7 +70,8 @@ type saved struct {
 	Streams int64                     `json:"streams"`
 }
 
-// A checkpoint is a session in Eino's checkpoints. It is encoded only when a checkpoint is written.
+// A checkpoint stores a session in Eino's checkpoints. Eino encodes it only when it writes a
+// checkpoint.
 type checkpoint struct {
 	session *session
 	saved   saved
@@ -81,7 +82,8 @@ func init() {
 	schema.RegisterName[*abi.Pending]("agent_runner_eino_pending") // the info of an interrupt
 }
 
-// MarshalJSON encodes the current state of the session.
+// MarshalJSON encodes the current state of the session. A decoded checkpoint has no session; for
+// it, MarshalJSON encodes the saved state.
 func (c *checkpoint) MarshalJSON() ([]byte, error) {
 	s := c.session
 	if s == nil {
@@ -101,8 +103,8 @@ func (c *checkpoint) GobEncode() ([]byte, error) { return c.MarshalJSON() }
 // GobDecode calls UnmarshalJSON.
 func (c *checkpoint) GobDecode(b []byte) error { return c.UnmarshalJSON(b) }
 
-// attach registers the session for the run's checkpoints, or restores it from the checkpoint of a
-// resumed run.
+// attach registers the session for the run's checkpoints. In a resumed run, it first restores the
+// session from the checkpoint. Later calls do nothing.
 func (s *session) attach(ctx context.Context) error {
 	s.attaching.Lock()
 	defer s.attaching.Unlock()
@@ -190,7 +192,8 @@ func (s *session) record(name string) *record.Record {
 	return r
 }
 
-// in opens the chain for one call by Eino, passes it to do, and closes it when do returns.
+// in opens the chain for one call by Eino and passes it to do. When do returns, it passes the
+// recorded events to the chain's observers and closes the chain.
 func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chain.Run) error) error {
 	ctx, reservation, err := s.m.loader.Reserve(ctx, module.PlacedIn(s.m.chain.Entries()), 1)
 	if err != nil {
@@ -214,7 +217,8 @@ func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chai
 }
 
 // phase is like in, with a record that lets an interrupted phase be repeated without repeating its
-// effects. It converts interrupts to Eino's.
+// effects. It converts interrupts to Eino's. If the phase was interrupted and the caller has not
+// answered the interrupt, phase interrupts again without calling do.
 func (s *session) phase(ctx context.Context, name string, do func(ctx context.Context, run *chain.Run) error) error {
 	record := s.record(name)
 	if pending := record.Pending(); len(pending) > 0 {
@@ -282,7 +286,8 @@ func (s *session) activate(infos []*schema.ToolInfo, active []string) ([]*schema
 	return out, nil
 }
 
-// tool returns a tool of the run and whether it may be called now.
+// tool returns the tool with the given name, and whether it may be called now. A name that
+// before_agent did not list belongs to a tool of the Eino agent.
 func (s *session) tool(name string) (t abi.Tool, active bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +324,7 @@ func (s *session) Where() abi.Run {
 	return abi.Run{ID: s.run, Agent: "eino", Step: s.step, Usage: s.usage, NowMS: time.Now().UnixMilli()}
 }
 
-// Send adds the run's ID, step and time to an event, passes it to OnEvent and returns it.
+// Send adds the run's ID, step and time to an event, passes it to OnEvent, if set, and returns it.
 func (s *session) Send(e abi.Event) abi.Event { return s.send(context.Background(), e) }
 
 func (s *session) send(ctx context.Context, e abi.Event) abi.Event {

@@ -24,7 +24,7 @@ import (
 type execute func(ctx context.Context, arguments string) (*abi.Result, error)
 
 // call makes a tool call through the chain. If the arguments are malformed or the tool is not
-// active, it does not run the hooks and the tool, and returns an error result for the model.
+// active, it runs neither the hooks nor the tool, and returns an error result for the model.
 func (m *middleware) call(ctx context.Context, tc *adk.ToolContext, arguments string, do execute) (*abi.Result, error) {
 	s, err := m.session(ctx)
 	if err != nil {
@@ -45,6 +45,8 @@ func (m *middleware) call(ctx context.Context, tc *adk.ToolContext, arguments st
 	return outcome.Result, nil
 }
 
+// run makes a tool call through the hooks. If the tool was interrupted, or failed and no module
+// replaced its error, run returns the tool's own error, which Eino recognizes.
 func (m *middleware) run(
 	ctx context.Context,
 	s *session,
@@ -76,7 +78,8 @@ func (m *middleware) run(
 	return outcome, err
 }
 
-// WrapInvokableToolCall runs the tool hooks around a tool.
+// WrapInvokableToolCall returns an endpoint that calls endpoint with the tool hooks around each
+// call.
 func (m *middleware) WrapInvokableToolCall(
 	_ context.Context,
 	endpoint adk.InvokableToolCallEndpoint,
@@ -97,8 +100,8 @@ func (m *middleware) WrapInvokableToolCall(
 	}, nil
 }
 
-// WrapStreamableToolCall runs the tool hooks around a streaming tool. The hooks see the complete
-// result.
+// WrapStreamableToolCall is like WrapInvokableToolCall for a streaming tool. The hooks see the
+// complete result, which the returned endpoint streams as one chunk.
 func (m *middleware) WrapStreamableToolCall(
 	_ context.Context,
 	endpoint adk.StreamableToolCallEndpoint,
@@ -123,7 +126,7 @@ func (m *middleware) WrapStreamableToolCall(
 	}, nil
 }
 
-// WrapEnhancedInvokableToolCall runs the tool hooks around a tool whose result has parts.
+// WrapEnhancedInvokableToolCall is like WrapInvokableToolCall for a tool whose result has parts.
 func (m *middleware) WrapEnhancedInvokableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedInvokableToolCallEndpoint,
@@ -146,8 +149,7 @@ func (m *middleware) WrapEnhancedInvokableToolCall(
 	}, nil
 }
 
-// WrapEnhancedStreamableToolCall runs the tool hooks around a tool that streams parts. The hooks
-// see the complete result.
+// WrapEnhancedStreamableToolCall is like WrapStreamableToolCall for a tool that streams parts.
 func (m *middleware) WrapEnhancedStreamableToolCall(
 	_ context.Context,
 	endpoint adk.EnhancedStreamableToolCallEndpoint,
@@ -182,6 +184,7 @@ func (m *middleware) WrapEnhancedStreamableToolCall(
 	}, nil
 }
 
+// all reads a stream to its end, closes it and returns its pieces.
 func all[T any](reader *schema.StreamReader[T]) ([]T, error) {
 	defer reader.Close()
 	var out []T
@@ -209,7 +212,8 @@ func resultOf(parts []schema.ToolOutputPart) (*abi.Result, error) {
 	return &abi.Result{Content: abi.Parts(out...)}, nil
 }
 
-// toolResult converts a result to an enhanced one. It returns the original of each unchanged part.
+// toolResult converts a result to an enhanced one. For a part that is unchanged from was, it uses
+// the original part.
 func toolResult(res *abi.Result, was []schema.ToolOutputPart) (*schema.ToolResult, error) {
 	out := &schema.ToolResult{}
 	for _, p := range res.Content.Parts() {

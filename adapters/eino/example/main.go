@@ -84,7 +84,7 @@ func run(ctx context.Context, paths []string) error {
 	}
 }
 
-// printEvent prints the events of modules.
+// printEvent prints the custom events, log lines and faults of modules. It ignores other events.
 func printEvent(_ context.Context, e abi.Event) {
 	switch e.Type {
 	case abi.EventCustom:
@@ -99,7 +99,7 @@ func printEvent(_ context.Context, e abi.Event) {
 // A script is a model that calls the tool and then repeats its result.
 type script struct{}
 
-// Generate calls the tool lookup. If the last message is a tool result, it repeats that result
+// Generate calls the tool lookup. If the last message is a tool result, it answers with that result
 // instead.
 func (s *script) Generate(_ context.Context, input []*schema.Message, _ ...model.Option) (*schema.Message, error) {
 	last := input[len(input)-1]

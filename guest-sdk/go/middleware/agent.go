@@ -26,7 +26,8 @@ type AgentStart struct {
 	respond *abi.Message
 }
 
-// AddInstruction appends text to the instruction, on a new line.
+// AddInstruction appends text to the instruction, on a new line unless the instruction is empty.
+// Empty text changes nothing.
 func (a *AgentStart) AddInstruction(text string) {
 	switch {
 	case text == "":

@@ -23,8 +23,9 @@ type Call struct {
 	streamArgs streamArgs
 }
 
-// Args decodes the arguments into the value that v points to. If a value does not fit or a key is
-// unknown, the error is an *abi.Error with the code "invalid", whose message names the path.
+// Args decodes the arguments into the value that v points to. Empty arguments count as {}. If the
+// arguments are not valid JSON, a value does not fit or a key is unknown, Args returns an
+// *abi.Error with [abi.CodeInvalid].
 func (c *Call) Args(v any) error {
 	text := c.Arguments
 	if text == "" {
@@ -324,8 +325,8 @@ func (*Translation) serve(s *served) (abijson.Writable, error) {
 	return &v.out, nil
 }
 
-// observing serves the hook observe, because the hook's signature has no type of this package that
-// could.
+// observing implements [server] for the hook observe. For the other hooks, a type in the signature
+// of the hook method does. The signature of Observe has no such type.
 type observing struct{}
 
 func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }

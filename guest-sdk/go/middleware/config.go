@@ -42,6 +42,8 @@ func Build[C, M any](fn func(config C) (M, error)) Middleware {
 	}
 }
 
+// newPart returns the part for mw. It panics if mw is not a middleware or has a configuration that
+// JSON cannot represent.
 func newPart(mw Middleware) *part {
 	if b, ok := mw.(*builder); ok {
 		if b.sample == nil {
@@ -112,7 +114,8 @@ func (m *Module) configure(host Host, b []byte) (abijson.Writable, error) {
 	return &abijson.ConfigureAnswer{}, nil
 }
 
-// byType configures middlewares according to their types.
+// byType is the [configurer] of a module whose configuration is derived from the types of its
+// middlewares.
 type byType struct {
 	m      *Module
 	target *part // the part with the configuration; nil if there is none
@@ -157,8 +160,9 @@ func (p *part) configure(config abi.JSON) error {
 // maxDepth is the maximum nesting depth of a registered middleware's value.
 const maxDepth = 100
 
-// renew replaces the slices, maps and pointers in v that JSON could write into by copies,
-// so that decoding into v does not change the value it was copied from.
+// renew replaces the slices, maps and pointers in v that JSON could write into with copies, so that
+// decoding into v does not change the value it was copied from. It panics if v is nested deeper
+// than maxDepth; depth is the depth of v itself.
 func renew(v reflect.Value, depth int) {
 	if depth > maxDepth {
 		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deeply or cyclic." +

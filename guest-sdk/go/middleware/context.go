@@ -72,32 +72,32 @@ const (
 	LogError = contract.LogError
 )
 
-// Debugf writes a line to the run's log at level debug, formatted as by [Sprintf].
+// Debugf writes a line to the run's log at level [LogDebug], formatted as by [Sprintf].
 func (c *Context) Debugf(format string, args ...any) {
 	c.host.Log(contract.LogDebug, Sprintf(format, args...))
 }
 
-// Infof is like [Context.Debugf] at level info.
+// Infof is like [Context.Debugf] at level [LogInfo].
 func (c *Context) Infof(format string, args ...any) {
 	c.host.Log(contract.LogInfo, Sprintf(format, args...))
 }
 
-// Warnf is like [Context.Debugf] at level warn.
+// Warnf is like [Context.Debugf] at level [LogWarn].
 func (c *Context) Warnf(format string, args ...any) {
 	c.host.Log(contract.LogWarn, Sprintf(format, args...))
 }
 
-// Errorf is like [Context.Debugf] at level error. It does not make the hook fail; return an
+// Errorf is like [Context.Debugf] at level [LogError]. It does not make the hook fail; return an
 // error for that.
 func (c *Context) Errorf(format string, args ...any) {
 	c.host.Log(contract.LogError, Sprintf(format, args...))
 }
 
-// Info writes a line to the run's log at level info, without formatting. A module that
-// formats nothing is smaller.
+// Info writes a line to the run's log at level [LogInfo], without formatting. A module that formats
+// nothing is smaller.
 func (c *Context) Info(line string) { c.host.Log(contract.LogInfo, line) }
 
-// Warn is like [Context.Info] at level warn.
+// Warn is like [Context.Info] at level [LogWarn].
 func (c *Context) Warn(line string) { c.host.Log(contract.LogWarn, line) }
 
 // Stop returns an error that ends the run when a hook returns it. No other hook can
@@ -135,8 +135,8 @@ func (e *ending) Error() string {
 	return "interrupt: " + e.Interrupt.Reason
 }
 
-// errorObject returns the error object for err. If err wraps an *abi.Error, the object
-// has its code and other fields, with err's text.
+// errorObject returns the error object for err. If err wraps an *abi.Error, the object has its code
+// and other fields, with err's text. Otherwise its code is [abi.CodeInternal].
 func errorObject(err error) *abi.Error {
 	known, ok := errors.AsType[*abi.Error](err)
 	if !ok {
@@ -149,8 +149,8 @@ func errorObject(err error) *abi.Error {
 	return &out
 }
 
-// A hostError is the panic value for a host error while a list is read. The hook then
-// fails with the host's error.
+// A hostError is the panic value with which reading a list fails if the host returns an error. The
+// hook then fails with the host's error.
 type hostError struct{ err error }
 
 // Error returns the host's error. TinyGo's runtime prints it, because TinyGo cannot recover from a

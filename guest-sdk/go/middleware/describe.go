@@ -24,10 +24,11 @@ type Options struct {
 	ConfigSchema abi.JSON
 }
 
-// NewModule returns a module of middlewares. They are called in the given order; the
-// first wrapper is the outermost. NewModule panics if a value is not a middleware or has
-// a method with the name of a hook but another type, or if two middlewares have a
-// configuration or the method CallTool. Authors call [Register] instead.
+// NewModule returns a module of middlewares. They are called in the given order; the first wrapper
+// is the outermost. NewModule panics if a value is not a middleware, has a method with the name of
+// a hook but another type, or has a configuration that JSON cannot represent. It also panics if two
+// middlewares have a configuration, or if two that [WithTools] did not make have the method
+// CallTool. Authors call [Register] instead.
 func NewModule(o Options, middlewares ...Middleware) *Module {
 	m := &Module{}
 	for _, mw := range flatten(middlewares) {
@@ -83,7 +84,8 @@ func (m *Module) describe(o *Options) {
 // noConfig is the configuration schema of a module without configuration.
 var noConfig = schema.Schema{Kind: "object", Closed: true}
 
-// target returns the part that takes the module's configuration, or nil.
+// target returns the part that takes the module's configuration, or nil. It panics if two parts
+// take one.
 func (m *Module) target() *part {
 	var found *part
 	for _, p := range m.parts {

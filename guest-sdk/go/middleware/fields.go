@@ -86,8 +86,9 @@ func (f *fields) schema() schema.Schema {
 	return s
 }
 
-// configure sets the fields from a configuration. It first resets all fields but those of
-// [Declaration.Value] to their initial values. Unknown keys are an error.
+// configure sets the fields from a configuration and then calls the declared Configure hooks. It
+// first resets all fields but those of [Declaration.Value] to their initial values. Unknown and
+// duplicate keys are errors.
 func (f *fields) configure(ctx *Context, config abi.JSON) error {
 	for i := range f.all {
 		f.all[i].reset()

@@ -11,13 +11,13 @@ import (
 // Sprintf formats like fmt.Sprintf, but supports only the verbs %v, %s, %q, %d, %x, %X, %o, %b, %c,
 // %t, %T, %e, %f and %g, with a width, a precision and the flags -, + and 0. It calls the Error or
 // String method of an argument, but not those of values nested in it. Importing fmt makes a module
-// 0.6 MB larger, because fmt depends on an operating system.
+// 0.6 MB larger, because fmt imports package os.
 func Sprintf(format string, args ...any) string {
 	text, _ := sprintf(format, args)
 	return text
 }
 
-// Errorf is like fmt.Errorf with the verbs of [Sprintf]. The error wraps the operand of
+// Errorf is like fmt.Errorf with the verbs of [Sprintf]. The error wraps the operand of the last
 // %w.
 func Errorf(format string, args ...any) error {
 	text, cause := sprintf(format, args)
@@ -35,7 +35,7 @@ func (f *failure) Error() string { return f.text }
 // Unwrap returns the operand of %w, or nil.
 func (f *failure) Unwrap() error { return f.cause }
 
-// sprintf returns the text and the last operand of %w.
+// sprintf returns the formatted text, and the operand of the last %w if that is an error.
 func sprintf(format string, args []any) (text string, cause error) {
 	b := make([]byte, 0, len(format)+16*len(args))
 	given := len(args)
@@ -76,7 +76,7 @@ type directive struct {
 	width, precision int // precision is -1 if absent
 }
 
-// read parses a directive and returns the rest of s.
+// read parses the directive at the start of s, after its percent sign, and returns the rest of s.
 func (d *directive) read(s string) string {
 	d.precision = -1
 	if s != "" && s[0] >= 'A' && s[0] < utf8.RuneSelf { // the common case
@@ -166,7 +166,7 @@ const maxTextDepth = 8
 // value formats a value for the verb. It is simpler than fmt: it does not call the methods of
 // nested values, which would make a module 0.3 MB larger; it follows nested pointers; it formats
 // functions and channels as their type in parentheses; and it replaces values that are nested
-// deeper than maxTextDepth by "…".
+// deeper than maxTextDepth with "…".
 func (d *directive) value(r reflect.Value, depth int) (text string, number bool) {
 	switch r.Kind() {
 	case reflect.Invalid:

@@ -22,14 +22,14 @@ func Allow() Decision { return Decision{decision: abi.DecideAllow} }
 // Deny denies the call. The model receives the message as an error result.
 func Deny(message string) Decision { return Decision{decision: abi.DecideDeny, message: message} }
 
-// Ask pauses the run until a person, who sees the message, approves or denies the call.
+// Ask pauses the run until a person, who sees the message, approves, edits or denies the call.
 func Ask(message string) Decision { return Decision{decision: abi.DecideAsk, message: message} }
 
 // StopRun ends the run. To give programs a code as well, return [Context.Stop] as the gate's error.
 func StopRun(reason string) Decision { return Decision{decision: abi.DecideStop, message: reason} }
 
-// With returns the decision with a payload for the person who is asked: any value that
-// can be encoded as JSON.
+// With returns the decision with a payload for the person who is asked: any value that can be
+// encoded as JSON. A gate that returns a decision whose payload cannot be encoded fails.
 func (d Decision) With(payload any) Decision {
 	raw, err := encodePayload(payload)
 	d.payload, d.err = string(raw), err
@@ -83,8 +83,9 @@ func (Decision) serve(s *served) (abijson.Writable, error) {
 	return &v.out, strictest.err
 }
 
-// gateEnding returns the answer for a gate that returned a stop or an interrupt. A stop
-// also needs a decision, and an interrupt asks for approval.
+// gateEnding returns the answer for a gate that returned a stop or an interrupt as its error err. A
+// stop also needs a decision, and an interrupt asks for approval. gateEnding returns other errors
+// unchanged.
 func gateEnding(err error) (abijson.Writable, error) {
 	end, ok := errors.AsType[*ending](err)
 	switch {

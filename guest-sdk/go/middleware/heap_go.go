@@ -13,7 +13,9 @@ import (
 // beginHook is called before a hook. Go's garbage collector manages memory.
 func beginHook() {}
 
-// endHook is called after a hook.
+// endHook is called after a hook that succeeded, with the size n of the hook's input in bytes. It
+// prepares memory for runs after describe and after a large configuration, and lets the garbage
+// collector run.
 func endHook(hook abi.Hook, n int32) {
 	if hook == contract.HookDescribe || hook == contract.HookConfigure && n > largeConfig {
 		warm()

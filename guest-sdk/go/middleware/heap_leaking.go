@@ -45,7 +45,8 @@ func beginHook() {
 	}
 }
 
-// endHook is called after a hook.
+// endHook is called after a hook that succeeded. After describe and configure, it takes a snapshot
+// and reserves memory for runs.
 func endHook(hook abi.Hook, _ int32) {
 	switch hook {
 	case contract.HookDescribe:

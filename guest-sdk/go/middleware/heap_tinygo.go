@@ -12,7 +12,7 @@ import (
 // beginHook is called before a hook. TinyGo's garbage collector manages memory.
 func beginHook() {}
 
-// endHook is called after a hook.
+// endHook is called after a hook that succeeded. After describe, it reserves memory for runs.
 func endHook(hook abi.Hook, _ int32) {
 	if hook == contract.HookDescribe {
 		pool = make([]byte, blockBytes)

@@ -21,8 +21,8 @@ type ConfigureHook interface {
 	Configure(ctx *Context) error
 }
 
-// BeforeAgentHook is called once per run, before the first step. It can change
-// Instruction, Tools, ReturnDirectly and Messages, and Respond.
+// BeforeAgentHook is called once per run, before the first step. It can change Instruction, Tools,
+// ReturnDirectly and Messages, and call Respond.
 type BeforeAgentHook interface {
 	BeforeAgent(ctx *Context, run *AgentStart) error
 }
@@ -33,8 +33,8 @@ type BeforeModelRewriteStateHook interface {
 	BeforeModelRewriteState(ctx *Context, state *State) error
 }
 
-// BeforeModelHook is called before each model call. It can change Messages, Tools, Model
-// and Params for this call only, and Respond.
+// BeforeModelHook is called before each model call. It can change Messages, Tools, Model and Params
+// for this call only, and call Respond.
 type BeforeModelHook interface {
 	BeforeModel(ctx *Context, call *ModelStart) error
 }
@@ -68,7 +68,7 @@ type AfterModelRewriteStateHook interface {
 	AfterModelRewriteState(ctx *Context, state *State) error
 }
 
-// BeforeToolHook is called before each tool call. It can change Arguments, and Respond.
+// BeforeToolHook is called before each tool call. It can change Arguments, and call Respond.
 type BeforeToolHook interface {
 	BeforeTool(ctx *Context, call *ToolStart) error
 }

@@ -10,11 +10,11 @@ import (
 // path and query of the URL, in header values and in the body, if the secret is intended for the
 // request's host. The host follows redirects to granted hosts.
 //
-// Any status is a response. Errors are of type *abi.Error. Their code is "denied" without the
-// grant, for a private address and for a secret of another host, "limit" for a request or response
-// that is too large, and "unavailable" if the server was not reached or did not answer in time. A
-// hook that is called again after its run was cut off sends the request again. HTTP does not return
-// if the run ends meanwhile.
+// Any status is a response. Errors of the host are of type *abi.Error. Typical codes are
+// [abi.CodeDenied] without the grant, for a private address and for a secret of another host,
+// [abi.CodeLimit] for a request or response that is too large, and [abi.CodeUnavailable] if the
+// server was not reached or did not answer in time. A hook that is called again after its run was
+// cut off sends the request again. HTTP does not return if the run ends meanwhile.
 func (c *Context) HTTP(request abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	b, err := abijson.Write(nil, (*abijson.HTTPRequest)(&request))
 	if err != nil {

@@ -147,7 +147,7 @@ func (s *shown) copy(out []abi.Message, from int) {
 	}
 }
 
-// reading returns a description of the fetch for errors.
+// reading describes the fetch of the messages [from, to), for errors.
 func reading(from, to int) string {
 	return "read messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
 }

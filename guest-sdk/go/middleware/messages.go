@@ -86,7 +86,7 @@ func (h *History) Backward() iter.Seq2[int, abi.Message] {
 	}
 }
 
-// Slice returns the messages [from, to).
+// Slice returns copies of the messages [from, to). It returns nil if from is not less than to.
 func (h *History) Slice(from, to int) []abi.Message {
 	h.check(from, h.length)
 	h.check(to, h.length)
@@ -205,7 +205,7 @@ func (m *Messages) split(i int) int {
 	return p + 1
 }
 
-// clone returns a list with the same edits that can be edited independently.
+// clone returns a copy of the list, including its edits, that can be edited independently.
 func (m *Messages) clone() *Messages {
 	out := *m
 	out.pieces = slices.Clone(m.pieces)

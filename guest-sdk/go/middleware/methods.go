@@ -18,7 +18,8 @@ type method struct {
 	find finder
 }
 
-// A place selects the type in a method's signature that has the code to serve the hook.
+// A place is the position, in the signature of a hook method, of the type that implements [server]
+// for the hook.
 type place int
 
 const (
@@ -31,11 +32,10 @@ const (
 // A finder looks up the method by name.
 type finder func(t reflect.Type) (reflect.Method, bool)
 
-// server returns a value that serves the hook of v, which has the method. The value's
-// type is taken from the method's signature. The linker retains the methods of a type
-// only if a value of it is converted to an interface or a method that refers to it is
-// looked up by name. Therefore unused hooks leave no code in a module, except observe,
-// whose signature has no type of this package.
+// server returns the server of the hook for v, which has the method. Its type is taken from the
+// method's signature. The linker retains the methods of a type only if a value of it is converted
+// to an interface or a method that refers to it is looked up by name. Therefore unused hooks leave
+// no code in a module, except observe, whose signature has no type of this package.
 func (m *method) server(v any) server {
 	got, _ := m.find(reflect.TypeOf(v))
 	switch m.at {

@@ -18,7 +18,7 @@ type method struct {
 	by   func() server
 }
 
-// server returns the value that serves the hook.
+// server returns the server of the hook.
 func (m *method) server(any) server { return m.by() }
 
 // check panics if v has no hooks. A method with the name of a hook but another type is

@@ -43,12 +43,14 @@ type configurer interface {
 	configure(ctx *Context, config abi.JSON) error
 }
 
-// A server has the code that serves a hook. Its methods are those of the types in the
-// hook methods' signatures. See [method.server].
+// A server implements one hook for a [Module]: it finds the middlewares that have the hook, and
+// calls them when the host calls the hook. A type in the signature of the hook method implements
+// it, such as *AgentStart for before_agent, so that unused hooks leave no code in a module. See
+// [method.server].
 type server interface {
-	// collect returns the middlewares that have the hook.
+	// collect returns the middlewares of m that have the hook, as a slice of the hook's interface.
 	collect(m *Module, hook abi.Hook) any
-	// serve decodes the input, calls the hook and returns the answer.
+	// serve decodes the input, calls the middlewares that have the hook and returns the answer.
 	serve(s *served) (abijson.Writable, error)
 }
 
@@ -140,7 +142,7 @@ func failed(hook abi.Hook, err error) (output []byte, ok bool) {
 	return output, false
 }
 
-// find returns the module's entry for a hook, or nil.
+// find returns the element of m.served for a hook, or nil.
 func (m *Module) find(hook abi.Hook) *served {
 	for i := range m.served {
 		if m.served[i].hook == hook {
@@ -171,8 +173,9 @@ type visit[I, A any] struct {
 	out A
 }
 
-// visitOf returns an empty visit. It reuses the last call's visit if that call has ended.
-// Therefore authors may only receive the context of a visit and what its input points to.
+// visitOf returns an empty visit. It reuses the last call's visit if that call has ended. Because
+// of this, a hook may receive pointers to a visit's context and to values that its input points to,
+// but not to the input or the answer.
 func visitOf[I, A any](s *served) *visit[I, A] {
 	v, ok := s.visit.(*visit[I, A])
 	switch {
@@ -187,8 +190,9 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 	return v
 }
 
-// begin decodes a hook's input, whose common part is common. It ignores unknown keys,
-// which a newer host may send.
+// begin decodes a hook's input, whose common part is common, and initializes the context. It
+// ignores unknown keys, which a newer host may send. It fails if the module has not been
+// configured.
 func (c *call) begin(s *served, in abijson.Readable, common *abi.Common) error {
 	m, host, input := s.m, s.host, s.input
 	s.host, s.input = nil, nil
@@ -233,14 +237,15 @@ func collect[H any](m *Module) any {
 	return list
 }
 
-// hooks returns the middlewares that implement H, the interface of hook s.
+// hooks returns the middlewares that have the hook s, or nil if H is the interface of another hook.
 func hooks[H any](s *served) []H {
 	list, _ := s.called.([]H)
 	return list
 }
 
-// caught converts the recovered panic value p to an error if reading a list failed.
-// Functions that expose lists defer a call of it.
+// caught returns answer and err if p, the result of recover, is nil. If reading a list panicked, it
+// returns the host's error; it repeats any other panic. Functions that expose lists defer a call of
+// it.
 func caught(p any, answer abijson.Writable, err error) (abijson.Writable, error) {
 	switch p := p.(type) {
 	case nil:
@@ -275,8 +280,8 @@ func encodeAnswer(room []byte, answer abijson.Writable) ([]byte, error) {
 // answerBytes is the initial buffer size of an output. Most answers fit.
 const answerBytes = 256
 
-// endingOf returns the answer for an error that ends or pauses the run. It returns other
-// errors unchanged.
+// endingOf returns the answer for an error that ends or pauses the run, or an error if the hook
+// cannot do that. It returns other errors unchanged.
 func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	end, ok := errors.AsType[*ending](err)
 	if !ok {

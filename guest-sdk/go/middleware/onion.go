@@ -199,7 +199,7 @@ func (o *onion[Q, R]) asked(req, original *Q) (*Q, *listener) {
 	return req, listenerOf(a)
 }
 
-// next continues a call outside of the module.
+// next continues the call outside of the module, with the changes of req to the original request.
 func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	o.last = nil
 	patch, unchanged, err := o.patch(o.request, req)

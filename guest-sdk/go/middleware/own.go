@@ -23,9 +23,10 @@ type ModelCall struct {
 
 // Model makes a model call. It needs the grant "model". Only the hooks of operators' modules apply
 // to the call, which is not streamed and not part of the conversation. The call's usage counts
-// towards the run. Errors are of type *abi.Error. Their code is "denied" without the grant and for
-// a model other than the agent's, and "model" or "unavailable" if the model failed. Model does not
-// return if the run ends meanwhile.
+// towards the run. Errors of the host are of type *abi.Error. Typical codes are [abi.CodeDenied]
+// without the grant and for a model other than the agent's, [abi.CodeModel] or
+// [abi.CodeUnavailable] if the model failed, and [abi.CodeLimit]. Model does not return if the run
+// ends meanwhile.
 func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 	patch := abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: call.Messages}, Model: call.Model}
 	if call.Tools != nil {
@@ -58,10 +59,10 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 
 // Tool calls one of the agent's tools. It needs the grant "tool:NAME". All hooks and gates apply to
 // the call except this module's own. args is any value that is encoded as a JSON object; nil means
-// {}. If the tool fails or a gate denies the call, the result is an error result. Other errors are
-// of type *abi.Error. Their code is "denied" without the grant or for an inactive tool, "not_found"
-// for an unknown tool, and "limit" for calls that are nested too deeply. Tool does not return if
-// the run ends or pauses meanwhile.
+// {}. If the tool fails or a gate denies the call, the result is an error result. Other errors of
+// the host are of type *abi.Error. Typical codes are [abi.CodeDenied] without the grant or for an
+// inactive tool, [abi.CodeNotFound] for an unknown tool, and [abi.CodeLimit] for too many calls or
+// calls that are nested too deeply. Tool does not return if the run ends or pauses meanwhile.
 func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 	req := contract.ToolRequest{Name: name}
 	if args != nil {

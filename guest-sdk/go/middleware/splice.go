@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// patch returns the edits as a patch of the list in the input: ascending splices with
-// gaps between them, or the whole list if no message of it remains.
+// patch returns the edits as a patch of the list in the input: ascending splices with gaps between
+// them, or the whole list if no message of it remains. It fails if an edit is invalid.
 func (m *Messages) patch() (abi.ListPatch, error) {
 	var out abi.ListPatch
 	at := 0 // index of the next message of the input to handle
@@ -27,8 +27,8 @@ func (m *Messages) patch() (abi.ListPatch, error) {
 	return out, contract.CheckListPatch(&out, m.shown.Total)
 }
 
-// gap appends the splices that replace the messages [from, to) of the input by put. Messages of put
-// that equal a cached message in that range stay in place.
+// gap appends the splices that replace the messages [from, to) of the input with put. Messages of
+// put that equal a cached message in that range stay in place.
 func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi.Splice {
 	add := func(at, end int, insert []abi.Message) {
 		if at < end || len(insert) > 0 {

@@ -111,8 +111,9 @@ func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 // chunks that it sent and those that next passed on. If the hook returns an answer, this
 // answer replaces the chunks, and the caller is notified of the replacement.
 //
-// Errors are of type *abi.Error: with the code "limit" after too many chunks, or the error of an
-// outer OnChunk hook.
+// Send fails with [abi.CodeLimit] after too many chunks, with [abi.CodeInvalid] for an invalid
+// chunk, with the error of an outer OnChunk hook, and if an outer wrapper of this module has left
+// its loop over the stream.
 func (c *Context) Send(chunks ...abi.Chunk) error {
 	f, _ := c.frame.(*frame)
 	var err error
@@ -145,7 +146,8 @@ func (c *Context) sendToHost(chunks []abi.Chunk) error {
 	return nil
 }
 
-// readStream opens the host's stream and reads it to its end.
+// readStream opens the host's stream and passes its chunks to receive until the stream ends. It
+// stops at the first error of receive.
 func readStream(h Host, patch []byte, receive func([]abi.Chunk) error) (*contract.StreamEnd, error) {
 	if err := h.NextStream(patch); err != nil {
 		return nil, err

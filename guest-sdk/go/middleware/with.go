@@ -45,8 +45,8 @@ func (f afterToolsFunc) AfterTools(ctx *Context, round *ToolsEnd) error    { ret
 func (f afterAgentFunc) AfterAgent(ctx *Context, run *AgentEnd) error      { return f(ctx, run) }
 func (f observeFunc) Observe(ctx *Context, events []abi.Event) error       { return f(ctx, events) }
 
-// WithInstruction returns a middleware that appends text to the agent's instruction, on a
-// new line.
+// WithInstruction returns a middleware that appends text to the agent's instruction with
+// [AgentStart.AddInstruction].
 func WithInstruction(text string) Middleware {
 	return WithBeforeAgent(func(_ *Context, run *AgentStart) error {
 		run.AddInstruction(text)

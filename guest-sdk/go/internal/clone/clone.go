@@ -16,7 +16,7 @@ func Message(m *abi.Message) (out abi.Message) {
 	return out
 }
 
-// CopyMessage copies m to out with slices of its own. The raw JSON in parts, tool calls and unknown
+// CopyMessage copies m, including its slices, to out. The raw JSON in parts, tool calls and unknown
 // fields remains shared. Most messages have only strings, for which CopyMessage is a plain
 // assignment.
 func CopyMessage(out, m *abi.Message) {

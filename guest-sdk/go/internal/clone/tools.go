@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// FindTool returns the index of the tool with a name, or -1.
+// FindTool returns the index of the tool with the given name in tools, or -1.
 func FindTool(tools []abi.Tool, name string) int {
 	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
 }

@@ -115,7 +115,8 @@ func checkSpelling(t *testing.T, v *vector) {
 	}
 }
 
-// A recorded host replies to next as a vector specifies, and requires the vector's patches.
+// A recorded is a host that replies to next as a vector specifies, and requires the vector's
+// patches.
 type recorded struct {
 	middleware.Host
 	t *testing.T

@@ -119,8 +119,8 @@ func (h *Host) Configure(config any) error {
 	return h.Wipe()
 }
 
-// Wipe replaces the module's memory by the memory that configure left, as the host may do
-// between two hooks.
+// Wipe calls configure again, which resets the module's memory, as the host may do between two
+// hooks.
 func (h *Host) Wipe() error {
 	_, err := call[contract.ConfigureAnswer](h, contract.HookConfigure,
 		&contract.ConfigureInput{Entry: h.Entry, Config: h.config})

@@ -56,7 +56,7 @@ func (l *list) changed(number int64) int {
 	return min(len(old), len(now))
 }
 
-// set stores messages as the list's next revision.
+// set stores messages as the list's next revision. It assigns IDs to messages without one.
 func (h *Host) set(l *list, messages []abi.Message) {
 	messages = slices.Clone(messages)
 	for i := range messages {
@@ -69,7 +69,8 @@ func (h *Host) set(l *list, messages []abi.Message) {
 	l.push(h.revisions, messages)
 }
 
-// show sets the list of an input: the messages in it, or else the run's messages.
+// show sets in, the list of an input, to the list with the given id. The items of in, if any,
+// become the list's messages; otherwise a list other than the state has the run's messages.
 func (h *Host) show(in *abi.List, id int) {
 	l := &h.lists[id]
 	switch {
@@ -112,6 +113,8 @@ func (h *Host) apply(messages []abi.Message, patch abi.ListPatch) ([]abi.Message
 	return append(out, messages[at:]...), nil
 }
 
+// own returns put with new IDs for the messages that are not in shown. It marks them with this
+// module's origin.
 func (h *Host) own(put, shown []abi.Message) []abi.Message {
 	out := slices.Clone(put)
 	for i := range out {

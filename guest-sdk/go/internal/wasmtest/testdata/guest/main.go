@@ -23,7 +23,8 @@ type guest struct {
 	ran bool // whether the background goroutine ran
 }
 
-// BeforeAgent fails, panics, starts a goroutine or greets, as the instruction requests.
+// BeforeAgent fails, panics, reports whether the goroutine of an earlier call ran, or greets, as
+// the instruction requests. With the instruction "begin", it also starts the goroutine.
 func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	switch run.Instruction {
 	case "fail":
@@ -56,7 +57,8 @@ func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middlewa
 	return nil
 }
 
-// WrapModel repeats a failed call without tools, and puts the phrase before the response's text.
+// WrapModel repeats a call that failed with [abi.CodeModel], without tools, and puts the phrase
+// before the response's text.
 func (g *guest) WrapModel(
 	ctx *middleware.Context, req *middleware.Request, next middleware.NextModel,
 ) (*abi.Response, error) {
@@ -72,7 +74,7 @@ func (g *guest) WrapModel(
 	return response, nil
 }
 
-// GateTool stops the run at one tool and allows the others.
+// GateTool stops the run at the tool "explode" and allows the others.
 func (g *guest) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	if call.Name == "explode" {
 		return middleware.Decision{}, ctx.Stop("no explosions", "safety")

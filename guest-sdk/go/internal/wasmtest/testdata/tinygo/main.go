@@ -27,7 +27,8 @@ func (g *guest) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeAgent fails, panics, counts or greets, as the instruction requests.
+// BeforeAgent fails, panics, reports the number of calls of each hook, or greets, as the
+// instruction requests.
 func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	g.hooks["before_agent"]++
 	switch run.Instruction {
@@ -43,7 +44,7 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState replaces the last message by the phrase and the number of its calls in
+// BeforeModelRewriteState replaces the last message with the phrase and the number of its calls in
 // the run.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	g.hooks["before_model_rewrite_state"]++
@@ -57,7 +58,7 @@ func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middlewa
 	return nil
 }
 
-// GateTool stops the run at one tool and allows the others.
+// GateTool stops the run at the tool "explode" and allows the others.
 func (g *guest) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	if call.Name == "explode" {
 		return middleware.Decision{}, ctx.Stop("no explosions", "safety")
