@@ -50,7 +50,8 @@ type CallReport struct {
 // first run.
 func (mw *Middleware) OnCall(fn func(CallReport)) { mw.onCall = fn }
 
-// A ConfigError says that a module rejects its configuration.
+// A ConfigError says that an entry could not be configured: its configuration is invalid, or the
+// module failed.
 type ConfigError struct {
 	Entry, Module string
 	Err           error // starts with the path in the configuration, if known; a *ending.FaultError if configure faulted
@@ -71,13 +72,12 @@ func (e *ConfigError) Error() string {
 // Unwrap returns the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Configure checks a JSON configuration against the schema of m and calls the module's configure.
-// An empty configuration or null is {}. Keys that config does not set default to those of the Extism
-// manifest, if the module has one.
+// Configure checks a JSON configuration against the schema of m and calls the module's configure,
+// if it has one. An empty configuration or null is {}. Keys that config does not set default to
+// those of the Extism manifest, if the module has one.
 //
-// The error is a *ConfigError if the configuration is invalid or the module's configure fails, and
-// wraps another error if ctx ended or the loader is closed. The caller must close the middleware
-// after its last run.
+// The error is a *ConfigError, unless ctx is done or the loader is closed. The caller must close
+// the middleware after its last run.
 func Configure(
 	ctx context.Context,
 	m *Module,

@@ -90,8 +90,9 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	return output, nil
 }
 
-// build prepares a new image from another one with setup. Host calls that the module makes during
-// setup use inv, which allows almost none of them.
+// build returns a new image, which holds the state of an instance of the image from after setup.
+// inv answers the host calls that the module makes during setup, almost all of them with an error.
+// If the module causes an error, it is an *ending.FaultError.
 func (m *Module) build(
 	ctx context.Context,
 	from *sandbox.Image,

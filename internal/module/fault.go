@@ -16,9 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// fault converts an error of a call into a fault with all details except the entry. It returns an
-// error unchanged if that ends the run, such as the end of an inner middleware that the module got
-// from a host call.
+// fault converts an error of a call into a fault with all details except the entry. It returns err
+// unchanged if err ends the run: for example, if an inner middleware stopped the run during a host
+// call of this module.
 func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	if ending.Is(err) {
 		return err

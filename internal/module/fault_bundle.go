@@ -19,8 +19,9 @@ func (m *Module) recorder() *replay.Recorder {
 	return &replay.Recorder{}
 }
 
-// bundle writes a bundle for a fault. It skips faults that depend on the run rather than on the
-// module: those of the circuit breaker, of concurrent calls, of nesting and of the run's fuel.
+// bundle writes a bundle for a fault, and logs its path or the error. It skips faults that depend
+// on the run rather than on the module: an open circuit breaker, and the limits on instances,
+// nesting and the run's fuel.
 func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	m := s.mw.module
 	if f.Stage == ending.StageBreaker || f.Limit == "instances" || f.Limit == "run_fuel" || f.Limit == "nesting" {

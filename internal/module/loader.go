@@ -32,8 +32,8 @@ type LoaderOptions struct {
 	// main must do. If nil, modules are compiled in this process.
 	CompileChild *child.Options
 
-	// MemoryBytes bounds the memory of all runs' modules together; see [Loader.Reserve]. Default:
-	// half of the machine's memory.
+	// MemoryBytes bounds the memory of all runs' modules together; see [Loader.Reserve]. The
+	// default is half of the machine's memory.
 	MemoryBytes int64
 
 	// FaultDir is a directory for fault bundles ([replay.Bundle]), one per fault of a module in a
@@ -83,14 +83,15 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	return l, nil
 }
 
-// Close interrupts running calls and frees all modules. It returns an error if ctx ends before the
-// calls do.
+// Close interrupts running calls and frees all modules. It returns an error if ctx is done before
+// the calls end.
 func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
 
 // Load loads a module from a file: a .wasm file (native or an Extism plug-in), a script in
 // TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file. A manifest can
-// lower limits but not raise them. If the module is at fault, the error is a *verify.RefusedError
-// that names the file, the cause and a fix. The caller must close the module.
+// lower limits but not raise them. If the file is missing, invalid or exceeds a limit, or if the
+// module fails in describe, the error is a *verify.RefusedError that names the file, the cause and,
+// if known, a fix. The caller must close the module.
 func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
@@ -123,6 +124,7 @@ type source struct {
 	warnings []string
 }
 
+// load loads b as a bundled script, as the source of a script, or as a WebAssembly module.
 func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.Limits) (*Module, error) {
 	switch {
 	case javascript.IsBundle(b):
@@ -194,7 +196,8 @@ func readModule(path string, limits policy.Limits) ([]byte, error) {
 
 var errTooLarge = errors.New("too large")
 
-// readFile reads a regular file of at most limit bytes.
+// readFile reads a regular file of at most limit bytes. The error is errTooLarge if the file is
+// larger, and a *verify.RefusedError if it does not exist or is not a regular file.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	switch {

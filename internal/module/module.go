@@ -11,10 +11,10 @@
 //     re-entered. The module's transport makes the call.
 //  6. Closing the session closes the instances.
 //
-// A transport defines how hooks and host calls cross the boundary between host and guest: native,
-// extism and script, each in a package of that name. This package imports the transports and picks
-// one per module. The transports never import this package; they work on an [invoke.Invocation],
-// which implements the host calls once for all transports.
+// A transport defines how hooks and host calls cross the boundary between host and guest: native
+// (package plain), extism and script. This package imports the transports and picks one per module.
+// The transports never import this package; they work on an [invoke.Invocation], which implements
+// the host calls once for all transports.
 package module
 
 import (

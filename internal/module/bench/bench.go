@@ -51,8 +51,8 @@ type Row struct {
 	BytesOut  int64    `json:"bytes_out"`
 	HostCalls int      `json:"host_calls"`
 	Pages     int64    `json:"pages_grown"` // pages of 64 KiB; the maximum of one call
-	// Failed and Faulted count calls without an answer. Problem is the message of the first such
-	// call.
+	// Failed counts the calls that returned an error, and Faulted those that faulted. Problem is
+	// the message of the first of them.
 	Failed  int    `json:"failed,omitempty"`
 	Faulted int    `json:"faulted,omitempty"`
 	Problem string `json:"problem,omitempty"`
@@ -62,7 +62,8 @@ type Row struct {
 // It returns a row per hook, in the order in which a run calls them. Every hook is called, even
 // after an earlier one failed or stopped the run, with two exceptions: call_tool is called only if
 // the module adds a tool, and the circuit breaker disables a module that faults repeatedly for the
-// rest of a run. Run returns an error if the configuration is invalid or ctx ends.
+// rest of a run. Run returns an error if a message or the configuration is invalid, if the run
+// cannot start, or if ctx is done.
 func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	messages, err := benchMessages(o.Messages)
 	if err != nil {
@@ -165,12 +166,12 @@ func median[N cmp.Ordered](samples []module.CallReport, of func(module.CallRepor
 	return all[len(all)/2]
 }
 
-// Where returns the run's position. With Send and NewID it implements hook.Host.
+// Where returns a fixed position: step 1 of a run. Where, Send and NewID implement hook.Host.
 func (b *bench) Where() abi.Run {
 	return abi.Run{ID: "run_bench", Agent: "bench", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
 }
 
-// Send drops an event.
+// Send returns e unchanged, and sends it nowhere.
 func (b *bench) Send(e abi.Event) abi.Event { return e }
 
 // NewID returns an id for a message.
@@ -188,7 +189,8 @@ var benchTools = []abi.Tool{
 		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`)},
 }
 
-// run plays one step of an agent in a chain of its own.
+// run plays an agent run of one step in a new chain whose only entry is e. A hook that fails does
+// not end the run. run returns an error if the chain cannot be opened or ctx is done.
 func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	c, err := chain.New(e)
 	if err != nil {
@@ -236,7 +238,7 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 }
 
 // callModel makes a model call whose response arrives in several chunks and contains two tool
-// calls.
+// calls. If the call fails, callModel returns the scripted response.
 func (b *bench) callModel(
 	ctx context.Context,
 	r *chain.Run,
@@ -294,7 +296,8 @@ func (b *bench) callModel(
 	return res
 }
 
-// callTools makes two calls of the agent's tools, and one of each tool that the module added.
+// callTools makes two calls of the agent's tools, and one of each tool that the module added. It
+// returns the messages afterwards.
 func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *message.List {
 	calls := []abi.Call{
 		{ID: "call_a", Name: "search", Arguments: `{"query":"orders","path":"."}`},

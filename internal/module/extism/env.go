@@ -154,7 +154,7 @@ func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at
 	return b.data
 }
 
-// take returns a copy of the block at an offset.
+// take is like whole, but charges for the bytes and returns a copy of them.
 func (p *plugin) take(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	b := p.whole(inv, g, name, at)
 	g.Charge(len(b))
@@ -213,7 +213,8 @@ func storeWord(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	binary.LittleEndian.PutUint64(p.change(inv, g, "store_u64", stack[0], 8), stack[1])
 }
 
-// change returns n bytes of a block for writing. It first copies the block if that is read-only.
+// change returns the n bytes at an offset for writing. It first copies a block that is read-only.
+// If no block contains the bytes, change aborts the guest.
 func (p *plugin) change(inv *invoke.Invocation, g *sandbox.Guest, name string, at, n uint64) []byte {
 	if b := p.in(at); b != nil && b.shared {
 		g.Charge(len(b.data)) // p.own copies it
@@ -231,7 +232,8 @@ func memoryBytes(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(p.bytes)
 }
 
-// reset frees all blocks. Later blocks still get new offsets.
+// reset frees all blocks, and clears the input, the output and the error. Later blocks still get
+// new offsets.
 func reset(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, _ []uint64) {
 	for i := range p.list {
 		if b := &p.list[i]; !b.shared {
@@ -281,7 +283,8 @@ func outputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	inv.ChargeBytes(g, len(p.output))
 }
 
-// named returns the bytes that an offset and a length on the stack name.
+// named returns the bytes whose offset and length are on the stack. If no block contains them, it
+// aborts the guest.
 func (p *plugin) named(inv *invoke.Invocation, g *sandbox.Guest, name string, stack []uint64) []byte {
 	if stack[1] == 0 {
 		return nil
@@ -312,7 +315,8 @@ func errorGet(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64)
 
 func zero(_ *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) { stack[0] = 0 }
 
-// configGet returns a configuration value: a string's text, or the JSON of any other value.
+// configGet returns a block with a configuration value: a string's text, or the JSON of any other
+// value. It returns 0 if there is no such value, or if it is null or empty.
 func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	name := p.whole(inv, g, "config_get: the name", stack[0])
 	config := inv.Config

@@ -92,7 +92,7 @@ func readRequest(inv *invoke.Invocation, request, body []byte) (*abi.HTTPRequest
 	return q, nil
 }
 
-// headerLines encodes headers as Extism does: an object in which repeated headers are joined by
+// headerLines encodes headers as Extism does: an object in which repeated headers are joined with
 // commas.
 func headerLines(list []abi.HTTPHeader) ([]byte, error) {
 	lines := map[string]string{}

@@ -18,7 +18,7 @@ import (
 )
 
 // ParseManifest parses a manifest and warns of each key that has no effect. It returns an error
-// unless the manifest names exactly one module.
+// unless b is a valid manifest that names exactly one module.
 func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	if err := jsoncodec.Valid(b); err != nil {
 		return m, nil, fmt.Errorf("not valid JSON: %w", err)

@@ -4,7 +4,7 @@
 //
 // Other hosts run Extism's kernel as a module of its own. Here, [Imports] implements it on the
 // host's side. A well-behaved plug-in sees the behaviour of Extism's Go SDK; the tests compare the
-// two. The package also reads Extism manifests. It imports package native for the table of host
+// two. The package also reads Extism manifests. It imports package plain for the table of host
 // calls, and never package module.
 package extism
 
@@ -100,8 +100,9 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	return true, err
 }
 
-// explain returns an error object for a failed call. late returns an error when the time for
-// decoding the plug-in's error is used up.
+// explain returns the JSON of an [abi.Error] for a failed call: the error that the plug-in set or
+// returned, if it has that form, or a new one. late returns an error when the time for decoding the
+// plug-in's error is used up; explain then returns that error.
 func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	said, object := p.failure, false
 	if len(said) == 0 {
@@ -179,9 +180,9 @@ func (p *plugin) own(b *block) {
 	}
 }
 
-// blockBytes returns the limit of block memory in one call: several inputs and answers of the
-// largest size, but at most the limit of linear memory. Blocks count in addition to linear memory,
-// as in Extism.
+// blockBytes returns the limit of block memory in one call: four times the largest of input_bytes,
+// output_bytes and reply_bytes, but at most memory_bytes. Blocks count in addition to linear
+// memory, as in Extism.
 func blockBytes(l *policy.Limits) int {
 	return min(int(l.MemoryBytes), 4*max(l.InputBytes, l.OutputBytes, l.ReplyBytes))
 }

@@ -235,6 +235,8 @@ func (a *keyArg) delta() int64 {
 	return *a.Delta
 }
 
+// keyed returns a function that decodes its argument as a keyArg, rejects a key of more than
+// [contract.MaxKey] bytes, and calls do.
 func keyed(
 	do func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error),
 ) func(context.Context, *invoke.Invocation, []byte) ([]byte, error) {

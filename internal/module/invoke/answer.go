@@ -75,7 +75,8 @@ func (inv *Invocation) AnswerDeadline() func() error {
 const maxMessage = 8 << 10
 
 // DecodeFailure decodes the error object of a hook that failed. Without output it returns a generic
-// error. Malformed output is a fault, as in DecodeAnswer.
+// error. An unknown code becomes [abi.CodeInternal], and a longer message is cut to maxMessage
+// bytes. Malformed output is a fault, as in DecodeAnswer.
 func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 	if len(inv.Output) == 0 {
 		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without an error message", inv.Hook)}, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // Take copies an argument of n bytes at ptr out of the guest's memory. Errors name the argument by
-// the string what. If the argument lies outside of the memory or is too large, Take aborts the
-// guest and does not return.
+// the string what. If the argument lies outside of the memory, is too large, or exceeds the fuel or
+// the run's memory, Take aborts the guest and does not return.
 func (inv *Invocation) Take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	return inv.takeInto(nil, g, what, ptr, n)
 }
@@ -22,7 +22,8 @@ func (inv *Invocation) TakeBriefly(g *sandbox.Guest, what string, ptr, n uint64)
 	return inv.takeInto(&inv.takeBuffer, g, what, ptr, n)
 }
 
-// TakeAnswer copies the hook's answer.
+// TakeAnswer copies the hook's answer out of the guest's memory to inv.Output. It aborts the guest
+// in the same cases as Take.
 func (inv *Invocation) TakeAnswer(g *sandbox.Guest, ptr, n uint64) {
 	inv.Output = inv.takeInto(&inv.outputBuffer, g, "the answer", ptr, n)
 }
@@ -68,7 +69,9 @@ func (inv *Invocation) holdTaken(room *[]byte, n int) error {
 // InMemory reports whether n bytes at ptr lie in the guest's memory.
 func InMemory(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.MemorySize()) }
 
-// TakeKey reads a key of at most [contract.MaxKey] bytes from the guest's memory.
+// TakeKey reads a key from the guest's memory. It returns an *abi.Error if the key has more than
+// [contract.MaxKey] bytes or is not valid UTF-8, and aborts the guest if the key lies outside of
+// the memory.
 func (inv *Invocation) TakeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
 	if n > contract.MaxKey && InMemory(g, ptr, n) {
 		return "", &abi.Error{

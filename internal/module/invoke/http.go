@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// HTTP sends a request to a granted host. A fault bundle records the request and the response as
-// the module sees them, without secrets.
+// HTTP sends the request that is encoded as JSON, if its host is granted, and replies with the
+// response. A fault bundle records the request and the response as the module sees them, without
+// secrets.
 func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} },
@@ -27,7 +28,8 @@ func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error)
 	)
 }
 
-// SendRequest sends a request. Waiting for the response does not count towards the guest's time.
+// SendRequest sends a request. It returns an error with [abi.CodeDenied] if the entry has no grant
+// for HTTP. Waiting for the response does not count towards the guest's time.
 func (inv *Invocation) SendRequest(
 	ctx context.Context,
 	q *abi.HTTPRequest,

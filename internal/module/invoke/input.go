@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Encode encodes the hook's input, including the messages that the entry may read, and accounts for
-// its memory.
+// Encode encodes in as the hook's input, adds the messages that the entry may read, and accounts
+// for the memory of both.
 func (inv *Invocation) Encode(in any) (err error) {
 	if inv.Input, err = inv.encoded(in); err == nil {
 		err = inv.hold(int64(len(inv.Input)))

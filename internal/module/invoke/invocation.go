@@ -4,8 +4,8 @@
 // A transport passes the arguments of an import as Go values, and receives a reply or an *abi.Error
 // for the guest. The package enforces the limits and grants of package policy, charges fuel, and
 // records or replays every answer that the run gives. It does not depend on the form in which a
-// guest passes its arguments: it does not import the transports (native, extism, script) or package
-// module, all of which import it.
+// guest passes its arguments: it does not import the transports (packages plain, extism and script)
+// or package module, all of which import it.
 package invoke
 
 import (
@@ -162,7 +162,7 @@ func LazyContext(ctx context.Context, make func() *Invocation) context.Context {
 func Of(ctx context.Context) *Invocation { return ctx.Value(contextKey{}).(*Invocation) }
 
 // Clock returns the guest's time in nanoseconds. It is the time of the input, and advances to the
-// host's clock after host calls that wait.
+// host's clock after host calls that wait. A replay returns the recorded times.
 func (inv *Invocation) Clock() int64 {
 	if inv.Replay != nil {
 		return inv.Replay.Clock()
@@ -174,8 +174,8 @@ func (inv *Invocation) Clock() int64 {
 // Running reports whether a run, or a recording of one, can answer host calls.
 func (inv *Invocation) Running() bool { return inv.Call != nil || inv.Replay != nil }
 
-// Ask makes a host call with do and records it, or returns the recorded reply during a replay. q
-// describes the call; it is called only if calls are recorded or replayed.
+// Ask makes a host call with do and records it, or returns the recorded reply during a replay. Ask
+// calls q, which describes the call, only if calls are recorded or replayed.
 func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	if inv.Replay != nil {
 		call := q()

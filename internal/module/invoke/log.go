@@ -47,8 +47,8 @@ func (inv *Invocation) logRoom(n int) int {
 	return max(0, min(n, left, inv.Limits.LogLineBytes))
 }
 
-// LogGuest logs n bytes of text that the guest passes. read returns the first keep bytes of the
-// text.
+// LogGuest logs the guest's text of n bytes, cut to the limits on log text. read returns the first
+// keep bytes of the text.
 func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(keep int) []byte) {
 	keep := inv.logRoom(n)
 	if keep == 0 && n > 0 {

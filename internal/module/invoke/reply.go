@@ -26,7 +26,8 @@ func Unavailable(name string) error {
 }
 
 // SetReply makes a host call's reply or error pending, and returns its length, negated for an
-// error. If err ends the run, it aborts the guest.
+// error. A reply that exceeds reply_bytes or the run's memory becomes an error with
+// [abi.CodeLimit]. If err ends the run or is [replay.ErrDiverged], SetReply aborts the guest.
 func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32 {
 	if err != nil && (ending.Is(err) || errors.Is(err, replay.ErrDiverged)) {
 		g.Abort(err)

@@ -11,8 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// stored makes a call to the durable values, or returns an error if the entry does not have the
-// grant "store". Waiting for the database does not count towards the guest's time.
+// stored answers a host call that uses durable values. It calls do, or returns an error if the
+// entry does not have the grant "store". q describes the call, as for Ask. Waiting for the database
+// does not count towards the guest's time.
 func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	return inv.Ask(q, func() (reply []byte, err error) {
 		if !inv.Grants.Store {

@@ -176,10 +176,10 @@ var (
 	constantCall = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\("[^"\\]*"[,)]`)
 )
 
-// computesPaths reports whether a script may have an import() or require() of a
-// computed path, for which esbuild would search the disk. It looks at the output of a
-// transformation, which reads no file and prints such calls in one form, and
-// also finds them in strings. In a child, the jail hides the disk instead.
+// computesPaths reports whether a script may have an import() or require() of a computed path, for
+// which esbuild would search the disk. It examines the output of a transformation, which reads no
+// file and prints all such calls in one form. It therefore also reports strings that contain the
+// text of such a call. In a child, the jail hides the disk instead.
 func computesPaths(s Source) bool {
 	if guard([]byte(*s.Text)) != nil {
 		return false // the plugin rejects it with a better message
@@ -191,9 +191,10 @@ func computesPaths(s Source) bool {
 	return len(importCall.FindAllIndex(out.Code, -1)) != len(constantCall.FindAllIndex(out.Code, -1))
 }
 
-// searchedFiles reports whether a script without files has an import() or require()
-// of a computed path, such as import(`./${x}.js`). esbuild looks for files
-// that match, past the plugin, so the answer must not depend on the outcome.
+// searchedFiles reports whether a script without files has an import() or require() of a computed
+// path, such as import(`./${x}.js`). esbuild looks for matching files without asking the plugin.
+// Build rejects the script whether files match or not, so that the result does not reveal which
+// files exist.
 func (b *builder) searchedFiles(out api.BuildResult) bool {
 	found := slices.ContainsFunc(out.Warnings, func(m api.Message) bool { return m.ID == "empty-glob" })
 	// The plugin reports all other imports that fail, in its own words.
@@ -203,7 +204,7 @@ func (b *builder) searchedFiles(out api.BuildResult) bool {
 }
 
 // inProject replaces messages about files outside of the project, such as a package.json that
-// esbuild read past the plugin, because they quote the file.
+// esbuild read without asking the plugin. The replacement does not quote the file.
 func inProject(messages []api.Message) []api.Message {
 	for i, m := range messages {
 		if m.Location != nil && !filepath.IsLocal(m.Location.File) {
@@ -240,6 +241,7 @@ func mistakes(messages []api.Message) error {
 	return &ScriptError{b.String()}
 }
 
+// place returns the position of a message as "file:line:column: ", or "" if it has none.
 func place(m api.Message) string {
 	if m.Location == nil {
 		return ""
@@ -261,6 +263,7 @@ type builder struct {
 // inner marks the builder's own requests to esbuild's resolver.
 type inner struct{}
 
+// setup makes esbuild call resolve for each import and load for each file.
 func (b *builder) setup(build api.PluginBuild) {
 	build.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(args api.OnResolveArgs) (api.OnResolveResult, error) {
 		_, own := args.PluginData.(inner)
@@ -282,7 +285,8 @@ func (b *builder) setup(build api.PluginBuild) {
 
 const builtIn = "agent-runner"
 
-// resolve resolves an import like esbuild, but only within the project.
+// resolve resolves an import like esbuild, but only within the project. For a script without files
+// it returns an error.
 func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
 	if b.source.Text != nil {
 		return api.OnResolveResult{}, fmt.Errorf("a script that comes without its files can import %s alone, not %q",
@@ -316,7 +320,7 @@ func (b *builder) hint(path string) string {
 	)
 }
 
-// inside rejects files outside of the project, after resolving links.
+// inside returns an error if path, with symbolic links resolved, is outside of the project.
 func (b *builder) inside(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

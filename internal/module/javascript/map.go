@@ -151,7 +151,8 @@ type Position struct {
 // String returns file:line:column.
 func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.Source, p.Line, p.Column) }
 
-// Find returns the source position of a position in the bundle. Line and column start at 1.
+// Find returns the source position of a position in the bundle, and whether there is one. Line and
+// column start at 1.
 func (m *Map) Find(line, column int) (Position, bool) {
 	if m == nil || line < 1 || column < 1 || line > 1<<30 || column > 1<<30 {
 		return Position{}, false
@@ -194,7 +195,8 @@ func (m *Map) Frame(p Position) string {
 // position matches positions of the bundle in the engine's output.
 var position = regexp.MustCompile(`<script>:(\d+):(\d+)`)
 
-// Translate replaces positions of the bundle in text by positions in the sources.
+// Translate replaces positions of the bundle in text with positions in the sources. Positions that
+// have none stay as they are.
 func (m *Map) Translate(text string) string {
 	if m == nil || !strings.Contains(text, "<script>:") {
 		return text

@@ -66,7 +66,7 @@ type function struct {
 
 	// do makes the host call. It is called only if [invoke.Invocation.CheckAvailable] returns nil.
 	do func(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) (reply []byte, err error)
-	// raw replaces do for imports that leave no reply pending.
+	// raw replaces do for imports whose result is not the length of a reply.
 	raw func(inv *invoke.Invocation, g *sandbox.Guest, p []uint64)
 }
 

@@ -21,8 +21,8 @@ type Grants struct {
 
 const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store"
 
-// ParseGrants parses grants as configurations write them, such as read:last, model, tool:NAME,
-// http:HOST and store.
+// ParseGrants parses grants as configurations write them, such as "read:last", "model",
+// "tool:NAME", "http:HOST" and "store".
 func ParseGrants(list []string) (Grants, error) {
 	var g Grants
 	for _, s := range list {

@@ -19,30 +19,30 @@ type Limits struct {
 	// and LogLineBytes also apply, separately, to the import "log"; excess text is dropped or cut.
 	sandbox.Limits
 
-	// InputBytes bounds a hook's input. Default 8 MiB.
+	// InputBytes bounds a hook's input. The default is 8 MiB.
 	InputBytes int
 
-	// OutputBytes bounds a hook's answer, and each argument of a host call. Default 8 MiB.
+	// OutputBytes bounds a hook's answer, and each argument of a host call. The default is 8 MiB.
 	OutputBytes int
 
 	// ReplyBytes bounds the reply of one host call. The guest receives an error with code limit in
-	// place of a larger one. Default 8 MiB.
+	// place of a larger one. The default is 8 MiB.
 	ReplyBytes int
 
 	// HostCalls bounds the host calls of one hook. Calls of WASI, and those with which Extism
-	// plug-ins copy bytes, do not count. Default 10,000.
+	// plug-ins copy bytes, do not count. The default is 10,000.
 	HostCalls int
 
-	// FuelSchedule is the version of the fuel schedule, which prices host calls. Default
+	// FuelSchedule is the version of the fuel schedule, which prices host calls. The default is
 	// [FuelSchedule], the newest. A replay uses the version of the recording.
 	FuelSchedule int
 
 	// RunFuel bounds the fuel of all hooks of one entry in a run, or in the rest of a run that was
-	// paused. Concurrent hooks may each use all that is left. Default 100 times Fuel.
+	// paused. Concurrent hooks may each use all that is left. The default is 100 times Fuel.
 	RunFuel int64
 
 	// Instances bounds the entry's concurrent calls in a run, nested or parallel. Each has its own
-	// instance. Default 64.
+	// instance. The default is 64.
 	Instances int
 }
 
