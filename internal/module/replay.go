@@ -15,8 +15,8 @@ import (
 )
 
 // Replay repeats the calls of a bundle and compares their outcomes with the recording. It returns
-// an error if the module cannot be loaded or configured, the bundle's grants are invalid, or ctx
-// ends.
+// an error if the module cannot be loaded or configured, the bundle's grants are invalid, or ctx is
+// done.
 func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
 	m, err := l.LoadBytes(ctx, b.Module, b.Wasm, replay.LimitsOf(b))
 	if err != nil {

@@ -40,6 +40,7 @@ func (r *Room) granted() (bytes int64) {
 	return bytes
 }
 
+// bytes returns the memory, in bytes, that one call of the given kind needs at most.
 func (r *Room) bytes(of hook.Own) (bytes int64) {
 	for _, p := range r.run {
 		bytes += int64(p.within(of)) * p.worstCase()
@@ -87,8 +88,9 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 }
 
 // Take reserves the memory that one call of the given kind, made by a middleware, needs until
-// release is called. The error is an *abi.Error with code limit if an entry's limit "instances" is
-// too low or the memory can never suffice, and with code unavailable if the memory is not free now.
+// release is called. The error is an *abi.Error. Its code is [abi.CodeLimit] if an entry's limit
+// "instances" is too low or the memory can never suffice, and [abi.CodeUnavailable] if the memory
+// is not free now.
 func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

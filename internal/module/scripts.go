@@ -93,7 +93,7 @@ func (l *Loader) loadScriptSource(
 }
 
 // BundleScript bundles the script in a file with everything it imports into one JavaScript file
-// that Load accepts. It works in a child process if the loader has any.
+// that Load accepts. It bundles in a child process if the loader uses child processes.
 func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) {
 	s, err := javascript.FindSource(path)
 	if err != nil {

@@ -56,7 +56,7 @@ type worker struct {
 }
 
 // Call runs one hook in an instance that has no call in flight. It returns faults, errors of the
-// module, and errors that end the run as hook.Session documents.
+// module, and errors that end the run as [hook.Session] documents.
 func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	began := time.Now()
 	inv, err := s.visit(c, in)
@@ -81,7 +81,8 @@ func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	return err
 }
 
-// visit returns the invocation for a hook call, with its input encoded.
+// visit returns the invocation for a hook call, with its input encoded. It returns the invocation
+// even if it returns an error.
 func (s *session) visit(c *hook.Call, in any) (*invoke.Invocation, error) {
 	m := s.mw.module
 	inv := invoke.New()
@@ -180,7 +181,7 @@ func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 }
 
 // acquire returns an idle instance for the call, or a new one. It returns an error if the session
-// is closed or has reached the limit "instances".
+// is closed or has reached the limit "instances", or if there is no memory for a new instance.
 func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker, error) {
 	s.mu.Lock()
 	limit := inv.Limits.Instances

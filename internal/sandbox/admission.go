@@ -28,7 +28,8 @@ func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err
 
 // ReserveOneOf is like Reserve, but for work that can use different sizes, which must ascend. It
 // waits until it can take the first size. If larger sizes then leave at least as much memory free
-// as they take, it takes the largest of those instead. It returns the index of the size.
+// as they take, it takes the largest of those instead. It returns the index of the size that it
+// took.
 func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
 	return s.admission.reserve(ctx, sizes)
 }
@@ -125,6 +126,7 @@ type reservation struct {
 	done    chan struct{}
 }
 
+// reserve implements [Sandbox.ReserveOneOf].
 func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), error) {
 	if ctx.Err() != nil {
 		return 0, nil, context.Cause(ctx)
@@ -250,7 +252,7 @@ func (a *admission) release(tenant string, bytes int64) {
 	}
 }
 
-// close fails all waiting requests.
+// close makes all waiting and later requests fail with ErrClosed.
 func (a *admission) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

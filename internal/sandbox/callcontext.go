@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// A callContext is the context of the imports of a call: the caller's context, which also
-// ends when the instance is closed and when the call is over. Most calls are over before
-// anything waits for that, so the cancelable context is made on demand.
+// A callContext is the context of the imports of a call: the caller's context, which is also
+// canceled when the instance is closed and when the call is over. Most calls are over before
+// anything waits on the context, so the cancelable context is made on demand.
 type callContext struct {
 	context.Context // the caller's
 	in              *Instance
@@ -43,7 +43,7 @@ func (c *callContext) cancelable() *cancelableContext {
 	return own
 }
 
-// finish ends the context, because the call is over.
+// finish cancels the context, because the call is over.
 func (c *callContext) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,10 +53,10 @@ func (c *callContext) finish() {
 	}
 }
 
-// Done returns a channel that is closed when the context ends.
+// Done returns a channel that is closed when the context is done.
 func (c *callContext) Done() <-chan struct{} { return c.cancelable().Done() }
 
-// Err returns an error if the context has ended.
+// Err returns an error if the context is done.
 func (c *callContext) Err() error {
 	if own := c.own.Load(); own != nil {
 		return own.Err()

@@ -50,7 +50,8 @@ func (s *Sandbox) acquire(ctx context.Context, b []byte) (*codeRef, error) {
 	})
 }
 
-// enterCompilation counts a compilation in progress, unless the sandbox is closed.
+// enterCompilation counts a compilation in progress and returns true. If the sandbox is closed, it
+// returns false.
 func (s *Sandbox) enterCompilation() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,7 @@ func (s *Sandbox) enterCompilation() bool {
 	return true
 }
 
-// endCompilation reverts enterCompilation.
+// endCompilation ends a compilation that enterCompilation counted.
 func (s *Sandbox) endCompilation() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,8 +36,9 @@ type Options struct {
 }
 
 // Call calls one hook of the module outside of an agent and returns its answer, or nil if there is
-// none. The error is an *abi.Error if the hook failed, a *ending.FaultError if it faulted, or
-// otherwise describes an invalid option.
+// none. The error is an *abi.Error if the hook failed, or an *ending.FaultError if it faulted. Any
+// other error says why the hook could not be called: for example, an option is invalid or ctx is
+// done.
 func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
 	in, answer := contract.Exchange(o.Hook)
 	switch {
@@ -140,12 +141,12 @@ type prober struct {
 	ids   int
 }
 
-// Where returns the run's position. With Send and NewID it implements hook.Host.
+// Where returns a fixed position: step 1 of a run. Where, Send and NewID implement hook.Host.
 func (p *prober) Where() abi.Run {
 	return abi.Run{ID: "run_probe", Agent: "probe", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
 }
 
-// Send forwards an event.
+// Send passes e to p.event, if that is set, and returns e unchanged.
 func (p *prober) Send(e abi.Event) abi.Event {
 	if p.event != nil {
 		p.event(e)

@@ -36,8 +36,8 @@ func (p *Player) MaxFuel(left int64) int64 {
 	return int64(min(uint64(left), max(p.Recording.Fuel, 1)-1))
 }
 
-// Answer returns the recorded reply to a host call. The error wraps [ErrDiverged] if the next
-// recorded call is not q.
+// Answer returns the recorded reply to a host call, or the recorded error. The error wraps
+// [ErrDiverged] if the next recorded call is not q.
 func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	if p.Calls == len(p.Recording.Calls) {
 		if p.Recording.Cut {

@@ -42,7 +42,8 @@ func (r *Recorder) Clock(now int64) {
 	}
 }
 
-// Add records a host call with its reply or error, unless err ends the run.
+// Add records a host call with its reply or error, unless err ends the run. Once a call exceeds
+// maxVisitBytes, it records no further calls or clock readings, and sets Cut.
 func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	if r == nil || r.recording.Cut || err != nil && ending.Is(err) {
 		return

@@ -27,8 +27,8 @@ type Recording struct {
 // are not recorded: read, write, log, config, and WASI.
 type HostCall struct {
 	Name    string     `json:"name"`
-	Bytes   []Blob     `json:"bytes,omitempty"`   // arguments: a key, then a value
-	Numbers []int64    `json:"numbers,omitempty"` // indices, versions or differences
+	Bytes   []Blob     `json:"bytes,omitempty"`   // arguments, such as a key and a value
+	Numbers []int64    `json:"numbers,omitempty"` // arguments, such as indices, versions or deltas
 	Reply   Blob       `json:"reply,omitempty"`
 	Error   *abi.Error `json:"error,omitempty"`
 }

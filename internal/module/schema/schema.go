@@ -80,7 +80,7 @@ type sizer struct {
 
 // of returns the number of values in a part of a schema, including the targets of references. top
 // is set for the whole schema, which alone may have an $id. The error says that there are more than
-// maxValues values, or that a reference is not allowed.
+// maxValues values, or that a reference is not allowed or has no target.
 func (w *sizer) of(part any, top bool) (int, error) {
 	work := 1
 	add := func(n int, err error) error {

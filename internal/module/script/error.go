@@ -25,7 +25,8 @@ const (
 	maxStack  = 30      // lines
 )
 
-// thrown converts the last output of the script, or of the engine, to an error.
+// thrown converts the outcome and the output of a call to an error. If the script exceeded a limit,
+// the error says that instead. Its positions are those in the sources, where known.
 func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 	var t javascript.Thrown
 	switch outcome {

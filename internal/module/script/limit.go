@@ -22,7 +22,7 @@ const (
 	graceFuel = 20_000_000
 )
 
-// WithGrace returns l with the grace added to its time and fuel.
+// WithGrace returns l with the grace added to HookTime and Fuel, if both are positive.
 func WithGrace(l sandbox.Limits) sandbox.Limits {
 	if l.HookTime > 0 && l.Fuel > 0 { // otherwise the sandbox rejects them
 		l.HookTime = min(l.HookTime, math.MaxInt64-graceTime) + graceTime

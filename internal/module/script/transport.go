@@ -86,7 +86,7 @@ func (s *Transport) HookType() verify.FuncType { return plain.HookType }
 // Name returns "javascript".
 func (s *Transport) Name() string { return "javascript" }
 
-// Readable replaces positions in the bundle by positions in the sources.
+// Readable replaces positions in the bundle with positions in the sources.
 func (s *Transport) Readable(text string) string {
 	if !strings.Contains(text, "<script>:") {
 		return text
@@ -104,6 +104,8 @@ func (s *Transport) Start(ctx context.Context, in *sandbox.Instance, inv *invoke
 	return s.evaluate(ctx, in, inv, javascript.ExportLoad)
 }
 
+// evaluate calls an export of the engine that evaluates the pending code. It returns an [*Error] if
+// the code threw or exceeded a limit.
 func (s *Transport) evaluate(
 	ctx context.Context,
 	in *sandbox.Instance,

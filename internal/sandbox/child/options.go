@@ -36,19 +36,19 @@ import (
 
 // Options bound child processes.
 type Options struct {
-	// MemoryBytes is the memory that a child may use. The child checks its usage every
-	// few milliseconds. On Linux the kernel also enforces a limit that is a quarter
-	// higher. Default 1 GiB.
+	// MemoryBytes is the memory that a child may use. The child checks its usage every few
+	// milliseconds. On Linux the kernel also enforces a limit that is a quarter higher. The default
+	// is 1 GiB.
 	MemoryBytes int64
 
-	// Timeout bounds a compilation or job, from the start of the child to its end, without
-	// the time in the queue. On Linux the processor time is bounded too, by Timeout times
-	// the number of processors. Default 30 s.
+	// Timeout bounds a compilation or job, from the start of the child to its end, without the time
+	// in the queue. On Linux the processor time is bounded too, by Timeout times the number of
+	// processors. The default is 30 s.
 	Timeout time.Duration
 
 	// MaxProcesses is the maximum number of children that run concurrently. Further work waits in a
-	// queue that tenants share fairly: if there are several children, a named tenant gets all but
-	// one at most. Default half the number of processors, at least 2.
+	// queue that tenants share fairly: if there are several children, a named tenant gets at most
+	// all but one. The default is half the number of processors, but at least 2.
 	MaxProcesses int
 }
 

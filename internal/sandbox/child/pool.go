@@ -26,11 +26,11 @@ type Pool struct {
 	opts    Options
 	slots   *slots
 
-	running context.Context // ends when the pool is closed
+	running context.Context // canceled when the pool is closed
 	stop    context.CancelCauseFunc
 }
 
-// NewPool returns a pool, or an error in a child.
+// NewPool returns a pool. It returns an error in a child, or if an option is negative.
 func NewPool(opts Options) (*Pool, error) {
 	if IsChild() {
 		return nil, errIsChild
@@ -48,7 +48,7 @@ func NewPool(opts Options) (*Pool, error) {
 	return p, nil
 }
 
-// Close kills the children. Their work fails with cause.
+// Close kills the children. Their work, and all later work, fails with cause.
 func (p *Pool) Close(cause error) { p.stop(cause) }
 
 // InUse returns the number of children that run or are about to start.
@@ -57,17 +57,17 @@ func (p *Pool) InUse() int { return p.slots.inUse() }
 // errTimeout ends a child that takes too long.
 var errTimeout = errors.New("the child process exceeded its time limit")
 
-// Compile lets a child write the machine code of a module to dir. tenant may be empty. The
-// error is a [*verify.RefusedError] for a mistake in the module, the cause of ctx or of
-// Close, or an error of this system.
+// Compile lets a child write the machine code of a module to dir. tenant may be empty. The error is
+// a [*verify.RefusedError] if the module is invalid or its compilation exceeds a limit or crashes.
+// Otherwise it is the cause of ctx, the cause passed to Close, or an error of the operating system.
 func (p *Pool) Compile(ctx context.Context, tenant, dir string, module []byte) error {
 	return p.run(ctx, tenant, dir, Job{Input: module}, &prefixBuffer{})
 }
 
-// Run lets a child do a job and returns its output. dir is the child's working directory.
-// If the handler fails, the error has the message of the handler's error. Otherwise it is a
-// [*verify.RefusedError] if the job exceeded a limit or crashed, the cause of ctx or of
-// Close, or an error of this system.
+// Run lets a child do a job and returns its output. dir is the child's working directory. If the
+// handler fails, the error has the message of the handler's error. Otherwise it is a
+// [*verify.RefusedError] if the job exceeded a limit or crashed, the cause of ctx, the cause passed
+// to Close, or an error of the operating system.
 func (p *Pool) Run(ctx context.Context, tenant, dir string, job Job) ([]byte, error) {
 	out := &limitedBuffer{max: maxOutput}
 	if err := p.run(ctx, tenant, dir, job, out); err != nil {
@@ -137,8 +137,9 @@ func (p *Pool) limitsOf(job Job) limits {
 	return l
 }
 
-// feed runs the child on the module or input. It keeps the child's stdin open until the child has
-// exited, because a child exits at the end of stdin, which means that its parent is gone.
+// feed runs cmd, and writes the limits and the input (a module or the job's input) to its stdin. It
+// keeps the child's stdin open until the child has exited, because a child exits at the end of
+// stdin, which means that its parent is gone.
 func feed(cmd *exec.Cmd, job Job, limits limits) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -211,7 +212,7 @@ func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string)
 	}
 }
 
-// activity names for people what a child does.
+// activity returns a phrase for what a child does, for error messages.
 func activity(job string) string {
 	if job == "" {
 		return "compiling it"
@@ -219,7 +220,7 @@ func activity(job string) string {
 	return "the job " + job
 }
 
-// limitExceeded rejects a module or a job that exceeded a limit of a resource.
+// limitExceeded returns the error for a module or a job that exceeded the limit on a resource.
 func limitExceeded(job, limit, resource string) error {
 	refused := &verify.RefusedError{Reason: fmt.Sprintf("%s took more than %s", activity(job), limit)}
 	if job == "" {

@@ -22,7 +22,7 @@ type request struct {
 	Magic       [4]byte
 	InputBytes  uint32
 	PathBytes   uint32
-	Job         [16]byte // zeros: compile
+	Job         [16]byte // all zeros to compile
 	MemoryBytes uint64
 	CPUSeconds  uint64
 }

@@ -82,7 +82,7 @@ func (s *slots) serve() {
 	}
 }
 
-// before reports whether the tenant is served before another one.
+// before reports whether a is served before b.
 func (a *slotTenant) before(b *slotTenant) bool {
 	if a.held != b.held {
 		return a.held < b.held
@@ -99,7 +99,8 @@ func (s *slots) release(of *slotTenant) {
 	s.serve()
 }
 
-// leave removes a waiter whose context has ended, or frees the slot that it has got meanwhile.
+// leave removes a waiter whose context is done, or frees the slot that the waiter got in the
+// meantime.
 func (s *slots) leave(w *slotWaiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

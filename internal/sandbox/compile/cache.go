@@ -48,7 +48,8 @@ const (
 	tempTTL    = time.Hour
 )
 
-// openDiskCache opens or makes a cache directory. It fails if others could write to it.
+// openDiskCache opens or makes a cache directory. It returns an error if this process cannot write
+// to the directory, or other users could.
 func openDiskCache(dir string, max int64) (*diskCache, error) {
 	const fix = "choose another cache directory, or none"
 	fail := func(what string, err error) (*diskCache, error) {
@@ -187,9 +188,9 @@ func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 	return b.String(), err
 }
 
-// store completes a new entry, so that find returns it, with the stub of the module m that
-// was compiled, or with m itself if it can have no stub. It does nothing if the entry exists
-// or another process was faster.
+// store completes a new entry, so that find returns it, with the stub of the module m that was
+// compiled, or with m itself if it can have no stub. It does nothing if the entry exists or another
+// process was faster. Without a cache, it only removes the temporary entry.
 func (e *cacheEntry) store(ctx context.Context, config wazero.RuntimeConfig, m *wasm.Module, f *Facts) error {
 	if e.hit() {
 		return nil

@@ -89,7 +89,7 @@ type Module struct {
 	Runtime  wazero.Runtime
 	Compiled wazero.CompiledModule
 
-	cache wazero.CompilationCache // nil without a cache on disk
+	cache wazero.CompilationCache // nil if this process compiled the module without a cache directory
 }
 
 // Close frees the machine code. Nothing of the module may run.
@@ -107,9 +107,10 @@ func (m *Module) Close() {
 	m.Compiled, m.Runtime, m.cache = nil, nil, nil
 }
 
-// Compile compiles the module in b, whose SHA-256 digest is given in hexadecimal. A panic of
-// the compiler is a [*verify.RefusedError], because a mistake in the module causes it. If a
-// child compiles, it uses a slot of the tenant, and stops when ctx ends.
+// Compile compiles the module in b, whose SHA-256 digest is given in hexadecimal. The error is a
+// [*verify.RefusedError] if the module is invalid, if a child exceeds a limit, or if the compiler
+// panics, because then the module is the cause. If a child compiles, it occupies one of the
+// tenant's slots, and is killed when ctx is done.
 func (c *Compiler) Compile(ctx context.Context, tenant, digest string, b []byte) (m *Module, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -89,9 +89,9 @@ func OpenCache(dir string) (wazero.CompilationCache, error) {
 	return wazero.NewCompilationCacheWithDir(dir)
 }
 
-// IsCacheError reports whether a compilation failed because of the cache: the disk is
-// full, or the entry was removed concurrently. wazero has no exported type for the errors
-// of its cache, only a prefix.
+// IsCacheError reports whether a compilation failed because of the cache: for example, the disk is
+// full, or the entry was removed concurrently. wazero has no exported type for the errors of its
+// cache, only a prefix.
 func IsCacheError(err error) bool {
 	var path *fs.PathError
 	var link *os.LinkError
