@@ -355,7 +355,7 @@ func TestExtismMemory(t *testing.T) {
 	require.Equal(t, mw.image.WorstCase()+1<<20, mw.worstCase())
 }
 
-// only loads the plug-in caller with a single hook.
+// only loads the plug-in caller.wasm with hook as its only hook.
 func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
 	t.Helper()
 	b := readPlugin(t, "caller.wasm")

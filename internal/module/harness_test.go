@@ -76,7 +76,8 @@ func everyHook(t *testing.T, name string) []byte {
 }
 
 // answering returns says.wasm with an export for each hook. Its describe answers with describe. All
-// other hooks answer with answer, or {} if that is empty, and return returns.
+// other hooks answer with answer, or {} if that is empty, and have the result returns: 0 for
+// success or 1 for failure.
 func answering(t *testing.T, describe, answer string, returns int) []byte {
 	t.Helper()
 	b := everyHook(t, "says.wasm")

@@ -36,7 +36,7 @@ func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	}, nil
 }
 
-// opened opens a run of a plug-in whose requests h answers.
+// opened opens a run whose only entry is the named plug-in. h answers its HTTP requests.
 func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h hook.HTTP) *testRun {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})

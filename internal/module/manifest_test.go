@@ -19,7 +19,7 @@ import (
 )
 
 // writeManifest writes a manifest next to a copy of puppet.wasm and returns its path. It replaces
-// HASH and DATA in text by the module's SHA-256 and its bytes in base64.
+// HASH and DATA in text with the module's SHA-256 and its bytes in base64.
 func writeManifest(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -23,10 +23,10 @@ func (g *Guest) Value() any { return g.in.value }
 // start function.
 func (g *Guest) Export() string { return g.in.export }
 
-// Read returns a copy of length bytes of the guest's memory. For a range outside of the
-// memory, Read does not return: the call ends with a [FaultError] of kind FaultBounds. The copy may
-// be as large as the memory, so check the length first. Each 16 bytes cost 1 fuel, and the
-// call ends if the fuel is used up.
+// Read returns a copy of length bytes of the guest's memory. For a range outside of the memory,
+// Read does not return: the call ends with a [FaultError] of kind FaultBounds. The copy may be as
+// large as the memory, so check the length first. Each 16 bytes cost 1 fuel, and the call ends as
+// for Charge.
 func (g *Guest) Read(ptr, length uint32) []byte { return g.ReadInto(nil, ptr, length) }
 
 // ReadInto is like Read, but copies into b, or into a new slice if the capacity of b is too small.
@@ -49,11 +49,11 @@ func (g *Guest) Write(ptr uint32, b []byte) {
 // MemorySize returns the current size of the guest's memory in bytes.
 func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 
-// Charge charges the work of an import like a copy of this many bytes, and ends the call if
-// the fuel is used up.
+// Charge charges the work of an import like a copy of this many bytes. From time to time it checks
+// the limits, and ends the call if its time or fuel is used up or it was canceled.
 func (g *Guest) Charge(bytes int) { g.in.charge(int64(bytes) / fuelBytes) }
 
-// ChargeFuel charges fuel, and ends the call if the fuel is used up.
+// ChargeFuel charges fuel, and ends the call as Charge does.
 func (g *Guest) ChargeFuel(fuel int64) { g.in.charge(fuel) }
 
 // Abort ends the call from inside an import and does not return. All frames of the guest are
@@ -127,8 +127,9 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 	}
 }
 
-// checkLimits checks the limits during or after an import, whose cost counts as the guest's. A
-// guest that only calls imports may be stopped nowhere else.
+// checkLimits checks the limits during or after an import, whose cost counts as the guest's. It
+// ends the guest, or returns the time that the guest has run. A guest that only calls imports may
+// be stopped nowhere else.
 func (in *Instance) checkLimits() (ran time.Duration) {
 	left := int64(0)
 	if in.core.fuel != nil {

@@ -33,9 +33,10 @@ type Image struct {
 }
 
 // Load verifies and compiles a module. The name is for messages. The error is a
-// [*verify.RefusedError] for a mistake in the module, or else describes invalid limits or an error
-// of this system, or is ErrClosed or ctx's cause. When ctx ends, Load returns at once; a
-// compilation is canceled when no caller is left.
+// [*verify.RefusedError] if the module is invalid, exceeds a limit, or cannot be compiled within
+// the limits on compiling. Otherwise it is ErrClosed or ctx's cause, or describes invalid limits or
+// an error of the operating system. When ctx is done, Load returns at once; a compilation is
+// canceled when no caller is left.
 //
 // The bytes must not be modified afterwards. The caller closes the image.
 func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*Image, error) {
@@ -180,7 +181,8 @@ type stage struct {
 // Prepare. Then cfg applies.
 //
 // The error is a [*FaultError] for a mistake of the guest, ctx's cause, the error of a setup, an
-// [*ImageRoomError], or ErrClosed. The caller closes the instance.
+// [*ImageRoomError], ErrClosed, or an error that says that the system lacks memory. The caller
+// closes the instance.
 func (im *Image) Instantiate(ctx context.Context, cfg InstanceConfig) (*Instance, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -256,7 +258,8 @@ func (im *Image) prepare(ctx context.Context, in *Instance, stages []stage) erro
 	return nil
 }
 
-// fixed sets a clock and a seed that depend only on the module, if cfg has none.
+// fixed returns cfg with a clock that stands still and a seed that depends only on the module,
+// where cfg has none.
 func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
 	if cfg.Seed == nil {
 		cfg.Seed = []byte(im.code.digest)
@@ -283,7 +286,7 @@ func (s *Sandbox) newImage(ref *codeRef, name string, l Limits) *Image {
 	return im
 }
 
-// retain returns another reference to the image's code, unless the image is closed.
+// retain returns another reference to the image's code, or ErrClosed if the image is closed.
 func (im *Image) retain() (*codeRef, error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()

@@ -29,10 +29,10 @@ type Import struct {
 	// limits are checked once in some dozens of calls and not after each.
 	Quick bool
 
-	// Func does the work, on the goroutine of [Instance.Call]. The stack holds the
-	// parameters when Func is called and the results when it returns, each in 64 bits as
-	// wazero's api.Encode functions encode them. The context has the values of the caller's
-	// context and ends when the call must end. It must be passed on to calls of other guests.
+	// Func does the work, on the goroutine of [Instance.Call]. The stack holds the parameters when
+	// Func is called and the results when it returns, each in 64 bits as wazero's api.Encode
+	// functions encode them. The context has the values of the caller's context and is done when
+	// the call must end. It must be passed on to calls of other guests.
 	//
 	// Func ends the guest with [Guest.Abort]. If it panics, the call ends with a [FaultError] of
 	// kind [FaultInternal].
@@ -44,7 +44,7 @@ func (i *Import) Type() verify.FuncType { return verify.FuncType{Params: i.Param
 
 // Surface lists what guests can import and the types that their exports must have.
 type Surface struct {
-	// Name names the surface in messages, such as "ABI v1". Default "this host".
+	// Name names the surface in messages, such as "ABI v1". The default is "this host".
 	Name string
 
 	// Imports are the functions. WASI preview 1 is always present and cannot be replaced.
@@ -61,6 +61,8 @@ type surface struct {
 	imports map[string]map[string]*Import // by module and name
 }
 
+// newSurface returns s with the functions of WASI added. It returns an error if an import is
+// incomplete, is there twice, or is in the module of WASI.
 func newSurface(s Surface) (*surface, error) {
 	out := &surface{
 		types:   verify.NewSurface(cmp.Or(s.Name, "this host"), s.Exports),

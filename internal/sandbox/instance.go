@@ -145,7 +145,7 @@ func (in *Instance) Image() *Image { return in.image }
 // The error is a [*FaultError] for a mistake of the guest, the error that Guest.Abort got, the
 // cause of ctx, ErrBusy, ErrDead or ErrClosed. The instance is still usable if Call did not start
 // guest code: because of ErrBusy, a fault of kind FaultNesting, a missing export, a wrong number of
-// arguments, or a ctx that had already ended. After other errors it is dead and should be closed.
+// arguments, or a ctx that was already done. After other errors it is dead and should be closed.
 func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]uint64, error) {
 	want, ok := in.image.code.Outline.FuncType(export)
 	if !ok {

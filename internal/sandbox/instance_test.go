@@ -465,7 +465,7 @@ func TestSandboxCloseInterruptsCalls(t *testing.T) {
 }
 
 // TestSandboxCloseGivesUp checks that an import that ignores its context delays Close only until
-// the context of Close ends.
+// the context of Close is done.
 func TestSandboxCloseGivesUp(t *testing.T) {
 	t.Parallel()
 	s, err := New(t.Context(), &Options{Surface: testSurface()})

@@ -10,44 +10,43 @@ import (
 
 // Limits bound one module. A field of 0 means its default.
 type Limits struct {
-	// ModuleBytes is the size of the largest module that is loaded. Default 16 MiB.
+	// ModuleBytes is the size of the largest module that is loaded. The default is 16 MiB.
 	ModuleBytes int64
 
 	// MemoryBytes bounds the linear memory of one instance. It is rounded down to pages of
 	// 64 KiB. A module whose initial memory is larger is rejected; memory.grow beyond the
-	// limit fails inside the guest. At most 4 GiB, default 64 MiB.
+	// limit fails inside the guest. The default is 64 MiB, the maximum 4 GiB.
 	MemoryBytes int64
 
 	// HookTime bounds the guest's own running time in one call, and in the creation of an
 	// instance. It is checked whenever a slice of fuel is used up, which takes well under a
-	// millisecond. Time in imports that wait does not count, see Import.Waits. Default 1 s.
+	// millisecond. Time in imports that wait does not count, see Import.Waits. The default is 1 s.
 	HookTime time.Duration
 
-	// Fuel bounds the work of one call, and of the creation of an instance: 1 for each
-	// instruction, 1 for each 16 bytes that a bulk instruction or an import moves, and 100
-	// for each call of an import. If a function's locals and the module's mutable globals are
-	// more than 64, those that are moved where control flow joins count too. Imports and
-	// output can cost more, see Guest.ChargeFuel and InstanceConfig.LineFuel. Unlike HookTime,
-	// Fuel ends a call at the same place on every machine. Default 10,000,000,000, which lasts
-	// some seconds.
+	// Fuel bounds the work of one call, and of the creation of an instance: 1 for each instruction,
+	// 1 for each 16 bytes that a bulk instruction or an import moves, and 100 for each call of an
+	// import. If a function's locals and the module's mutable globals are more than 64, those that
+	// are moved where control flow joins count too. Imports and output can cost more, see
+	// Guest.ChargeFuel and InstanceConfig.LineFuel. Unlike HookTime, Fuel ends a call at the same
+	// place on every machine. The default is 10,000,000,000, which lasts some seconds.
 	Fuel int64
 
 	// StackBytes bounds the stack of a guest's calls of its own functions, as estimated when
 	// the module is loaded. Compilers' output uses less than the estimate; code written to
 	// defeat it can use a few times as much for a moment, and never more than 100 MB.
-	// Default 4 MiB.
+	// The default is 4 MiB.
 	StackBytes int64
 
 	// Nesting bounds the depth of guests whose imports call other guests. Each level uses Go
-	// stack, and a Go stack overflow would crash the process. Default 64.
+	// stack, and a Go stack overflow would crash the process. The default is 64.
 	Nesting int
 
 	// LogBytes bounds the output of one call to stdout and stderr together. Each line counts
-	// 32 bytes in addition to its length. The rest is counted and dropped. Default 64 KiB.
+	// 32 bytes in addition to its length. The rest is counted and dropped. The default is 64 KiB.
 	LogBytes int
 
 	// LogLineBytes bounds one line of output. The rest of the line is counted and dropped.
-	// Default 4 KiB.
+	// The default is 4 KiB.
 	LogLineBytes int
 }
 

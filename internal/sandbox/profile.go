@@ -85,7 +85,9 @@ func (n *profileNode) samples(all []ProfileSample, root profileRoot, callers []s
 	return all
 }
 
-// node returns the node of a function that in calls now, and counts the call.
+// node counts a call of a function by the innermost running function of in, and returns the node of
+// the called function. If the profile has reached its limits, it counts nothing and returns the
+// caller's node.
 func (p *Profile) node(in *Instance, function uint32) *profileNode {
 	var caller *profileNode
 	if n := len(in.profiled); n > 0 {
@@ -161,7 +163,8 @@ type listeners struct {
 	facts *compile.Facts
 }
 
-// NewFunctionListener returns a listener for a function of the original module.
+// NewFunctionListener returns a listener for a function of the original module, and nil for imports
+// and for functions that metering added.
 func (l listeners) NewFunctionListener(def api.FunctionDefinition) experimental.FunctionListener {
 	if _, _, imported := def.Import(); imported || def.ModuleName() == wasm.ReservedModule {
 		return nil

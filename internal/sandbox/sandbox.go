@@ -63,7 +63,7 @@ var (
 	// instance or sandbox was closed during the call.
 	ErrClosed = errors.New("sandbox: closed")
 
-	// ErrNoChildren is the error of RunJob without Options.CompileChild.
+	// ErrNoChildren is the error of RunJob if the sandbox uses no child processes.
 	ErrNoChildren = errors.New("sandbox: there are no children")
 )
 
@@ -78,7 +78,7 @@ type Options struct {
 	CacheDir string
 
 	// CacheBytes bounds the cache directory; the least recently used entries are evicted.
-	// Default 1 GiB.
+	// The default is 1 GiB.
 	CacheBytes int64
 
 	// CompileChild lets child processes compile, within these limits. If CompileChild
@@ -94,22 +94,22 @@ type Options struct {
 	// wasm.DefaultLimits applies.
 	Structure *wasm.Limits
 
-	// MemoryBytes is the memory that [Sandbox.Reserve] grants in total. Default half of the
+	// MemoryBytes is the memory that [Sandbox.Reserve] grants in total. The default is half of the
 	// machine's memory, or of the container's limit; 2 GiB where that is unknown.
 	MemoryBytes int64
 
-	// ImageBytes bounds the memory of all images: the content that instances start with,
-	// without pages of zeros. An image beyond it, or beyond the share of its [Tenant], fails
-	// with an [*ImageRoomError]. Default a third of the machine's memory, or of the
-	// container's limit.
+	// ImageBytes bounds the memory of all images: the content that instances start with, without
+	// pages of zeros. An image beyond it, or beyond the share of its [Tenant], fails with an
+	// [*ImageRoomError]. The default is a third of the machine's memory, or of the container's
+	// limit.
 	ImageBytes int64
 
 	// IdleBytes bounds the memory of all idle instances together, without the pages that they share
-	// with their images. Default 256 MiB. If IdleBytes is negative, closed instances are not
+	// with their images. The default is 256 MiB. If IdleBytes is negative, closed instances are not
 	// reused.
 	IdleBytes int64
 
-	// IdleTimeout is the time after which an idle instance is closed. Default 30 s.
+	// IdleTimeout is the time after which an idle instance is closed. The default is 30 s.
 	IdleTimeout time.Duration
 
 	// Profile collects the fuel that each function of guests uses. With a profile, calls take
@@ -214,11 +214,10 @@ func (s *Sandbox) compileOptions(opts *Options) compile.Options {
 	return o
 }
 
-// Close interrupts the running calls, waits until they have ended, and frees everything.
-// Guests and compilations in children stop at once. A host function that waits must obey its
-// context, and Close waits for a compilation in this process. If ctx ends before, Close
-// returns an error with its cause, and does not free what is still in use. Closing twice has
-// no effect.
+// Close interrupts the running calls, waits until they have ended, and frees everything. Guests and
+// compilations in children stop at once. A host function that waits must obey its context, and
+// Close waits for a compilation in this process. If ctx is done before that, Close returns an error
+// with its cause, and does not free what is still in use. Closing twice has no effect.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -250,7 +249,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when nothing runs or compiles, or with an error when ctx ends.
+// wait returns when nothing runs or compiles, or with an error when ctx is done.
 func (s *Sandbox) wait(ctx context.Context) error {
 	// A condition cannot wait for a context, so the context wakes it.
 	stop := context.AfterFunc(ctx, func() {
@@ -271,7 +270,7 @@ func (s *Sandbox) wait(ctx context.Context) error {
 	return nil
 }
 
-// enter counts an instance as live, unless the sandbox is closed.
+// enter counts an instance as live and returns true. If the sandbox is closed, it returns false.
 func (s *Sandbox) enter(in *Instance) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,7 +281,7 @@ func (s *Sandbox) enter(in *Instance) bool {
 	return true
 }
 
-// endCall reverts enter.
+// endCall removes an instance that enter counted.
 func (s *Sandbox) endCall(in *Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,10 +289,10 @@ func (s *Sandbox) endCall(in *Instance) {
 	s.idle.Broadcast()
 }
 
-// RunJob lets a child process do a job within the limits of Options.CompileChild, and returns
-// its output. If the job fails, the error has the message of the handler's error. Otherwise
-// it is a [*verify.RefusedError] if the job exceeded a limit or crashed, ErrNoChildren
-// without CompileChild, ctx's cause, or an error of this system.
+// RunJob lets a child process do a job within the limits of Options.CompileChild, and returns its
+// output. If the job fails, the error has the message of the handler's error. Otherwise it is a
+// [*verify.RefusedError] if the job exceeded a limit or crashed, ErrNoChildren if the sandbox uses
+// no child processes, ctx's cause, or an error of this system.
 func (s *Sandbox) RunJob(ctx context.Context, job child.Job) ([]byte, error) {
 	if s.children == nil {
 		return nil, ErrNoChildren

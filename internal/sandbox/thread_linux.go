@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime returns the current thread and the processor time that it has used.
+// threadTime returns the current thread and the processor time that it has used, or zeros if the
+// time is unknown.
 func threadTime() (thread int, used time.Duration) {
 	var ts unix.Timespec
 	// The system call does not block, so it bypasses Go's scheduler, which would take as

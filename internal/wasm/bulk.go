@@ -63,6 +63,7 @@ func (w *rewriter) helper(op Opcode, x, y uint32) uint32 {
 	return f
 }
 
+// writeHelpers appends the helper functions to the module.
 func (w *rewriter) writeHelpers() {
 	for _, h := range w.helpers {
 		var t FuncType
@@ -200,12 +201,14 @@ func endAddress(a *assembler, local uint32, place bool) {
 	}
 }
 
+// lastPiece pushes the position at which the last piece of an operand begins.
 func lastPiece(a *assembler, local uint32, piece int32) {
 	endAddress(a, local, true)
 	a.i32(piece)
 	a.op(opI32Sub)
 }
 
+// firstPiece executes the instruction on the first piece and advances its operands past that piece.
 func firstPiece(a *assembler, h helper, piece int32, moves bool) {
 	a.get(to, from)
 	a.i32(piece)
@@ -216,6 +219,7 @@ func firstPiece(a *assembler, h helper, piece int32, moves bool) {
 	}
 }
 
+// step replaces the value of a local with the result of op on that value and piece.
 func step(a *assembler, local uint32, op Opcode, piece int32) {
 	a.get(local)
 	a.i32(piece)
@@ -257,6 +261,8 @@ func (w *rewriter) growMemory() []byte {
 	return a
 }
 
+// growTable returns the body of a table.grow helper, which charges one fuel for each new entry. A
+// growth beyond the maximum fails and is free.
 func (w *rewriter) growTable(h helper) []byte {
 	a := assembler{}
 	limit := uint32(1<<32 - 1)

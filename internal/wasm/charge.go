@@ -51,7 +51,7 @@ import "math"
 // search ends early, some charges exceed the exact ones.
 const settlePasses = 12
 
-// settle replaces the cost of each node by its charge.
+// settle replaces the cost of each node with its charge.
 func (f *flow) settle() {
 	f.groups()
 	for range settlePasses {
@@ -136,6 +136,7 @@ func (f *flow) lower() bool {
 	return changed
 }
 
+// atMost lowers the prepaid amount to the given one and reports whether it was higher.
 func (n *node) atMost(prepaid int) bool {
 	if n.prepaid <= prepaid {
 		return false

@@ -14,6 +14,7 @@ type codeTotals struct {
 	blockSquares, blockLocals, loopLocals, callGlobals uint64
 }
 
+// code reads the code section and checks the bodies.
 func (d *decoder) code() {
 	n := d.count("functions", d.limits.Functions, 3)
 	if n != len(d.m.Functions) && d.err == nil {
@@ -86,6 +87,7 @@ type body struct {
 	blocks, loops, openLoops, calls, work uint64
 }
 
+// instructions checks the body of a function of type t.
 func (d *decoder) instructions(c *Code, t FuncType) {
 	b := body{d: d, it: c.Instructions()}
 	b.it.r.function = d.function
@@ -177,6 +179,7 @@ func (b *body) index(what string, value uint32, n int) {
 	b.d.index(b.it.r.base+b.in.Start, what, value, n)
 }
 
+// check checks the indices of the current instruction and counts what the limits bound.
 func (b *body) check() {
 	d, in := b.d, &b.in
 	switch in.Op.info().imm {
@@ -291,6 +294,7 @@ func (b *body) structure() {
 	}
 }
 
+// open checks a block, loop or if, and adds it to the open blocks.
 func (b *body) open() {
 	d, in := b.d, &b.in
 	params, results := 0, 0

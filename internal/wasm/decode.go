@@ -144,6 +144,7 @@ func notWasm(b []byte) string {
 	return fmt.Sprintf("this is not a WebAssembly module: it begins with % x, want 00 61 73 6d", b[:min(len(b), 4)])
 }
 
+// body reads all sections.
 func (d *decoder) body() {
 	all, last := d.b, sectionCustom
 	for d.section = "module"; d.pos < len(all) && d.err == nil; d.section = "module" {

@@ -6,7 +6,7 @@ type flow struct {
 	nodes  []node
 	edges  []edge
 	labels []int32  // node of each label; noNode for the function's own
-	direct []direct // jumps to replace by direct ones, in the order of the body
+	direct []direct // jumps to replace with direct ones, in the order of the body
 	size   int      // fuel of all reachable instructions
 	calls  bool     // calls functions of the module or the host
 	loops  bool     // has loops with a backward branch
@@ -221,6 +221,7 @@ func (p *planner) loop(in *Instruction) {
 	}
 }
 
+// arm opens the scope of an if and starts the node of its first arm.
 func (p *planner) arm(in *Instruction) {
 	s := p.open(OpIf)
 	if s.dead {
@@ -233,6 +234,7 @@ func (p *planner) arm(in *Instruction) {
 	p.beginAt(then, in.End)
 }
 
+// otherwise ends the first arm of an if and starts the node of the else arm.
 func (p *planner) otherwise(in *Instruction) {
 	s := &p.scopes[len(p.scopes)-1]
 	s.op = OpElse
@@ -346,7 +348,7 @@ func (p *planner) table(in *Instruction) {
 	})
 }
 
-// resolve replaces the labels of edges by nodes and finds loops with a backward branch.
+// resolve replaces the labels of edges with nodes and finds loops with a backward branch.
 func (p *planner) resolve() {
 	for i := range p.nodes {
 		for j := range p.successors(i) {

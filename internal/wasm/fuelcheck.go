@@ -88,7 +88,7 @@ func (p *planner) placeChecks() {
 	}
 }
 
-// hold counts the operands on the stack at the checks of a body.
+// hold adds the number of operands on the stack at each check of a body to w.held.
 func (w *rewriter) hold(c *Code, t FuncType) {
 	p, x := &w.planner, &w.framer.operands
 	x.begin(t, c)

@@ -5,9 +5,9 @@ type Instruction struct {
 	Op Opcode
 	// Start and End are offsets in the body.
 	Start, End int
-	// X is the first index after the opcode: a label, function, local, global, type,
-	// table or segment. For br_table it is the number of labels without the default, for
-	// a memory access the alignment.
+	// X is the first index after the opcode: a label, function, local, global, type, table or
+	// segment. For br_table it is the number of labels without the default, for a memory access the
+	// binary logarithm of the alignment.
 	X uint32
 	// Y is the second index: the table of call_indirect and table.init, the source of
 	// table.copy, the default of br_table, or the offset of a memory access.

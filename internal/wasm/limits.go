@@ -90,9 +90,8 @@ type Limits struct {
 	// locals, 15 KB.
 	LoopLocals int
 	// CallGlobals is the maximum sum over all functions of calls times mutable globals, because a
-	// compiled function reloads all of them after a call. Instructions that metering
-	// replaces by calls count: wazero took 15 s and 1.3 GB for 50,000 memory.grow in a
-	// module with 100 globals.
+	// compiled function reloads all of them after a call. Instructions that metering replaces with
+	// calls count: wazero took 15 s and 1.3 GB for 50,000 memory.grow in a module with 100 globals.
 	CallGlobals int
 }
 

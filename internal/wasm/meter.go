@@ -60,9 +60,10 @@ type MeterOptions struct {
 // After the fuel is used up, at most about 1,000 more fuel, or one piece of 256 KiB of a
 // bulk instruction, is executed.
 //
-// Meter also replaces jumps of Go's compiler by direct ones (dispatch.go), instructions
-// that wazero miscompiles (workaround.go), and calls through a large constant table
-// (table.go). Otherwise the module behaves as before.
+// Meter also replaces jumps of Go's compiler with direct ones (dispatch.go), instructions that
+// wazero miscompiles (workaround.go), and calls through a large constant table (table.go).
+// Otherwise the module behaves as before. The error is an *Error if the module uses a reserved
+// name, or would need too many helpers or operands at fuel checks.
 func Meter(m *Module, o MeterOptions) (*Module, error) {
 	if err := reserved(m); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type Limits struct {
 	// InputBytes bounds a hook's input. The default is 8 MiB.
 	InputBytes int
 
-	// OutputBytes bounds a hook's answer, and each argument of a host call. The default is 8 MiB.
+	// OutputBytes bounds a hook's answer, and each argument of a host call. Default 8 MiB.
 	OutputBytes int
 
 	// ReplyBytes bounds the reply of one host call. The guest receives an error with code limit in

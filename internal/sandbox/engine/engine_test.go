@@ -53,7 +53,7 @@ func testModule() *wasm.Module {
 	return m
 }
 
-// newRuntime returns a runtime whose cache is dir, without a cache if that is empty.
+// newRuntime returns a runtime whose cache is in dir, or one without a cache if dir is empty.
 func newRuntime(t *testing.T, dir string) wazero.Runtime {
 	t.Helper()
 	config := Config(false)

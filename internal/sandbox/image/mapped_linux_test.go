@@ -92,7 +92,7 @@ func TestScanWhileStackGrows(t *testing.T) {
 	}
 }
 
-// below calls do at the end of a chain of that many calls.
+// below calls itself the given number of times, then calls do, and returns its result.
 //
 //go:noinline
 func below(frames int, do func() int64) int64 {

@@ -4,10 +4,10 @@ package image
 
 import "errors"
 
-// CanMap reports whether images can be mapped: only on Linux.
+// CanMap returns false: images are mapped only on Linux.
 func CanMap() bool { return false }
 
-// Crowded reports whether memories use most of the mappings of this process: never here.
+// Crowded returns false: memories use no mappings on this system.
 func Crowded() bool { return false }
 
 var errNoMappings = errors.New("sandbox: images are mapped only on Linux")

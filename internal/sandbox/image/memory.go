@@ -24,7 +24,8 @@ const pageBytes = 64 << 10
 type Memory struct {
 	// Size is the current size in bytes.
 	Size uint64
-	// Refused reports that growth beyond the limit was requested. The caller resets it.
+	// Refused reports that growth failed, because of the limit or because no memory was left. The
+	// caller resets it.
 	Refused bool
 
 	pages    pages
@@ -63,8 +64,8 @@ func (m *Memory) Snapshot() *Snapshot { return m.snapshot }
 // does not share with the snapshot. The memory must not have grown.
 func (m *Memory) Reset() (own int64) { return m.pages.reset() }
 
-// Close releases the bytes, and the reference to the snapshot. Accesses to the bytes crash
-// the process afterwards.
+// Close releases the bytes, and the reference to the snapshot. Accesses to the bytes may crash the
+// process afterwards.
 func (m *Memory) Close() {
 	if m.pages != nil {
 		m.pages.free()

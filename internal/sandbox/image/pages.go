@@ -10,7 +10,7 @@ type pages interface {
 	// reset restores the image and returns the number of bytes that the memory does not
 	// share with it.
 	reset() int64
-	// free releases the bytes. Accesses crash the process afterwards.
+	// free releases the bytes. Accesses may crash the process afterwards.
 	free()
 }
 

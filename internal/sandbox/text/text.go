@@ -34,7 +34,7 @@ func Cut(s string, max int) string {
 	return strings.ToValidUTF8(s[:max], "") + fmt.Sprintf("… (%d bytes more)", len(s)-max)
 }
 
-// Escape returns b with unprintable characters, except tabs, and invalid UTF-8 replaced by Go
+// Escape returns b with unprintable characters, except tabs, and invalid UTF-8 replaced with Go
 // escapes, so that a terminal obeys none of them.
 func Escape(b []byte) []byte {
 	out := make([]byte, 0, len(b))

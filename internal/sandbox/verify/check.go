@@ -61,8 +61,9 @@ func (s *Surface) Add(imp ImportInfo) bool {
 	return true
 }
 
-// Verify returns a [*RefusedError] if a module with this outline does not fit the surface.
-// It does not know the limits, which differ from load to load.
+// Verify returns a [*RefusedError], or the error of the surface's check of exports, if a module
+// with this outline does not fit the surface. It does not know the limits, which differ from load
+// to load.
 func (s *Surface) Verify(o *Outline) error {
 	for _, imp := range o.Imports {
 		if err := s.verifyImport(imp); err != nil {

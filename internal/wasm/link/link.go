@@ -97,7 +97,8 @@ func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32
 	return at, wanted
 }
 
-// supply resolves the wanted functions with the exports of the other module.
+// supply resolves the wanted functions with the exports of the other module, and stores their new
+// indices in at. It returns an error if an export is missing or has another type.
 func supply(m *wasm.Module, at []uint32, wanted map[int]string, other *wasm.Module, otherAt []uint32) error {
 	for i, name := range wanted {
 		exp := other.Export(name)
