@@ -21,7 +21,8 @@
 // # The life of a request
 //
 //  1. [httpapi.Router] gives it an id, deadlines and a log record. Errors become problem
-//     details (RFC 9457): unknown paths, wrong methods and panics too.
+//     details (RFC 9457), and so do unknown paths, wrong methods and, unless the response
+//     has begun, panics.
 //  2. The key's scope is compared with the route's. [httpapi.Caller] describes the caller.
 //  3. [admission.Controller] counts the request against its tenant's quotas.
 //  4. The body is read, up to the route's limit, and checked against its schema.
@@ -30,15 +31,16 @@
 //
 // # Adding a route
 //
-// A resource is a type with a method Routes, which [New] calls. Routes of JSON are
-// registered with [httpapi.Register]. Their inputs and outputs follow huma's conventions: path,
-// query and header parameters by struct tags, and a field Body. Embedded parts of inputs must be
-// exported, or huma leaves them empty. [httpapi.Router.Raw] registers other routes, such as
-// uploads and streams of events, which add their own descriptions to the document.
+// A resource is a type with a method Routes, which [New] calls. JSON routes are registered with
+// [httpapi.Register]. Their inputs and outputs follow huma's conventions: path, query and header
+// parameters by struct tags, and a field Body. Embedded parts of inputs must be exported, or huma
+// leaves them empty. [httpapi.Router.Raw] registers other routes, such as uploads and streams of
+// events, which add their own descriptions to the document.
 //
-// An error of a handler becomes a problem. A [*httpapi.Problem] is sent unchanged, an error of
-// the store has the status for its meaning, and any other error has status 500, with its text
-// only in the log. A route without a scope panics at startup; a public one has the scope
-// [httpapi.Public]. TestEveryOperation checks keys, scopes, bodies and the isolation of tenants
-// for each operation of the document. A new path parameter needs a sample there.
+// An error of a handler becomes a problem. A [*httpapi.Problem] is sent unchanged. Errors of the
+// store, of admission and of the database have the status for their meaning. An unexpected error
+// has status 500, and its text is only in the log. If the handler has begun to write, the
+// connection is aborted instead. A route without a scope panics at startup; a public one has the
+// scope [httpapi.Public]. TestEveryOperation checks keys, scopes, bodies and the isolation of
+// tenants for each operation of the document. A new path parameter needs a sample there.
 package server

@@ -94,7 +94,7 @@ const (
 )
 
 // checkStore returns an error if the database is unreachable. It queries the database at most once
-// in readyTTL, one query at a time.
+// per readyTTL, one query at a time, and otherwise returns the last result.
 func (h *health) checkStore(ctx context.Context) error {
 	select {
 	case h.turn <- struct{}{}:

@@ -95,8 +95,8 @@ func (s *Server) journalBytes() float64 {
 	return float64(n)
 }
 
-// note records the duration of a request by its route and class of status, such as 2xx. Requests to
-// unknown paths have the route "none".
+// note records the duration of a request by its route and class of status, such as "2xx". Requests
+// to unknown paths have the route "none".
 func (m *metrics) note(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = "none"

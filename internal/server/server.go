@@ -39,47 +39,48 @@ type Options struct {
 	Store store.Store
 	// Host loads modules and runs agents. The caller closes it after the server.
 	Host *host.Host
-	// Logger logs requests and errors. Default: nothing is logged.
+	// Logger logs requests and errors. By default, nothing is logged.
 	Logger *slog.Logger
 	// Version is the program's version, for the OpenAPI document.
 	Version string
-	// MaxUpload is the size limit of modules in bytes. Default: 16 MiB. A tenant's quota may be
-	// lower.
+	// MaxUpload is the size limit of modules in bytes. The default is 16 MiB. A tenant's quota may
+	// be lower.
 	MaxUpload int64
-	// DrainTime limits the time in which requests and runs end at shutdown. Default: 30 s.
+	// DrainTime limits the time in which requests and runs end at shutdown. The default is 30 s.
 	DrainTime time.Duration
 	// Owner names this process in the runs that it executes. Gone reports whether another
 	// process has certainly ended; see [journal.Options].
 	Owner string
 	Gone  func(owner string) bool
 	// LeaseTTL is the time after a server's last heartbeat at which its leases expire and other
-	// servers take over its runs. Default: [journal.DefaultLeaseTTL].
+	// servers take over its runs. The default is [journal.DefaultLeaseTTL].
 	LeaseTTL time.Duration
-	// Getenv returns the operator's model settings, OPENAI_API_KEY and OPENAI_BASE_URL.
-	// Tenants may use that model if their policy lists allowed models. Default: no model.
+	// Getenv returns the operator's model settings, OPENAI_API_KEY and OPENAI_BASE_URL. Tenants may
+	// use that model if their policy lists allowed models. By default, there is no such model.
 	Getenv func(name string) string
 	// Model replaces the operator's model, for example with a recording.
 	Model model.Model
-	// Private lists the ranges of private addresses that agents may connect to. Default: none.
+	// Private lists the ranges of private addresses that agents may connect to. The default is
+	// none.
 	Private []netip.Prefix
-	// Originals stores the messages of runs and recorded answers as they came, even if modules
-	// change them; see [journal.Options].
+	// Originals makes the journal store messages and recorded answers as they were before modules
+	// changed them; see [journal.Options].
 	Originals bool
-	// Commands starts the MCP servers that agents of the operator's tenant name by a command.
-	// Default: agents start no programs.
+	// Commands starts the MCP servers of agents whose files give a command instead of a URL. Only
+	// agents of the operator's tenant may do so. By default, agents start no programs.
 	Commands agents.Commands
 	// Tracer records the operations of runs. It may be nil.
 	Tracer tracing.Tracer
-	// Processors is the number of processors that long work, such as guests and large bodies,
-	// may use at once. Default: GOMAXPROCS. With a lower number, short requests wait less for
+	// Processors is the number of processors that long work, such as guests and large bodies, may
+	// use at once. The default is GOMAXPROCS. With a lower number, short requests wait less for
 	// long ones.
 	Processors int
-	// Memory limits the memory of the process, in bytes, in addition to the limits of the
-	// system. Default: only the limits of the system apply.
+	// Memory limits the memory of the process, in bytes, in addition to the limits of the system.
+	// By default, only the limits of the system apply.
 	Memory int64
 	// TuneGC lets the server set the Go runtime's memory limit.
 	TuneGC bool
-	// Now returns the time. Default: [time.Now].
+	// Now returns the time. The default is [time.Now].
 	Now func() time.Time
 }
 
@@ -177,7 +178,8 @@ func (s *Server) setDefaults() {
 	o.Version = cmp.Or(o.Version, "devel")
 }
 
-// newServices creates the services that implement the routes. Each depends on those before it.
+// newServices creates the services that implement the routes. Each depends on those before it; only
+// the runs also call the quarantine service, in Judge.
 func (s *Server) newServices() {
 	o := &s.options
 	s.blocks = blocks.NewList(o.Store, s.log)
@@ -229,7 +231,8 @@ func (s *Server) newServices() {
 	})
 }
 
-// tracer returns a tracer of a tenant's runs, for the server's tracer, metrics and timelines.
+// tracer returns a tracer of a tenant's runs that reports to the server's tracer, to its metrics
+// and to the stored timelines.
 func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
 	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log))
 }
@@ -250,8 +253,9 @@ func (s *Server) HandedBack() int { return int(s.runs.HandedBack()) }
 const headerBytes = 32 << 10
 
 // Serve serves requests until ctx is done. Then it drains: requests and runs may end within the
-// drain time. Runs that do not end are released to the journal, and another server resumes them
-// at once. Serve returns nil if every run ended or was released.
+// drain time. Runs that do not end are released to the journal, and another server resumes them at
+// once. Serve returns nil if every run ended or was released. If the listener fails, Serve returns
+// its error without draining.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
 		Handler:           s,
@@ -295,8 +299,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// shutdown drains the server. After the drain time it aborts runs, which other servers resume,
-// and closes connections.
+// shutdown drains the server. After the drain time it aborts runs, which other servers resume, and
+// closes connections. It fails if a run neither ended nor was released.
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	s.drainOnce.Do(func() { close(s.draining) })
 	if s.await(ctx, hs, s.options.DrainTime) != nil {

@@ -1,11 +1,12 @@
 // Package admission decides when the work of a request may run, so that tenants of a server do not
 // delay each other.
 //
-// The [Controller] has a method for each kind of work, such as a read or a build, which takes the
-// name of a tenant. The method waits for a slot of a [fairshare.Semaphore]. It fails with a
-// [*QuotaError] if too many pieces of the tenant's work wait already. CPU-bound work is also charged
-// to the tenant's budget: a tenant that has used up its budget is delayed while others want the
-// processors. Requests in flight, responses in memory and rejections have limits of their own.
+// A [Controller] has a method for each kind of work, such as [Controller.Read] and
+// [Controller.Build]. Most of these methods wait for a slot of a [fairshare.Semaphore]. They fail
+// with a [*QuotaError] if too many pieces of the tenant's work wait already, and with the cause of
+// their context if it is done first. CPU-bound work is also charged to the tenant's budget: a
+// tenant that has used up its budget is delayed while others want the processors. Requests in
+// flight, responses in memory and rejections have limits of their own.
 //
 // The package does not depend on routes, the store or runs.
 package admission
@@ -30,7 +31,8 @@ const (
 // MaxDelay caps one delay of a tenant that exceeds its CPU budget or its rate of rejections.
 const MaxDelay = time.Second
 
-// queueRetry is the Retry-After of a request whose tenant's queue is full.
+// queueRetry is the Retry-After of a request whose tenant's queue is full, or whose tenant has too
+// many uploads in progress.
 const queueRetry = 5 * time.Second
 
 // A Controller admits the work of the tenants of one server.
@@ -42,7 +44,7 @@ type Controller struct {
 	requests *fairshare.RateLimiter
 	controls *fairshare.RateLimiter
 
-	// processors has slots for long CPU-bound work: guests, lists, bodies.
+	// processors has slots for CPU-bound work: time slices of guests, and parsing bodies.
 	processors *fairshare.Semaphore
 	cpu        *fairshare.Budget
 
@@ -61,8 +63,8 @@ type Controller struct {
 	yield func() time.Duration // replaced in tests
 }
 
-// New returns a controller for a number of processors. Delayed rejections end when draining is
-// closed.
+// New returns a controller that shares the given number of processors. now is the clock of the rate
+// limits. When draining is closed, delayed rejections are sent at once.
 func New(processors int, now func() time.Time, draining <-chan struct{}) *Controller {
 	perTenant := max(1, processors/2)
 	return &Controller{
@@ -97,8 +99,8 @@ type QuotaError struct {
 func (e *QuotaError) Error() string { return e.Reason }
 
 // CheckRate counts a request of a tenant. It fails with a [*QuotaError] if the tenant sends more
-// than perMinute requests a minute; 0 means no limit. Requests that control runs are counted
-// separately.
+// than perMinute requests a minute; 0 means no limit. Requests that control runs, for which control
+// is true, are counted separately.
 func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
 	limiter := c.requests
 	if control {
@@ -114,8 +116,8 @@ func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) err
 	return nil
 }
 
-// acquire waits for a slot of s. It fails with a [*QuotaError] if the tenant's queue is full; work
-// names what waits in the queue.
+// acquire waits for a slot of s. It fails with a [*QuotaError] if the tenant's queue is full, and
+// with the cause of ctx if ctx is done first. work names the queued work in the error.
 func acquire(
 	ctx context.Context,
 	s *fairshare.Semaphore,

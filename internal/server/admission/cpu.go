@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// contention is the time that a yield exceeds only if others wanted the processor.
+// contention is the longest time that a yield takes if nothing else wants the processor.
 const contention = 50 * time.Microsecond
 
 // Sharer describes a tenant to the sandbox. The sandbox counts the memory of the tenant's guests
@@ -48,7 +48,8 @@ func charge(b *fairshare.Budget, tenant string, took time.Duration, contended fu
 	return delay
 }
 
-// contended yields the processor if other tenants are active. It reports whether they wanted it.
+// contended yields the processor if other tenants are active. It reports whether other work wanted
+// the processor.
 func (c *Controller) contended(tenant string) bool {
 	return c.InFlight.Others(tenant) && c.yield() > contention
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/fairshare"
 )
 
-// Limits on rejections. A rejected request costs about as much as a small successful one, but counts
-// against no quota. Rejections are therefore delayed if a tenant causes many more than a client that
-// respects Retry-After.
+// Limits on rejections. A rejected request costs about as much as a small successful one, but
+// counts against no quota. Rejections are therefore delayed if a tenant causes many more of them
+// than a client that respects Retry-After would.
 const (
 	rejectionBurst = 600
 	rejectionRate  = 50 // per second

@@ -30,11 +30,12 @@ const (
 type Responses struct {
 	all      *account.Account
 	limit    int64            // of a tenant, in bytes
-	accounts *account.Tenants // below all
+	accounts *account.Tenants // children of all
 }
 
-// newResponses returns the limits of a process whose runs may use the given number of bytes of
-// memory. If runs is 0, only the limit of each tenant applies.
+// newResponses returns the counters of a process whose runs may use the given number of bytes of
+// memory. If runs is 0, there is no limit for all responses together, and each tenant may hold
+// MaxResponseBytes.
 func newResponses(runs int64) *Responses {
 	limit := runs / responsesPart
 	r := &Responses{limit: MaxResponseBytes, all: account.NewDraining(account.LevelProcess, "responses", nil, limit)}
@@ -65,8 +66,9 @@ func (r *Response) counted(bytes int) int64 {
 	return min(max(0, int64(bytes)-SmallResponse), r.of.limit)
 }
 
-// Check fails with a [*QuotaError] if responses have reached a limit, or other responses wait for
-// memory. A request for a large response calls it before it reads any data.
+// Check fails with a [*QuotaError] if the responses to the tenant, or all responses together, have
+// reached their limit, or if other responses wait for memory. The handler of a request for a large
+// response calls Check before it reads any data.
 func (r *Response) Check() error {
 	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have spare bytes that the second has granted
 		if err := a.TryReserveInTurn(1); err != nil {
@@ -117,9 +119,9 @@ func (r *Response) Cover(bytes int) (undo func()) {
 }
 
 // Wait releases all bytes that the response holds, waits until it can hold the given number of
-// bytes, and reserves them. Waiting responses are served in the order of their arrival. If the bytes
-// are not free at once, Wait calls wait with a channel that is closed when the bytes are reserved or
-// ctx is done. It fails with the cause of ctx.
+// bytes, and reserves them. Waiting responses are served in the order of their arrival. If the
+// bytes are not free at once, Wait calls wait with a channel that is closed when the bytes are
+// reserved or ctx is done. It fails with the cause of ctx if ctx is done first.
 func (r *Response) Wait(
 	ctx context.Context,
 	bytes int,

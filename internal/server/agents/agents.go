@@ -178,8 +178,8 @@ func (a *Service) delete(ctx context.Context, c *httpapi.Caller, in *AgentPath) 
 	return nil, c.Tenant.DeleteAgent(ctx, in.Agent)
 }
 
-// Load returns a version of an agent, or the newest for version 0. Its modules are pinned; see
-// [Service.LoadModule].
+// Load returns the file of a version of an agent, and the API's description of that version.
+// Version 0 selects the newest one. The file's modules are pinned; see [Service.LoadModule].
 func (a *Service) Load(
 	ctx context.Context,
 	t *store.Tenant,
@@ -193,8 +193,8 @@ func (a *Service) Load(
 	return readStored(stored)
 }
 
-// readStored parses a stored agent and pins its modules: the path of each middleware becomes
-// its module's digest with the extension .wasm.
+// readStored returns the file and the API's description of a stored agent. It pins the file's
+// modules: the path of each middleware becomes its module's digest with the extension .wasm.
 func readStored(stored *store.StoredAgent) (*agentfile.File, *api.Agent, error) {
 	f, err := agentfile.Parse(stored.Name, stored.Body)
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run
-// now.
+// Build builds the agent of a plan. It fails with a [*NotReadyError] if the agent cannot run now.
+// It returns errors of the store, problems such as a blocked module, and the error of a done ctx
+// unchanged.
 func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 	if err := plan.read(); err != nil {
 		return nil, err

@@ -51,7 +51,8 @@ func (a *checkedAgent) show(stored *store.StoredAgent) *api.Agent {
 		Modules: append([]api.Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
 }
 
-// walk calls fn for each middleware of an agent and its sub-agents.
+// walk calls fn for each middleware of an agent and its sub-agents. f is the file of the agent or
+// sub-agent, and at the middleware's location in it, such as "rings.outer[0]".
 func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.Middleware)) {
 	for _, ring := range []struct {
 		at   string
@@ -68,7 +69,8 @@ func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.
 	}
 }
 
-// check parses an agent file and rejects it if it cannot run on this server.
+// check parses an agent file, and finds and configures its modules. It rejects a file that is
+// invalid or that the tenant's policy does not allow. A missing model only causes a warning.
 func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*checkedAgent, error) {
 	policy, err := policy.Of(c.Info)
 	if err != nil {

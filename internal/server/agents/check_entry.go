@@ -18,9 +18,9 @@ import (
 // the agent itself.
 var defaultGrants = []string{"read:*"}
 
-// checkEntry finds the module of a middleware, and configures it as a run would. It rejects grants
-// that the tenant's policy does not allow, and limits above the defaults. It returns the module's
-// digest.
+// checkEntry finds the module of a middleware, and configures it as a run would. For tenants other
+// than the operator's, it rejects grants that the policy does not allow, and limits above the
+// defaults. It returns the module's digest.
 func (a *Service) checkEntry(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// checkLimits rejects limits of a tenant's module above the defaults, because they determine
-// the shares of the server's memory and processors. Tenants may lower them.
+// checkLimits rejects limits of a module that exceed the defaults. The limits determine the
+// module's share of the server's memory and processors, so tenants may only lower them.
 func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error {
 	for _, limit := range []struct {
 		name        string

@@ -117,7 +117,8 @@ func (p *Pool) buildInRoom(ctx context.Context, plan *Plan, tenant string) (*hos
 	}
 }
 
-// Watch closes idle agents and modules periodically, and all of them when ctx ends.
+// Watch closes agents and modules that have been idle for too long, until ctx is done. Then it
+// closes all idle ones.
 func (p *Pool) Watch(ctx context.Context) {
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
@@ -158,8 +159,8 @@ type idleAgent = refcache.Idle[poolKey, *builtAgent]
 // CloseIdle closes all idle agents, and returns their number.
 func (p *Pool) CloseIdle() int { return p.cache.EvictAll() }
 
-// EvictTenant closes the idle agents of a tenant, and returns their number. Their images count
-// against the tenant's share of the memory of images.
+// EvictTenant closes the idle agents of a tenant, and returns their number. The images of these
+// agents count against the tenant's share of the memory for module images.
 func (p *Pool) EvictTenant(tenant string) int {
 	return p.cache.Evict(func(idle []idleAgent) []idleAgent {
 		return selected(idle, len(idle), func(a idleAgent) bool { return a.Key.tenant == tenant })

@@ -6,7 +6,7 @@ import (
 )
 
 type (
-	// AgentPath is embedded in inputs. It has the path parameter agent.
+	// AgentPath is embedded in inputs. It has the path parameter "agent".
 	AgentPath struct {
 		Agent string `path:"agent" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The agent's name."`
 	}

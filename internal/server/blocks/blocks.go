@@ -9,7 +9,7 @@ import (
 )
 
 type (
-	// DigestPath is embedded in inputs. It has the path parameter digest.
+	// DigestPath is embedded in inputs. It has the path parameter "digest".
 	DigestPath struct {
 		Digest string `path:"digest" pattern:"^(sha256:)?[0-9a-f]{64}$" doc:"The module's SHA-256 in hexadecimal."`
 	}

@@ -39,14 +39,14 @@ func (b *List) Reason(digest string) (string, bool) {
 	return why, ok
 }
 
-// Current returns the reasons by the digests of blocked modules, and a channel that is closed
-// when they change.
+// Current returns the operator's reasons, keyed by the digests of the blocked modules, and a
+// channel that is closed when the list changes.
 func (b *List) Current() (reasons map[string]string, changed <-chan struct{}) {
 	l := b.current.Load()
 	return l.reasons, l.changed
 }
 
-// Watch updates the list until ctx is done.
+// Watch reads the list from the store twice a second until ctx is done.
 func (b *List) Watch(ctx context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -62,7 +62,7 @@ func (b *List) Watch(ctx context.Context) {
 	}
 }
 
-// refresh reads the list from the store.
+// refresh reads the list from the store, and replaces the snapshot if the list has changed.
 func (b *List) refresh(ctx context.Context) error {
 	// The current snapshot is loaded before the store is read: if another refresh replaces it
 	// meanwhile, that one may have read newer data.

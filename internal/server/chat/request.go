@@ -28,7 +28,7 @@ type Request struct {
 	usage  bool // report usage at the end of a stream
 }
 
-// body holds the supported fields of a request.
+// body holds the fields of a request that the server uses or rejects. It ignores all others.
 type body struct {
 	Model         string                     `json:"model"`
 	Messages      []abi.Message              `json:"messages"`
@@ -104,7 +104,8 @@ func ParseRequest(b []byte) (*Request, error) {
 	return r, r.continues()
 }
 
-// addTools adds the client's tools, unless tool_choice is none.
+// addTools adds the client's tools, unless tool_choice is "none". It rejects every other value of
+// tool_choice but "auto".
 func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	switch c := strings.TrimSpace(string(choice)); c {
 	case "", `"auto"`, "null":
@@ -133,7 +134,7 @@ func (r *Request) continues() error {
 		run, interrupt, ok := splitCallID(m.ToolCallID)
 		switch {
 		case !ok:
-			continue // another conversation's
+			continue // not the id of a call that a run made
 		case r.Run != "" && r.Run != run:
 			return badf("messages", "the results at the end of the conversation belong to several runs, %s and %s", r.Run, run)
 		}

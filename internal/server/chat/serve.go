@@ -26,15 +26,16 @@ const writeTime = 30 * time.Second
 // httpapi.Timeouts.
 const holdTimeout = 2 * time.Minute
 
-// A Hold waits until the response may hold a number of bytes in memory. Meanwhile it calls wait with
-// a channel that is closed when the bytes are reserved or ctx is done. It fails with the cause of
-// ctx.
+// A Hold is a function that waits until the response may hold a number of bytes in memory.
+// Meanwhile it calls wait with a channel that is closed when the bytes are reserved or ctx is done.
+// It fails with the cause of ctx if ctx is done first.
 type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, done <-chan struct{}) bool) error
 
 // Serve responds to a request with the events of its run, which must end with run_finished or
-// run_paused. It calls hold when the run is over. If the run fails before anything is written, Serve
-// returns the error and the caller writes the response; an [*Error] may be shown to the client.
-// Serve also returns errors of writes.
+// run_paused. It calls hold when the run is over. If the run fails before anything is written,
+// Serve returns the error and the caller writes the response; an [*Error] may be shown to the
+// client. If the run fails while a stream is being written, Serve sends the error as the stream's
+// last object. Serve also returns errors of writes.
 func Serve(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -154,7 +155,7 @@ func (s *sender) failure(e abi.Event, err error) error {
 	}
 }
 
-// modelFailed returns the error of a failed model call. It does not show the model's address and
+// modelFailed returns the error of a failed model call. It shows neither the model's address nor
 // the text of its endpoint to the agent's users; the tenant can read the run's events.
 func modelFailed(e abi.Event, how string) *Error {
 	return &Error{
@@ -266,8 +267,8 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 	return s.events.Err
 }
 
-// wait returns the next event, and keeps the connection alive until then. The events end when ctx
-// does.
+// wait returns the next event, and keeps the connection alive until then. ok is false after the
+// last event. The events end when ctx is done.
 func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool)) (e abi.Event, err error, ok bool) {
 	came := make(chan struct{})
 	go func() {
@@ -279,7 +280,8 @@ func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool))
 	return e, err, ok
 }
 
-// begin starts the stream.
+// begin starts the stream with an empty message of the assistant, unless the stream has begun
+// already.
 func (s *sender) begin() {
 	if s.events != nil {
 		return

@@ -67,7 +67,8 @@ func (t *turn) chunk(c *abi.Chunk) []map[string]any {
 	return nil
 }
 
-// textChunk returns the chunk for text of the current step, after a blank line between steps.
+// textChunk adds text to the current step, and returns the chunk for it. The first chunk of each
+// step but the first begins with a blank line.
 func (t *turn) textChunk(text string) []map[string]any {
 	if t.step.Len() == 0 && t.streamed.Len() > 0 {
 		text = "\n\n" + text
@@ -79,7 +80,8 @@ func (t *turn) textChunk(text string) []map[string]any {
 	return []map[string]any{{"content": text}}
 }
 
-// message ends a step. The message's text replaces the streamed text.
+// message ends a step, whose text is then the message's text. If none of the text was streamed,
+// message returns a chunk with all of it.
 func (t *turn) message(e abi.Event) []map[string]any {
 	text := e.Message.Content.String()
 	full := t.step.String()
@@ -114,7 +116,8 @@ func (t *turn) pause(interrupts []abi.Pending) []map[string]any {
 	return t.textChunk(t.pendingNotice)
 }
 
-// end ends the turn with a run's finish reason, and adds the run's answer if no step contains it.
+// end ends the turn with a run's finish reason. If the run's answer differs from the text of the
+// last step, an answer of the assistant replaces that text, and any other answer follows it.
 func (t *turn) end(e abi.Event) []map[string]any {
 	t.usage = e.Usage
 	switch e.FinishReason {

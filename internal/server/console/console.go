@@ -1,10 +1,9 @@
 // Package console serves the web console: static files that call the API with the key of the
 // signed-in user. The files contain no secrets and do not depend on the request.
 //
-// The page is at "/". It loads files from a path that contains the digest of all files.
-// Browsers cache the files for a year, because other files have another path. The
-// Content-Security-Policy ([Policy]) allows only this server's files and API, no inline
-// scripts, and no HTML from strings.
+// The page is at "/". It loads files from a path that contains the digest of all files. Browsers
+// cache the files for a year, because changed files have another path. The Content-Security-Policy
+// ([Policy]) allows only this server's files and API, no inline scripts, and no HTML from strings.
 package console
 
 import (
@@ -26,7 +25,7 @@ import (
 //go:embed web
 var embedded embed.FS
 
-// Policy is the console's Content-Security-Policy. With trusted-types none, browsers reject HTML
+// Policy is the console's Content-Security-Policy. With trusted-types 'none', browsers reject HTML
 // from strings.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"

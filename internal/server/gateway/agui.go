@@ -136,8 +136,9 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
 }
 
-// turnID returns the id of the run of a thread's last turn. Since it is derived from the thread
-// and the turn, answers of the thread find the run that waits for them.
+// turnID returns the id of the run of a thread's last turn. The id is derived from the tenant, the
+// agent, the thread and the number of the turn. A request with answers therefore finds the run that
+// waits for them.
 func turnID(tenant, name string, in *agui.Input) string {
 	turn := 0
 	for _, m := range in.Messages {
@@ -188,9 +189,10 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 	return ids
 }
 
-// stream writes the events of a run in progress here. The stream ends if the client is too slow
-// and needs events that are no longer in memory, because the protocol has no way to reconnect, or
-// if the run is over and the tenant's responses hold too much for the rest of its events.
+// stream writes the events of a run in progress on this server, until the run is over here or the
+// client disconnects. The stream ends early if the client is too slow and needs events that are no
+// longer in memory, because the protocol has no way to reconnect. It also ends early if the run is
+// over and the tenant's responses hold too much for the rest of its events.
 func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, l *runs.ActiveRun) {
 	s := sse.New(w, x.Timeouts.Write)
 	s.Retry()

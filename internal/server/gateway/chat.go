@@ -148,6 +148,8 @@ func (x *Chat) complete(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return err
 }
 
+// answer starts the run of a request, or resumes the run whose calls the request answers, and
+// responds with the completion.
 func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
@@ -192,8 +194,8 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Wait)
 }
 
-// subtractUsage yields events in which the run's usage excludes the usage that earlier requests
-// reported. Usage is in the event that ends or pauses the run.
+// subtractUsage returns events, with before subtracted from the usage in the event that ends or
+// pauses the run. before is the usage that earlier requests reported.
 func subtractUsage(
 	ctx context.Context,
 	t *store.Tenant,

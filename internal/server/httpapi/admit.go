@@ -40,7 +40,9 @@ func (rt *Router) checkMemory(r *Route) error {
 		WithCause(fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited))
 }
 
-// read calls handle. A request that only reads waits for a slot.
+// read calls handle. A GET request of an authenticated caller first waits for a slot. If its route
+// is Large, it fails with an [*admission.QuotaError] if the responses in memory have reached a
+// limit.
 func (rt *Router) read(ctx context.Context, c *Caller, r *Route, handle func() error) error {
 	if c == nil || r.Method != http.MethodGet {
 		return handle()
@@ -51,8 +53,9 @@ func (rt *Router) read(ctx context.Context, c *Caller, r *Route, handle func() e
 	return rt.admission.Read(ctx, c.Key.Tenant, r.Control, handle)
 }
 
-// bodyBytes returns how many bytes of a request's body the route may hold in memory: the
-// request's Content-Length, or the route's limit for a body of unknown length.
+// bodyBytes returns how many bytes of a request's body the route may hold in memory: the request's
+// Content-Length, but at most the route's limit, or the limit itself for a body of unknown length.
+// It returns 0 for a Streamed body.
 func (r *Route) bodyBytes(req *http.Request, c *Caller) int64 {
 	switch n := req.ContentLength; {
 	case r.Streamed || req.Body == nil || req.Body == http.NoBody:

@@ -12,8 +12,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// guard returns a middleware that admits callers with the route's scope and answers other
-// requests with a problem.
+// guard returns a middleware that authenticates the caller, checks the route's scope and admits the
+// request, and answers rejected requests with a problem. Requests for public routes need none of
+// this.
 func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if r.Scope == Public {
@@ -40,7 +41,8 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// authenticate returns the caller with a request's key.
+// authenticate returns the caller that a request's key identifies. It fails with a [*Problem] if
+// the key is missing or not valid.
 func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || shown == "" {

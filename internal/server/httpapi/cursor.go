@@ -56,7 +56,8 @@ func (in *CursorInput) Page(list ListName, tenant string, limit int) (store.Page
 	return p, nil
 }
 
-// NewParameterProblem returns a problem with a query parameter, with status 400.
+// NewParameterProblem returns a problem that says what is wrong with the query parameter name. Its
+// status is 400.
 func NewParameterProblem(name, detail string) *Problem {
 	p := NewProblem(api.CodeInvalid, "%s", detail)
 	p.Status = http.StatusBadRequest

@@ -52,7 +52,8 @@ func checkDepth(b []byte) error {
 	return nil
 }
 
-// ReadJSONBody reads a body and rejects content types other than JSON.
+// ReadJSONBody reads a body. It rejects content types other than JSON; a request without a content
+// type passes.
 func ReadJSONBody(req *http.Request) ([]byte, error) {
 	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" &&
 		!strings.EqualFold(strings.TrimSpace(kind), "application/json") {

@@ -48,7 +48,8 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.dispatch(a, r)
 }
 
-// dispatch calls the handler of a request, or rejects a request that has none.
+// dispatch calls the handler of a request. It rejects a request with an invalid URL, a compressed
+// body or no handler.
 func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	err := checkPath(r)
 	if err == nil {
@@ -82,7 +83,8 @@ func (n *discardWriter) Header() http.Header         { return n.header }
 func (n *discardWriter) WriteHeader(status int)      { n.status = status }
 func (n *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// finish logs a request. If the handler panicked, it responds with a problem.
+// finish logs a request and records its metrics. If the handler panicked, finish responds with a
+// problem, or aborts the connection if the response has begun.
 func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) {
 	level := slog.LevelInfo
 	if p := recover(); p != nil {

@@ -18,7 +18,7 @@ type responseRecorder struct {
 	bytes  int64
 	caller *Caller
 	cause  error
-	body   []byte // the encoded body, if a handler of JSON succeeded
+	body   []byte // the encoded body, if a handler of a JSON route succeeded
 }
 
 // WriteHeader implements [http.ResponseWriter].

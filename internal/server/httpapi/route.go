@@ -19,17 +19,17 @@ import (
 
 // A Route is an operation of the API.
 type Route struct {
-	ID      string // such as create-tenant; the operationId in the document
+	ID      string // such as "create-tenant"; the operationId in the document
 	Method  string
 	Path    string
 	Scope   Scope // required scope of the key; Public for routes without a key
 	Tag     string
 	Summary string
 	About   string // the long description; optional
-	Body    int64  // limit of the body in bytes; default: 1 MiB
-	Status  int    // status of a success; defaults to 200, or to 204 without a body
-	// Input marks a body that is the input of a run. The tenant's quota input_bytes limits it
-	// too.
+	Body    int64  // limit of the body in bytes; the default is 1 MiB
+	Status  int    // status of a success; the default is 200, or 204 without a body
+	// Input marks a body that is the input of a run. The tenant's quota input_bytes also limits its
+	// size.
 	Input bool
 	// Control marks a request that controls a run or asks for its state. Such requests have
 	// their own rate limit and do not wait for other requests.
@@ -64,7 +64,8 @@ func (r *Route) bodyLimit(c *Caller) int64 {
 	return min(r.Body, cmp.Or(c.Info.Quota.InputBytes, defaultInputBytes))
 }
 
-// tooLarge returns the problem of a body that exceeds bodyLimit.
+// tooLarge returns the error for a body that exceeds bodyLimit: a [*http.MaxBytesError] if the
+// limit is the route's, or else a problem that names the tenant's quota.
 func (r *Route) tooLarge(c *Caller) error {
 	limit := r.bodyLimit(c)
 	if limit == r.Body {
@@ -79,7 +80,7 @@ func (r *Route) tooLarge(c *Caller) error {
 	return p
 }
 
-// operation returns the route as a huma operation.
+// operation returns the route as a huma operation. It panics if the route has no known scope.
 func (rt *Router) operation(r Route) huma.Operation {
 	if r.Scope == "" || r.Scope != Public && !r.Scope.Known() {
 		panic(fmt.Sprintf("route %s %s: it declares no scope; set Public if it needs no key", r.Method, r.Path))
@@ -135,8 +136,8 @@ func Register[I, O any](rt *Router, r Route, handle func(ctx context.Context, c 
 	})
 }
 
-// checkParameters panics if a path parameter has no field in the route's input. huma leaves
-// fields of unexported embedded structs empty, and the empty tenant is the operator's.
+// checkParameters panics if a path parameter has no field in the route's input. huma leaves fields
+// of unexported embedded structs empty, and the empty string is the id of the operator's tenant.
 func (rt *Router) checkParameters(r Route) {
 	item := rt.api.OpenAPI().Paths[r.Path]
 	for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
@@ -168,11 +169,12 @@ func (rt *Router) markDeprecated(r Route) {
 	}
 }
 
-// Raw registers a handler that reads the request and writes the response itself. The body is
-// limited in size, and in time to bodyTimeout, which the handler may change with
-// [http.ResponseController]. An error that the handler returns before it writes becomes a
-// problem. A handler of large responses reads and encodes them in [Caller.Read], and counts them in
-// [Caller.Response]. describe adds parameters, bodies and responses to the document.
+// Raw registers a handler that reads the request and writes the response itself. The route limits
+// the size of the body. Its read deadline, which the router sets from [Timeouts], can be changed
+// with [http.ResponseController]. An error that the handler returns before it writes becomes a
+// problem; a later one aborts the connection. A handler of large responses reads and encodes them
+// in [Caller.Read], and counts them in [Caller.Response]. describe adds parameters, bodies and
+// responses to the document.
 func (rt *Router) Raw(
 	r Route,
 	describe func(*huma.Operation, huma.Registry),

@@ -20,7 +20,7 @@ type RouterOptions struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Timeouts  *Timeouts
-	// Observe records a response by its route's pattern, which is empty without a route.
+	// Observe records a response by its route's pattern, which is empty if no route matched.
 	Observe func(pattern string, status int, took time.Duration)
 	// Version is the program's version, for the OpenAPI document.
 	Version string

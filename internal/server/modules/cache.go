@@ -32,8 +32,8 @@ func newCache(now func() time.Time) *cache {
 	)
 }
 
-// acquire returns a module. It loads the module if the cache does not have it. The load holds
-// a slot of the tenant until it has ended, even if the caller leaves.
+// acquire returns a module. It loads the module if the cache does not have it. The load holds a
+// slot of the tenant until it has ended, even if the caller stops waiting for it.
 func (m *Service) acquire(
 	ctx context.Context,
 	tenant, digest string,

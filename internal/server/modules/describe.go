@@ -59,9 +59,9 @@ func readsConversation(a *api.About) bool {
 }
 
 // CombinedWarnings returns warnings about grants that are dangerous in combination. reads reports
-// whether the module can read the conversation if the grants allow it. The grants are those of an
-// agent, or those that a module can use, with HOST and NAME as placeholders. If condition is not
-// empty, it ends each warning, as the condition under which the warning applies.
+// whether the module can read the conversation if the grants allow it. The grants are those of a
+// middleware in an agent file, or those that a module can use, with HOST and NAME as placeholders.
+// If condition is not empty, it ends each warning, as the condition under which the warning applies.
 func CombinedWarnings(reads bool, grants []string, condition string) []string {
 	var hosts, tools []string
 	var keeps, asks bool

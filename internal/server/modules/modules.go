@@ -159,8 +159,9 @@ func (m *Service) delete(ctx context.Context, c *httpapi.Caller, in *ModulePath)
 	return nil, c.Tenant.DeleteModule(ctx, stored.Digest)
 }
 
-// Acquire loads a tenant's module, unless the operator blocks it. The module's name is its
-// digest, since tenants share it.
+// Acquire returns a loaded module of a tenant, which the caller must release. It fails if the
+// operator blocks the module, and with [store.ErrNoModule] if the tenant does not have it. The
+// module's name is its digest, since tenants share the loaded module.
 func (m *Service) Acquire(
 	ctx context.Context,
 	t *store.Tenant,

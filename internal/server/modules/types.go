@@ -6,7 +6,7 @@ import (
 )
 
 type (
-	// ModulePath is embedded in inputs. It has the path parameter module.
+	// ModulePath is embedded in inputs. It has the path parameter "module".
 	ModulePath struct {
 		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, a name, or name@version. A name without version is its newest version."`
 	}

@@ -8,11 +8,11 @@ import (
 // The schedule for deleting modules that no tenant has.
 const (
 	UnusedInterval = time.Hour
-	UnusedAge      = 24 * time.Hour // since the upload; newer ones may be about to get a name
+	UnusedAge      = 24 * time.Hour // since the upload; newer modules may be about to get a name
 )
 
 // DeleteUnused deletes modules that no tenant has and that were uploaded at least age ago. It does
-// so at once and then at the interval every, until ctx is done.
+// so at once, and then again whenever the duration every has passed, until ctx is done.
 func (m *Service) DeleteUnused(ctx context.Context, every, age time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

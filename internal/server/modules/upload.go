@@ -48,8 +48,8 @@ type upload struct {
 	size   int64
 }
 
-// upload serves an upload. It responds with the module, or with a stream of progress events
-// that ends with the module or a problem.
+// upload serves an upload. It responds with the module or, if the client accepts a stream of
+// events, with progress events and then the module or a problem.
 func (m *Service) upload(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name, version, err := uploadName(r)
 	if err != nil {
@@ -141,7 +141,8 @@ func (u *upload) run(r *http.Request) (*api.Module, error) {
 		r.Header.Get("Content-Type"))
 }
 
-// receive writes the body to a file and computes its digest.
+// receive writes the body to a file, and sets the upload's digest and size. It rejects an empty,
+// incomplete or too large body.
 func (u *upload) receive(file *os.File, r *http.Request) error {
 	sum := sha256.New()
 	received := int64(0)

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// CoversHost reports whether the allowed hosts include the requested one. Both can be a host or
-// a pattern such as *.example.com, with an optional port. Without a port, an allowed host
-// includes only its scheme's default port; with the port *, it includes all ports.
+// CoversHost reports whether the allowed hosts include the requested one. Both can be a host or a
+// pattern such as *.example.com, with an optional port. Without a port, an allowed host includes
+// only its scheme's default port; with the port *, it includes all ports. The allowed name *
+// includes all names.
 func CoversHost(allowed []string, asked string) bool {
 	host, port := splitPort(strings.ToLower(asked))
 	return slices.ContainsFunc(allowed, func(p string) bool {
@@ -35,7 +36,8 @@ func HostPort(u *url.URL) string {
 	return u.Host
 }
 
-// PortHint explains the rule for ports if the rejected host has one.
+// PortHint returns an explanation of the rule for ports if the rejected host has a port, or else
+// "".
 func PortHint(asked string) string {
 	if _, port := splitPort(asked); port == "" {
 		return ""

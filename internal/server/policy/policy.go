@@ -12,15 +12,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Policy holds the operator's limits for a tenant. The zero value allows modules to read the
-// conversation of their own agent, which affects no other tenant.
+// A Policy holds the operator's limits for a tenant. The only grants that the zero value allows are
+// those to read the conversation of the module's own agent.
 type Policy api.Policy
 
 // defaultMaxSteps is the default of max_steps.
 const defaultMaxSteps = 1_000
 
-// StepLimit returns the maximum number of steps of a tenant's run. Stored policies may exceed
-// [agentfile.MaxSteps], which is newer.
+// StepLimit returns the maximum number of steps of a tenant's run. It is at most
+// [agentfile.MaxSteps], which policies that were stored before that limit existed may exceed.
 func (p *Policy) StepLimit() int { return min(cmp.Or(p.MaxSteps, defaultMaxSteps), agentfile.MaxSteps) }
 
 // Of returns the policy of a tenant.
@@ -39,9 +39,9 @@ var commonParams = []string{
 	"user", "verbosity",
 }
 
-// ParamCheck returns a function that returns an error if the tenant may not set a parameter. It
-// returns nil if the policy names neither models nor parameters, because the tenant then pays
-// for its own model.
+// ParamCheck returns a function that returns an error if the tenant may not set a parameter.
+// ParamCheck itself returns nil if the policy names neither models nor parameters, because the
+// tenant then pays for its own model.
 func (p *Policy) ParamCheck() func(param string) error {
 	if len(p.Models)+len(p.Params) == 0 {
 		return nil

@@ -51,15 +51,16 @@ func New(o *Options) *Service {
 	return &Service{options: o, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*excessRate{}}
 }
 
-// OnTrial reports whether a suspect runs here.
+// OnTrial reports whether a suspect is on trial in this process.
 func (q *Service) OnTrial() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.trial != nil
 }
 
-// Judge reports whether a run of an ended process may be resumed here now. It quarantines the
-// run if there is evidence that the run crashed its process.
+// Judge reports whether a run of an ended process may be resumed here now. It quarantines the run
+// if there is evidence that the run crashed its process. It puts the run on trial if memory was
+// short and another run may have been the cause.
 func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
 	d, err := q.options.Store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {
@@ -102,8 +103,9 @@ func (q *Service) startTrial(ctx context.Context, info *journal.RunInfo) (bool, 
 	return true, nil
 }
 
-// EndTrial clears the suspect if the suspect has ended or has run for TrialTime. It waits while
-// the server rejects runs because memory is short.
+// EndTrial ends the trial, and removes the run from the suspects in the store, if the run has ended
+// or has run for TrialTime. It does nothing while the server rejects new runs because memory is
+// short.
 func (q *Service) EndTrial(ctx context.Context, now time.Time, state overload.State) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

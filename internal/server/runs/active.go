@@ -52,7 +52,7 @@ type Event struct {
 	Seq     int64
 	Type    abi.EventType
 	data    []byte            // JSON; nil if the tenant must not see the event
-	Encoded []json.RawMessage // in the protocol of the client that started the run, if it has one
+	Encoded []json.RawMessage // in the protocol of the run's client; nil for the server's own
 }
 
 // last reports whether the event ends or pauses its run.
@@ -76,7 +76,7 @@ func Size(lines []Event) (n int) {
 	return n
 }
 
-// count counts tail in the memory account of the run's tenant.
+// count charges the memory of tail to a, the memory account of the run's tenant.
 func (r *ActiveRun) count(a *account.Account) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +134,9 @@ func (r *ActiveRun) failure() error {
 	return r.failed
 }
 
-// end ends the run here. Followers read the rest of its events from the store, unless a client
-// needs their encoding.
+// end ends the run in this process. It drops all events but the last one from tail, because
+// followers can read them from the store. It keeps them if they are encoded for a client, because
+// the store does not have the encoding.
 func (r *ActiveRun) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +152,7 @@ func (r *ActiveRun) end() {
 }
 
 // Since returns the next batch of events after event number after, a channel that is closed when
-// more events arrive, and whether the run is over here. ok is false if tail no longer has the next
+// more events arrive, and whether the run is over here. ok is false if tail does not have the next
 // event.
 func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, over, ok bool) {
 	r.mu.Lock()
@@ -171,8 +172,8 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 	return lines, r.changed, r.over, ok
 }
 
-// Retained returns the bytes of events that the run holds although it is over here. They count for
-// the response that follows the run, and no longer for the run's tenant.
+// Retained returns the bytes of events that the run holds although it is over here, or 0 if it is
+// not over. They count for the response that follows the run, and no longer for the run's tenant.
 func (r *ActiveRun) Retained() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,11 +183,12 @@ func (r *ActiveRun) Retained() int {
 	return r.bytes
 }
 
-// removeTimeout limits the wait for a paused run to leave this process. Clients may answer as
-// soon as they receive the pause, which is earlier.
+// removeTimeout limits the wait for a paused run to leave this process. Clients may answer as soon
+// as they receive the pause, before the run has left.
 const removeTimeout = traceTimeout + 2*time.Second
 
-// waitRemoved waits until the run has left this process, for at most removeTimeout.
+// waitRemoved waits until the run has left this process, until ctx is done, or for at most
+// removeTimeout.
 func (r *ActiveRun) waitRemoved(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()

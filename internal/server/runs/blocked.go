@@ -46,8 +46,8 @@ func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
 	}
 }
 
-// findBlocked returns the blocked module of a run, or nil. It does not name the operator's own
-// modules.
+// findBlocked returns an error that names a blocked module of a run, or nil if the run has none. If
+// only modules of the operator's rings are blocked, the error names no module.
 func findBlocked(pins []journal.Pin, reasons map[string]string) *agent.BlockedError {
 	var hidden *agent.BlockedError
 	for _, p := range pins {

@@ -66,6 +66,8 @@ func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 	return nil
 }
 
+// cancel cancels a run: directly if this process executes it, through the store if another server
+// does, and otherwise by ending it here.
 func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {
 	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil {
 		l.Cancel(ErrCanceled)

@@ -129,7 +129,8 @@ func (f *Follower) encodePage(ctx context.Context, b *bytes.Buffer, last int64) 
 	return nil
 }
 
-// lastID returns the number of the last event that the client has received.
+// lastID returns the number of the last event that the client has received, or 0 if the request
+// names none.
 func lastID(req *http.Request) (int64, error) {
 	text := req.Header.Get("Last-Event-Id")
 	if text == "" {

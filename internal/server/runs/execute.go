@@ -30,9 +30,10 @@ func (e *alreadyRunningError) Problem() *httpapi.Problem {
 	return httpapi.NewProblem(api.CodeConflict, "%v", e)
 }
 
-// run executes a run on its own goroutine. If admit is not nil, the run starts only if admit
-// succeeds. At most one of several concurrent calls with the same id calls admit. run releases
-// the agent when the run is over.
+// run executes a run on its own goroutine; the function events starts it and returns its events.
+// run fails with an [*alreadyRunningError] if the run is in progress here. If admit is not nil, the
+// run starts only if admit succeeds. At most one of several concurrent calls with the same id calls
+// admit. run releases the agent o when the run is over, or at once if it fails.
 func (r *Service) run(
 	t *store.Tenant,
 	id string,
@@ -93,7 +94,8 @@ func (r *Service) run(
 	return l, nil
 }
 
-// withoutEncoding yields events that are not encoded for a client's protocol.
+// withoutEncoding returns events as [delivery.Event] values without an encoding for a client's
+// protocol.
 func withoutEncoding(events iter.Seq2[abi.Event, error]) iter.Seq2[delivery.Event, error] {
 	return func(yield func(delivery.Event, error) bool) {
 		for e, err := range events {
@@ -113,7 +115,8 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	}
 }
 
-// logStopped logs the error with which a run cannot continue here.
+// logStopped logs the error with which a run cannot continue here, except an exceeded quota. It
+// counts the run if the run was released to the journal.
 func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
 	if errors.As(err, &full) {

@@ -48,9 +48,9 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 	}
 }
 
-// next waits for events and returns them. It returns no events if the run has ended or paused, or if
-// the server drains. Meanwhile it keeps the stream s alive, unless s is nil. The caller must not use
-// the events of the previous call any more.
+// next waits for events and returns them. While it waits, it keeps the stream s alive, unless s is
+// nil. It returns no events if the run has ended or paused, or if the server drains. The caller
+// must not use the events of the previous call any more.
 func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 	_ = f.response.Set(0)
 	for {
@@ -76,8 +76,9 @@ func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 	}
 }
 
-// poll returns the available events: from memory if the run is in progress here, or else from
-// the store.
+// poll returns the available events: from memory if the run is in progress here, or else from the
+// store. If there are none, either over is true, because the run is over or the server drains, or
+// changed is closed when the caller should poll again.
 func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
 	if f.last {
 		return nil, nil, true, nil
@@ -156,8 +157,8 @@ func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
 	return lines, err
 }
 
-// All yields all further events. If they stop before the run has ended or paused, for example because
-// the server drains, the last value is a [*journal.Error].
+// All returns the further events of the run. If they stop before the run has ended or paused, for
+// example because the server drains, the last value is a [*journal.Error].
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	f.copies = 3 // its JSON, its value, and what the caller writes of it
 	return func(yield func(abi.Event, error) bool) {

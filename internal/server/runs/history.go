@@ -17,6 +17,8 @@ type historyOutput struct{ Body *api.RunHistory }
 // runs that are little more than their input.
 const historyFactor = 4
 
+// history returns the messages and phases of a run, without the operator's data. It fails with an
+// [*admission.QuotaError] if the responses in memory leave no room for the history.
 func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (*historyOutput, error) {
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {

@@ -24,8 +24,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// launch starts a run with messages, or resumes one. known is the run that an earlier identical
-// request started.
+// launch starts a run with messages, or resumes one. key is the request's Idempotency-Key, or
+// empty. If an earlier request with the key started a run, launch starts none, and returns that run
+// as known instead of l.
 func (r *Service) launch(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -60,8 +61,8 @@ func (r *Service) launch(
 }
 
 // checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
-// Otherwise the client would receive the response to the earlier request. For a run that is not
-// in the store yet, it compares only the agent.
+// Otherwise the client would receive the response to the earlier request. It compares the agents
+// and the messages. It rejects no request if the run is not in the store yet.
 func (r *Service) checkSameRequest(
 	ctx context.Context,
 	tenant string,
@@ -176,7 +177,7 @@ func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
 	return b, nil
 }
 
-// agentOf returns the agent of an existing run.
+// agentOf returns the agent of an existing run, which the caller must release.
 func (r *Service) agentOf(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*agents.Handle, error) {
 	spec, err := agents.SpecOf(info)
 	if err != nil || spec.Agent == "" {

@@ -9,8 +9,10 @@ type leaseClock struct {
 	until           time.Time // by the local clock
 }
 
-// trust reports whether expired leases can be trusted, given the time of the database and of
-// the local monotonic clock. The first call trusts them.
+// trust reports whether expired leases can be trusted, given the time of the database and of the
+// local monotonic clock. They cannot be trusted for the duration lease after the database's clock
+// has advanced by over half a lease more than the local one between two calls. The first call
+// returns true.
 func (c *leaseClock) trust(remote, local time.Time, lease time.Duration) bool {
 	if !c.local.IsZero() && remote.Sub(c.database)-local.Sub(c.local) > lease/2 {
 		c.until = local.Add(lease)

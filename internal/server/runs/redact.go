@@ -22,7 +22,7 @@ type Redactor struct {
 	names   [][]byte // the prefixed names of entries, longer ones before their prefixes
 }
 
-// NewRedactor returns the redactor of a run's modules.
+// NewRedactor returns a redactor that hides those of a run's modules that are not the tenant's.
 func NewRedactor(pins []journal.Pin) *Redactor {
 	h := &Redactor{entries: map[string]bool{}}
 	for _, p := range pins {
@@ -107,7 +107,8 @@ func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	return &out
 }
 
-// encoder returns an encoder that encodes redacted events.
+// encoder returns an encoder that redacts events and encodes them with enc. It returns nil if enc
+// is nil.
 func (h *Redactor) encoder(enc chain.Encoder) chain.Encoder {
 	if enc == nil || len(h.entries) == 0 {
 		return enc
@@ -139,7 +140,8 @@ func (h *Redactor) isFrom(m *abi.Message) bool {
 	return byModule && h.Has("", entry)
 }
 
-// message returns a redacted message.
+// message returns m, or a copy in which OperatorName replaces the name of the operator's middleware
+// that made m.
 func (h *Redactor) message(m *abi.Message) *abi.Message {
 	if !h.isFrom(m) {
 		return m

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// Resume resumes a run that waits for answers, which are by the ids of the run's interrupts. tools
+// Resume resumes a paused run with answers to its interrupts, keyed by the interrupts' ids. tools
 // and enc are as for [Service.Begin].
 func (r *Service) Resume(
 	ctx context.Context,
@@ -67,7 +67,9 @@ func (r *Service) Resume(
 	return l, nil
 }
 
-// resumeProblem returns the problem of a run that cannot resume.
+// resumeProblem converts the failure to resume a run to a problem. It returns the journal's
+// [journal.ErrNoRun], [journal.ErrBusy] and [journal.ErrFinished], and errors of the database,
+// unchanged: [httpapi.ProblemOf] converts them.
 func resumeProblem(err error) error {
 	var pins *journal.PinError
 	var waits *journal.WaitingError

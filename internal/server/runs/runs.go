@@ -173,7 +173,8 @@ func (r *Service) Routes(rt *httpapi.Router) {
 	}, r.delete)
 }
 
-// Find returns a run of a tenant, even if the run is not in the store yet.
+// Find returns a run of a tenant. A run that is in progress here but not in the store yet has the
+// status "queued".
 func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journal.RunInfo, error) {
 	info, err := t.Run(ctx, id)
 	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {

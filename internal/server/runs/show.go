@@ -68,7 +68,8 @@ func showRun(info *journal.RunInfo) *api.Run {
 	return r
 }
 
-// showDetails returns a run with its output or error.
+// showDetails returns the redacted API form of a run. It includes the output or error of a finished
+// run, and the reason why a run is quarantined.
 func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*api.Run, error) {
 	shown := showRun(info)
 	if info.Status == journal.StatusQuarantined {

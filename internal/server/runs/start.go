@@ -98,7 +98,8 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return r.respondRun(w, req, c, id, l)
 }
 
-// checkStart rejects missing, contradictory and unknown values of fields.
+// checkStart rejects a request in which fields are missing or contradict each other, or disconnect
+// has an unknown value.
 func checkStart(in *api.StartRun) error {
 	switch {
 	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
@@ -139,7 +140,8 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 	return out, nil
 }
 
-// respondEvents responds with a stream of the events of a run, or of those since it was resumed.
+// respondEvents responds with a stream of the events of a run. If this request resumed the run, the
+// stream begins with the events after that.
 func (r *Service) respondEvents(
 	w http.ResponseWriter,
 	req *http.Request,

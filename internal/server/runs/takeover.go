@@ -18,11 +18,11 @@ import (
 
 // Limits on taking over runs whose server has ended.
 const (
-	// takeoverInterval is the time between two looks for expired leases. A run waits longer for a
-	// takeover: its lease expires a LeaseTTL after its server's last heartbeat, which is
-	// [journal.DefaultLeaseTTL] unless serve --lease sets it.
+	// takeoverInterval is the time between two searches for expired leases. A lease expires when
+	// the option LeaseTTL has passed since the last heartbeat of the run's server. The default is
+	// [journal.DefaultLeaseTTL].
 	takeoverInterval      = 3 * time.Second
-	maxTakeovers          = 1000 // at once
+	maxTakeovers          = 1000 // per search, for all tenants together
 	maxTakeoversPerTenant = 10
 	// MaxTakeoverTime is the time for which a server retries a run whose agent cannot be
 	// built, for example because a key is missing or an MCP server does not respond.
@@ -52,12 +52,12 @@ func (r *Service) TakeOver(ctx context.Context) {
 	}
 }
 
-// SpecPrefix is the prefix of the specs of runs that a server started. Runs of the command have
-// other specs, and are neither taken over nor ended.
+// SpecPrefix is the prefix of the specs of runs that a server started. Runs that the command line
+// started have other specs. Servers neither take them over nor end them.
 const SpecPrefix = `{"agent":"`
 
-// TakeOverAll resumes expired runs of other servers here, up to a limit per tenant, unless memory
-// is short.
+// TakeOverAll starts to resume runs whose leases have expired, up to maxTakeoversPerTenant for each
+// tenant. It does nothing while the server rejects new runs because memory is short.
 func (r *Service) TakeOverAll(ctx context.Context) error {
 	if r.options.Overload.State().Rejecting {
 		return nil // until there is memory
@@ -84,8 +84,9 @@ func (r *Service) TakeOverAll(ctx context.Context) error {
 	return nil
 }
 
-// takeOverTenant resumes runs of a tenant, concurrently with those of other tenants. A slow
-// run, for example because of an MCP server that does not respond, only delays its own tenant.
+// takeOverTenant resumes runs of a tenant, concurrently with those of other tenants. It does
+// nothing if runs of the tenant are already being taken over. A slow run, for example because of an
+// MCP server that does not respond, only delays its own tenant.
 func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*journal.RunInfo) {
 	if _, under := r.taking.LoadOrStore(tenant, true); under {
 		return
@@ -105,7 +106,8 @@ func (r *Service) takeOverTenant(ctx context.Context, tenant string, list []*jou
 	})
 }
 
-// TakeOverRun resumes a run. It ends a run that can never resume.
+// TakeOverRun resumes a run if the option Judge allows it. It ends a run that can never resume, or
+// whose agent could not be built for MaxTakeoverTime.
 func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.log.With("tenant", info.Tenant, "run", info.ID)

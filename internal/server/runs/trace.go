@@ -64,8 +64,8 @@ func storeTimeline(ctx context.Context, t *store.Tenant, line *api.Timeline) err
 	return t.AddTrace(ctx, line.Run, b.Bytes(), int64(len(text)))
 }
 
-// encodeTimeline returns a timeline of at most maxTrace bytes. It drops spans until it fits, the last
-// ones first, so that the parents of the others remain.
+// encodeTimeline returns a timeline as JSON of at most maxTrace bytes. It drops spans until it
+// fits, the last ones first, so that the parents of the others remain.
 func encodeTimeline(line *api.Timeline) ([]byte, error) {
 	for {
 		b, err := json.Marshal(line)
@@ -91,7 +91,8 @@ func readTimeline(b []byte) (*api.Timeline, error) {
 	return &line, json.Unmarshal(text, &line)
 }
 
-// traceBody is the response, which is never completely in memory.
+// traceBody describes the response in the OpenAPI document. The response itself is never completely
+// in memory.
 type traceBody struct {
 	Timelines []*api.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over. Together they have at most 16 MiB; later ones are missing."`
 }

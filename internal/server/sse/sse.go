@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// HeartbeatInterval is the longest silence of a stream. After it, the stream sends a comment.
+// HeartbeatInterval is the longest time for which [Stream.Wait] sends nothing. After it, Wait sends
+// a comment.
 const HeartbeatInterval = 15 * time.Second
 
 // A Stream is a response of server-sent events. A nil Stream is a response that has not begun. Only
@@ -36,8 +37,8 @@ func (s *Stream) Retry() { s.Send([]byte("retry: 1000\n\n")) }
 // Beat sends a comment, which keeps the connection alive.
 func (s *Stream) Beat() { s.Send([]byte(": still here\n\n")) }
 
-// Send writes one part of the stream, whose bytes may be in pieces, and flushes it. After an error,
-// Send does nothing.
+// Send writes the pieces as one part of the stream, and flushes it. After an error, Send does
+// nothing.
 func (s *Stream) Send(pieces ...[]byte) {
 	if s.Err != nil {
 		return

@@ -19,10 +19,11 @@ const (
 )
 
 // delete deletes a tenant and its data. First it revokes the tenant's keys, so that no new runs
-// start, and cancels its runs on all servers.
+// start, and cancels its runs on all servers. It fails with a conflict if the runs do not end in
+// time, or cannot all be deleted in time.
 func (t *Tenants) delete(ctx context.Context, _ *httpapi.Caller, in *TenantPath) (*struct{}, error) {
 	if in.Tenant == store.Operator {
-		return nil, t.Store.DeleteTenant(ctx, in.Tenant) // fails
+		return nil, t.Store.DeleteTenant(ctx, in.Tenant) // fails: the operator's tenant cannot be deleted
 	}
 	tenant := t.Store.Tenant(in.Tenant)
 	if err := tenant.RevokeKeys(ctx); err != nil {

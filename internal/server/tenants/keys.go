@@ -36,7 +36,7 @@ func showKey(k *store.Key) *api.Key {
 }
 
 type (
-	// KeyPath is embedded in inputs. It has the path parameter key.
+	// KeyPath is embedded in inputs. It has the path parameter "key".
 	KeyPath struct {
 		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: the part between ar_ and the next underscore."`
 	}
@@ -59,7 +59,7 @@ type (
 		TenantPath
 		Body api.CreateKey
 	}
-	// TenantKeyPath is embedded in inputs. It has the path parameters tenant and key.
+	// TenantKeyPath is embedded in inputs. It has the path parameters "tenant" and "key".
 	TenantKeyPath struct {
 		TenantPath
 		KeyPath
@@ -221,8 +221,8 @@ func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListIn
 	return out, nil
 }
 
-// rotate replaces a key. A caller cannot rotate a key that has more scopes than its own, since
-// it would receive the new key.
+// rotate replaces a key. A caller without OperatorScope cannot rotate a key that has a scope which
+// its own key lacks, since it would receive the new key.
 func (k *Keys) rotate(
 	ctx context.Context,
 	c *httpapi.Caller,

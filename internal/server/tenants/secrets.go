@@ -12,7 +12,7 @@ import (
 type Secrets struct{}
 
 type (
-	// SecretPath is embedded in inputs. It has the path parameter secret.
+	// SecretPath is embedded in inputs. It has the path parameter "secret".
 	SecretPath struct {
 		Secret string `path:"secret" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" doc:"The secret's name, as used by api_key_env in agent.yaml, such as OPENAI_API_KEY."`
 	}

@@ -26,7 +26,7 @@ func newTenant(info *store.TenantInfo) (*api.Tenant, error) {
 }
 
 type (
-	// TenantPath is embedded in inputs. It has the path parameter tenant.
+	// TenantPath is embedded in inputs. It has the path parameter "tenant".
 	TenantPath struct {
 		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
 	}
