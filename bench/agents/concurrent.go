@@ -21,8 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// concurrent measures runs per second by the number of concurrent runs, on one processor and on
-// all.
+// concurrent prints the runs per second of the five modules by the number of concurrent runs, on
+// one processor and on all.
 func concurrent(ctx context.Context, h *host.Host, path string, conversation []abi.Message, each time.Duration) error {
 	p, err := ourModules(ctx, h, "here", path, conversation)
 	if err != nil {
@@ -48,8 +48,8 @@ func concurrent(ctx context.Context, h *host.Host, path string, conversation []a
 	return nil
 }
 
-// sideBySide runs n loops of runs concurrently for at least the duration each, and returns runs per
-// second.
+// sideBySide runs p in n concurrent loops for at least the duration each, and returns the runs per
+// second of all loops together.
 func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float64, error) {
 	var done atomic.Int64
 	failed := make(chan error, n)
@@ -74,7 +74,7 @@ func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float6
 	}
 }
 
-// A waiting model blocks each run at its last step until goOn is closed.
+// A waiting model blocks each run at its last step until goOn is closed or ctx is done.
 type waiting struct {
 	instant
 	there *sync.WaitGroup
@@ -94,7 +94,7 @@ func (w waiting) Generate(ctx context.Context, req *model.Request, sink func(abi
 	return w.instant.Generate(ctx, req, sink)
 }
 
-// memory measures the memory of 1,000 runs that wait for their model, after their modules have been
+// memory prints the memory of 1,000 runs that wait for their model, after their modules have been
 // called.
 func memory(ctx context.Context, h *host.Host, path string, conversation []abi.Message) error {
 	const runs = 1000
@@ -178,7 +178,8 @@ func resident() (float64, error) {
 	return 0, errors.New("/proc/self/smaps_rollup has no Pss")
 }
 
-// line measures the cost of each additional module. All entries are the same module.
+// line prints the time of a run by the number of modules, and the cost of each additional module.
+// All entries are the same module.
 func line(ctx context.Context, h *host.Host, path string, conversation []abi.Message, each time.Duration) error {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {

@@ -151,6 +151,7 @@ type result struct {
 	Counts  map[string]int // messages and results that the observer counted
 }
 
+// want returns the result that each run of each peer must have.
 func want() result {
 	clean := strings.ReplaceAll(found(), "ann@example.com", "[address]")
 	return result{
@@ -163,6 +164,7 @@ func want() result {
 	}
 }
 
+// same returns an error that describes a difference between r and w, or nil if there is none.
 func (r *result) same(w result) error {
 	if r.Text != w.Text {
 		return fmt.Errorf("the text is %q", r.Text)

@@ -99,6 +99,9 @@ func repeat(each time.Duration, do func() error) (n int, took time.Duration, err
 	return n, time.Since(began), nil
 }
 
+// measure runs the peers alternately, each for the duration each per turn, and prints a table of
+// their speed and processor time. It writes a CPU profile and a plot to the files that profile and
+// drawing name, if any.
 func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, profile, drawing string) error {
 	perSecond := make([][]float64, len(peers))
 	used, runs := make([]time.Duration, len(peers)), make([]int, len(peers))
@@ -163,7 +166,7 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 	return nil
 }
 
-// ratioTo returns the name that the table has for the first peer, to which the ratios refer.
+// ratioTo returns the table's name for first, the peer with which the others are compared.
 func ratioTo(first *peer) string {
 	if first.name == mainPeer {
 		return "here (Go guests)"

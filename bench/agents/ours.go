@@ -93,7 +93,7 @@ func ourModules(ctx context.Context, h *host.Host, name, path string, conversati
 	return p, err
 }
 
-// sizeOf describes the size of a module. For a script, it adds the engine's.
+// sizeOf describes the size of a module. For a script, it adds the size of the engine.
 func sizeOf(path string) (string, error) {
 	f, err := os.Stat(path)
 	if err != nil {
@@ -215,7 +215,7 @@ func functions() []host.Middleware {
 }
 
 // forwarded returns a peer whose middlewares run elsewhere: call sends a hook's whole input as
-// JSON.
+// JSON, and returns the answer.
 func forwarded(
 	ctx context.Context,
 	name string,

@@ -113,7 +113,8 @@ func start(
 	return peers, nil
 }
 
-// language returns the language of a guest by its file name.
+// language returns the language of a guest by its file name, or the file name if it does not tell
+// the language.
 func language(path string) string {
 	name := filepath.Base(path)
 	for part, language := range map[string]string{

@@ -26,7 +26,8 @@ import (
 // serveAs is the name of the environment variable that makes a process a side-car or a plug-in.
 const serveAs = "AGENT_BENCH_SERVE"
 
-// serve runs a side-car or a plug-in if serveAs is set, and reports whether it did.
+// serve runs the side-car or plug-in that the environment variable serveAs names. It returns false
+// at once if the variable names none.
 func serve() bool {
 	switch os.Getenv(serveAs) {
 	case "http":

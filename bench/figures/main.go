@@ -28,6 +28,8 @@ func main() {
 	}
 }
 
+// run prints the table for the two modules that args names. With the arguments "resident" and one
+// module, it calls [resident] instead.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "resident" { // in a separate process
 		return resident(ctx, args[1])
@@ -85,7 +87,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // loadAverage returns the average number of runnable processes in the last minute. Their load
-// affects the figures.
+// affects the figures. If the average is unavailable, it returns "not known".
 func loadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if first, _, ok := strings.Cut(string(b), " "); err == nil && ok {

@@ -106,8 +106,8 @@ func (r *runaway) late(ctx context.Context) (time.Duration, error) {
 	return late, err
 }
 
-// run returns the time from the hook's deadline to the end of the run. It is negative if the agent
-// has been switched off after its faults.
+// run runs the agent once and returns the time from the hook's deadline to the end of the run. The
+// time is negative if the agent has been switched off after its faults.
 func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	_, err := r.agent.Ask(ctx, "go")
 	took := time.Since(*r.began)
@@ -158,6 +158,8 @@ type sample struct {
 	lates []time.Duration // time from the deadline to the end
 }
 
+// run calls do while another goroutine stops the world repeatedly, and records the pauses and the
+// time that do returns.
 func (s *sample) run(do func() (time.Duration, error)) error {
 	var late time.Duration
 	halt, err := longestHalt(func() (err error) { late, err = do(); return err })

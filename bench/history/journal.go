@@ -78,7 +78,8 @@ func keptRuns(ctx context.Context, h *host.Host, w *writes, conversation []abi.M
 	return later, err
 }
 
-// withStore opens a store in a temporary folder.
+// withStore calls do with a new store in a temporary folder, and then closes the store and removes
+// the folder.
 func withStore(ctx context.Context, do func(store.Store) error) error {
 	dir, err := os.MkdirTemp("", "agent-runner-bench-")
 	if err != nil {

@@ -32,6 +32,8 @@ func main() {
 	}
 }
 
+// report runs the other commands with the guests in the folder built, and writes their tables to
+// the file out and the plot next to it.
 func report(ctx context.Context, built, out string, quick bool) error {
 	built, err := filepath.Abs(built)
 	if err != nil {

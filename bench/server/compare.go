@@ -129,8 +129,8 @@ func (c *contender) attacked(p *plan) error {
 	return c.hostile.pause()
 }
 
-// interval returns the 5th and the 95th percentile of the ratio of a figure, in 500 bootstrap draws
-// of pairs of rounds.
+// interval returns the 5th and the 95th percentile of figure(other) / figure(one), in 500 bootstrap
+// draws of pairs of rounds.
 func interval(one, other []*sample, figure func([]*sample) float64) (low, high float64) {
 	const draws = 500
 	random := rand.New(rand.NewPCG(1, 2))

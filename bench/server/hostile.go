@@ -196,8 +196,8 @@ type neighbour struct {
 	end          func()
 }
 
-// mallorys starts this program as a process that attacks the server at address. The process can be
-// paused and continued.
+// mallorys starts this program as a process that attacks the server at address. It returns the
+// process as a neighbour, which can be paused and continued.
 func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	cmd, err := self(address, key, guest, attacks)
 	if err != nil {

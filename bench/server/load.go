@@ -16,7 +16,8 @@ import (
 // workers is the number of concurrent runs.
 const workers = 8
 
-// run runs an agent once and reads all its events. It fails unless the run ends with an answer.
+// run runs an agent of the tenant t once and reads all events of the run. It fails unless the run
+// ends with an answer.
 func (p *platform) run(t *tenant, agent string) error {
 	req, err := http.NewRequest(
 		"POST",
@@ -68,7 +69,8 @@ func (s *sample) at(q float64) time.Duration {
 	return s.times[min(len(s.times)-1, int(q*float64(len(s.times))))]
 }
 
-// load runs an agent of the tenants in turn for the duration d, with the given number of workers.
+// load runs each tenant's agent of the given name, one tenant after another, for the duration d,
+// with the given number of concurrent workers. It stops early if a run fails.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -99,8 +101,9 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 	return out, failed
 }
 
-// steady runs an agent of the tenants in turn for the duration d. It starts perSecond runs per
-// second, even while earlier ones are active, and times each run from its scheduled start.
+// steady runs each tenant's agent of the given name, one tenant after another, for the duration d.
+// It starts perSecond runs per second, even while earlier ones are active, and times each run from
+// its scheduled start.
 func (p *platform) steady(list []*tenant, agent string, perSecond float64, d time.Duration) (*sample, error) {
 	var mu sync.Mutex
 	var failed error
@@ -124,7 +127,7 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 	return out, failed
 }
 
-// each runs an agent once for each tenant, with at most workers runs at a time.
+// each runs each tenant's agent of the given name once, with at most workers runs at a time.
 func (p *platform) each(list []*tenant, agent string) error {
 	var mu sync.Mutex
 	var failed error
@@ -144,7 +147,7 @@ func (p *platform) each(list []*tenant, agent string) error {
 	return failed
 }
 
-// throughput measures runs per second by number of modules and tenants.
+// throughput measures runs per second by the number of modules and of tenants.
 func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	list, err := s.tenants("tenant-", slices.Max(p.tenants), "quick", p.modules...)
 	if err != nil {

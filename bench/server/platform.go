@@ -182,8 +182,8 @@ func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	return &tenant{id, key.Secret}, err
 }
 
-// tenants creates n tenants, uploads the guest as a module of each, and adds an agent of the model
-// for each number of modules.
+// tenants creates n tenants, uploads the guest as a module of each, and adds an agent that uses the
+// model for each number of modules.
 func (p *platform) tenants(prefix string, n int, model string, modules ...int) ([]*tenant, error) {
 	out := make([]*tenant, n)
 	var wg sync.WaitGroup
@@ -209,7 +209,8 @@ func (p *platform) tenants(prefix string, n int, model string, modules ...int) (
 	return out, failed
 }
 
-// populate uploads the guest for a tenant, and adds an agent for each number of modules.
+// populate uploads the guest for a tenant, unless all agents have no modules, and adds an agent
+// that uses the model for each number of modules.
 func (p *platform) populate(t *tenant, model string, modules []int) error {
 	for _, n := range modules {
 		if n > 0 {

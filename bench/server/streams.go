@@ -147,7 +147,7 @@ func streams(p *plan, s *platform, text *bytes.Buffer) error {
 }
 
 // read reads a run's events. It returns the delay of each event that was emitted after the request,
-// and whether all events arrived in order.
+// and whether all events up to the end of the run arrived in order.
 func (p *platform) read(t *tenant, run string) (lag []time.Duration, whole bool, err error) {
 	req, err := http.NewRequest("GET", p.url+"/v1/runs/"+run+"/events", nil)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 )
 
-// remote is created by the first call, because the configuration is not available earlier.
+// remote returns the Remote of this plug-in. The first call creates it, because the configuration
+// is not available earlier.
 var remote = sync.OnceValue(func() *five.Remote {
 	if codec, _ := pdk.GetConfig("codec"); codec == "fast" {
 		return five.NewRemote(five.Fast)

@@ -10,8 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// Main opens a host and calls measure. The usage is the command's name and the names of its
-// arguments, all of which are required.
+// Main opens a host and calls measure with it and the command's arguments. The usage is the
+// command's name and the names of its arguments, all of which are required. Main exits with status
+// 2 if the number of arguments is wrong, and with status 1 if measure fails.
 func Main(usage string, measure func(ctx context.Context, h *host.Host, args []string) error) {
 	words := strings.Fields(usage)
 	if len(os.Args) != len(words) {
