@@ -109,7 +109,7 @@ func (t *TimeoutError) Unwrap() []error { return []error{t.Cause, context.Deadli
 // A ModelError ends a run whose model call failed after all retries and fallbacks, if no middleware
 // replaced the error with an answer.
 type ModelError struct {
-	Source string // "model", or the entry that failed the call
+	Source string // "model", "host", or the entry that failed the call
 	Err    *abi.Error
 }
 

@@ -74,7 +74,8 @@ func (c *Chain) Scoped(scope string) *Chain {
 	return out
 }
 
-// New checks the entries and returns their chain.
+// New returns a chain of the entries, in registration order. It fails if an entry is invalid, or if
+// two entries have the same name.
 func New(entries ...hook.Entry) (*Chain, error) {
 	names := map[string]bool{}
 	for i, e := range entries {
@@ -137,8 +138,8 @@ type Run struct {
 	queue   *queue
 }
 
-// Open prepares every middleware for a run. locals holds the run's values, new or from
-// before a pause.
+// Open prepares every middleware for the run with the given id, and returns the chain in that run.
+// locals holds the run's values, new or from before a pause. The caller closes the result.
 func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *local.Values) (*Run, error) {
 	r := &Run{Run: hook.NewRun(c.Options, host, locals), queue: &queue{}}
 	r.Events = r.queue.add
@@ -186,6 +187,7 @@ func (r *Run) Stats() []abi.EntryStats {
 	return out
 }
 
+// find returns the member with the given name, or nil.
 func (r *Run) find(name string) *hook.Member {
 	for _, m := range r.members {
 		if m.Name == name {

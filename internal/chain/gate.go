@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
+// strictness ranks the decisions of gates. The highest rank wins.
 var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.DecideDeny: 2, abi.DecideStop: 3}
 
 // A judgement is the outcome of the gates for a call. Its zero value lets the call pass.
@@ -21,9 +22,9 @@ type judgement struct {
 	edited *string // arguments that replace those in question
 }
 
-// gate asks every gate of every ring about the exact arguments. The strictest decision
-// wins; a gate that fails, faults or does not decide denies. If a person has to decide,
-// the run pauses.
+// gate asks every gate of every ring about the exact arguments. The strictest decision wins; a gate
+// that fails, faults or does not decide denies. The decision [abi.DecideStop] ends the run at once.
+// If a person has to decide, the run pauses.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
 	worst := abi.DecideAllow
 	var by *hook.Control
@@ -65,7 +66,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 	}
 }
 
-// askGate asks one gate.
+// askGate asks one gate about call q. A gate that fails or faults denies the call.
 func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi.Tool) (abi.GateToolAnswer, error) {
 	var out abi.GateToolAnswer
 	v, err := c.Invoke(ctx, &abi.GateToolInput{Call: q, Tool: tool}, &out, func() error {
@@ -88,8 +89,9 @@ func question(entry string, answer abi.GateToolAnswer, q abi.Call) string {
 	return cmp.Or(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", entry, q.Name))
 }
 
-// askSomebody applies the decision about this exact call, or pauses the run for one. If several
-// gates ask, the pause lists all questions, and one approval answers them.
+// askSomebody applies the decision about this exact call, or pauses the run for one. Where the run
+// cannot pause, it denies the call. If several gates ask, the pause lists all questions, and one
+// approval answers them.
 func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
 	decided, ok := r.Record.Decision(q, call.Tool.Owner)
 	switch {

@@ -39,8 +39,8 @@ type ModelCall struct {
 	Allow func(req *ModelRequest) error
 }
 
-// CallModel makes a model call through all rings. source is "model" or the entry that
-// answered. The error is an ending, or an *abi.Error if the call failed.
+// CallModel makes a model call through all rings. source is "model", "host", or the entry that
+// answered or failed the call. The error is an ending, or an *abi.Error if the call failed.
 func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
 	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,
@@ -95,6 +95,7 @@ type modelKind struct {
 	call *ModelCall
 }
 
+// open returns the host's side of a call of hook h, and the request for the hook's input.
 func (k *modelKind) open(m *hook.Member, h abi.Hook, q ModelRequest) (*hook.Control, abi.Request) {
 	c := k.run.Call(m, h, k.call.State, q.Messages)
 	c.SetDelivered(k.call.Delivered)
@@ -200,7 +201,8 @@ func (k *modelKind) After(
 	return rep, again, v, err
 }
 
-// Patch applies a wrapper's patch of a request to this call only.
+// Patch applies a hook's patch to the request of this call only. It fails if the patch is invalid
+// or chooses what Allow rejects.
 func (k *modelKind) Patch(q ModelRequest, p abi.RequestPatch, m *hook.Member) (ModelRequest, error) {
 	if p.IsZero() {
 		return q, nil
@@ -246,5 +248,6 @@ func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	return a.Says(m.Chunks())
 }
 
-// Same reports whether two responses have the same content. It ignores their ids.
+// Same reports whether two responses have the same message. It ignores ids and origins of the
+// messages, the finish reasons and the usage.
 func (k *modelKind) Same(a, b *abi.Response) bool { return message.Same(&a.Message, &b.Message) }

@@ -24,16 +24,16 @@ type Nester interface {
 	// OwnModel returns the basis of a middleware's model call: the agent's model and
 	// parameters, an empty list of messages, the run's state, Generate and Allow.
 	OwnModel() ModelCall
-	// OwnTool returns a call of one of the agent's tools, with Tool, State and Run. The
-	// error is an *abi.Error: not_found if there is no such tool, denied if it is not
-	// active.
+	// OwnTool returns a call of one of the agent's tools, with Tool, State and Run. The error is an
+	// [*abi.Error] with the code [abi.CodeNotFound] if there is no such tool, or [abi.CodeDenied]
+	// if it is not active.
 	OwnTool(name string) (ToolCall, error)
-	// CountTool counts a tool call before it is made, once over all passes. The error is
-	// an *abi.Error of code limit, or ends the run.
+	// CountTool counts a tool call before it is made, once over all passes. The error is an
+	// [*abi.Error] with the code [abi.CodeLimit], or ends the run.
 	CountTool(name string) error
-	// Room reserves the resources that hooks within the call will need; release returns
-	// them. It must not wait, since the calling middleware holds resources that others may
-	// wait for. The error is an *abi.Error, unavailable or limit.
+	// Room reserves the resources that hooks within the call will need; release returns them. It
+	// must not wait, since the calling middleware holds resources that others may wait for. The
+	// error is an [*abi.Error] with the code [abi.CodeUnavailable] or [abi.CodeLimit].
 	Room(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
@@ -58,7 +58,8 @@ func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestP
 	return r.ownModel(ctx, c, host, id, call)
 }
 
-// ownRequest applies the middleware's request to call.
+// ownRequest applies the middleware's request to call. It fails if the request has no messages, or
+// if its messages or tools are invalid.
 func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (err error) {
 	q := &call.Request
 	switch {
@@ -91,7 +92,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	return nil
 }
 
-// ownModel makes the call unless an earlier pass did.
+// ownModel makes the call, or returns the outcome that an earlier pass recorded.
 func (r *Run) ownModel(
 	ctx context.Context,
 	c *hook.Control,
@@ -156,7 +157,8 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 	return r.ownTool(ctx, c, host, id, call)
 }
 
-// ownTool makes the call unless an earlier pass did, and reports its start and end.
+// ownTool makes the call and reports its start and end, or returns the outcome that an earlier pass
+// recorded.
 func (r *Run) ownTool(
 	ctx context.Context,
 	c *hook.Control,

@@ -37,6 +37,8 @@ type queue struct {
 	dropped int64
 }
 
+// add queues an event that an observer wants. If the queue or the run's memory is full, it drops
+// the event and counts it.
 func (q *queue) add(e abi.Event) {
 	if !q.wanted[e.Type] {
 		return
@@ -115,7 +117,8 @@ func (r *Run) Unobserved() bool {
 	return len(r.queue.events) > 0
 }
 
-// Observe calls the observers with the events queued since the last call.
+// Observe calls the observers with the events queued since the last call. It stops at the first
+// ending.
 func (r *Run) Observe(ctx context.Context) {
 	observers := r.Inward(contract.HookObserve)
 	events := r.queue.take()

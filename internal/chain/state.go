@@ -163,7 +163,8 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state from the inside out, and returns the
-// messages that it leaves.
+// messages that it leaves. A hook that fails skips the remaining hooks, unless ContinueOnError is
+// set.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterModelRewriteState) {
@@ -182,7 +183,8 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 }
 
 // AfterTools runs after_tools from the inside out, after a round of tool calls, and returns the
-// messages that it leaves.
+// messages that it leaves. A hook that fails skips the remaining hooks, unless ContinueOnError is
+// set.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterTools) {
@@ -200,7 +202,8 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 	return messages, p.err
 }
 
-// replaceAll returns a function that returns the edited list, or before if the edit failed.
+// replaceAll returns a function that returns its list, or before if the error is set. It takes the
+// results of [message.Edit].
 func replaceAll(before *message.List) func(*message.List, error) (*message.List, error) {
 	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {
@@ -221,7 +224,8 @@ type End struct {
 }
 
 // AfterAgent runs after_agent from the inside out and returns the final message. A failing module
-// neither prevents the others from running nor changes the outcome.
+// neither prevents the others from running nor changes the outcome. Once ctx is done, the remaining
+// hooks are skipped.
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	for _, m := range r.Outward(contract.HookAfterAgent) {
 		c := r.Call(m, contract.HookAfterAgent, e.Messages)
@@ -262,7 +266,8 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	return e.Final
 }
 
-// checkFinal rejects a message that cannot end a conversation.
+// checkFinal rejects a final message that is invalid, has tool calls, or has a role other than
+// assistant and that of the message it replaces.
 func checkFinal(final, was *abi.Message) error {
 	if err := contract.CheckMessage(final); err != nil {
 		return fmt.Errorf("final: %w", err)

@@ -28,10 +28,10 @@ type ToolCall struct {
 	Call  abi.Call // arguments are valid
 	Tool  abi.Tool
 	State *message.List
-	// Run calls the tool itself, inside all rings and after the gates. It is not called
-	// for tools that an entry owns. An *abi.Interrupt pauses the run; resume is then its
-	// answer. out takes chunks of the result while the tool runs; it is nil if they are
-	// not needed before the result.
+	// Run calls the tool itself, inside all rings and after the gates. It is not called for tools
+	// that an entry owns. If it returns an *abi.Interrupt, the run pauses; Run is then called again
+	// with the answer as resume. out takes chunks of the result while the tool runs; it is nil if
+	// they are not needed before the result.
 	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out pipe.Sink) (*abi.Result, error)
 	// Out takes the chunks that leave the outermost ring during the call, if it is
 	// streamed. It does not receive a result that did not arrive in chunks.
@@ -111,7 +111,8 @@ type toolKind struct {
 	executed string // the arguments of the last execution
 }
 
-// core asks every gate about the exact arguments, then runs the tool.
+// core asks every gate about the exact arguments, then runs the tool. Invalid arguments and denied
+// calls give error results.
 func (k *toolKind) core(ctx context.Context, q abi.Call, out pipe.Sink) (exchange.Reply[abi.Result], error) {
 	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
@@ -237,8 +238,8 @@ func (s *toolSink) sink() pipe.Sink {
 	}
 }
 
-// unknown returns the result of a tool that was running in a process that has ended, and that must
-// not be called again.
+// unknown records and returns the result of a tool that was running in a process that has ended,
+// and that must not be called again. It also logs this.
 func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
 	res := abi.ErrorResult(
 		fmt.Sprintf(
@@ -266,7 +267,7 @@ func (r *Run) toolCall(m *hook.Member, h abi.Hook, state *message.List, q abi.Ca
 	return c
 }
 
-// callTool runs a tool in the module that added it.
+// callTool runs a tool in the entry that added it.
 func (k *toolKind) callTool(
 	ctx context.Context,
 	owner *hook.Member,
@@ -428,8 +429,9 @@ func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 	return &out
 }
 
-// ToolMessages asks tool_messages, from the outside in, how to record a result. The first
-// answer wins; def is the default.
+// ToolMessages asks tool_messages, from the outside in, how to record a result, and returns the
+// messages of the first hook that has any. If a hook fails or faults before, or none has any, it
+// returns def.
 func (r *Run) ToolMessages(
 	ctx context.Context,
 	state *message.List,
@@ -457,6 +459,8 @@ func (r *Run) ToolMessages(
 	return []abi.Message{def}, nil
 }
 
+// checkToolMessages sets the ids and origins of messages. It returns an error if one is invalid, or
+// unless exactly one of them is the answer to the call.
 func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string) error {
 	answers := 0
 	for i := range messages {

@@ -156,8 +156,8 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 	return e, true
 }
 
-// translate runs a member's translate_before over an event. ok is false if the member
-// drops it. The error is set if the event stays as it was because the member failed.
+// translate runs a member's translate_before over an event. ok is false if the member drops it. If
+// the member fails, translate returns the event unchanged, with an error.
 func (t *translation) translate(
 	ctx context.Context,
 	m *hook.Member,
@@ -252,7 +252,8 @@ func inside(e abi.Event, change func(abi.Event) abi.Event) abi.Event {
 }
 
 // keepIdentity restores the fields that a translator must not change: the type and origin of the
-// event, and the ids by which clients relate events.
+// event, and the ids by which clients relate events. It fails if the translator removed a part of
+// the event or added a message.
 func keepIdentity(e, was *abi.Event) error {
 	e.Type, e.Seq, e.Run, e.TimeMS, e.Step, e.StepID = was.Type, was.Seq, was.Run, was.TimeMS, was.Step, was.StepID
 	e.Entry, e.Hook, e.Digest, e.Source = was.Entry, was.Hook, was.Digest, was.Source
@@ -297,6 +298,8 @@ func keepIdentity(e, was *abi.Event) error {
 	return keepInterrupts(e, was)
 }
 
+// keepMessage restores the id, role, origin and call id of a message. It fails if the translator
+// added the message or a tool call, or made the message invalid.
 func keepMessage(m, was *abi.Message) error {
 	if was == nil {
 		return fmt.Errorf("event: has a message, where there was none")
@@ -363,7 +366,8 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 	return event, true
 }
 
-// keepFixed restores the fixed keys of an encoded event.
+// keepFixed restores the fixed keys of an encoded event. It fails if the event is not a JSON
+// object.
 func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, error) {
 	if err := jsoncodec.Valid(event); err != nil {
 		return nil, fmt.Errorf("event: %w", err)

@@ -1,10 +1,11 @@
-// Package ending defines the errors that end a run, and converts errors between the run,
-// its middlewares and the model.
+// Package ending defines the errors that end a run, and converts errors between the run, its
+// middlewares and the model.
 //
 // A run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
-// [LimitError], a [MemoryError], or an [AbortedError] when its context ends; an [InterruptedError]
-// pauses it. Middlewares cannot catch these errors: next does not return, and the waiting frames
-// are discarded from the inside out. The only package of the chain that it imports is safetext.
+// [LimitError], a [MemoryError], or an [AbortedError] when its context is done; an
+// [InterruptedError] pauses it. Middlewares cannot catch these errors: next does not return, and
+// the waiting frames are discarded from the inside out. The only package of the chain that it
+// imports is safetext.
 package ending
 
 import (
@@ -28,8 +29,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// AsError converts err to the error that middlewares and the model see. It has the given
-// code unless err is an *abi.Error already.
+// AsError converts err to the error that middlewares and the model see: the [*abi.Error] that err
+// contains or, if there is none, one with the given code and the text of err.
 func AsError(err error, code abi.Code) *abi.Error {
 	if known, ok := errors.AsType[*abi.Error](err); ok {
 		return known
@@ -37,8 +38,9 @@ func AsError(err error, code abi.Code) *abi.Error {
 	return &abi.Error{Code: code, Message: err.Error()}
 }
 
-// CleanError returns a middleware's error in a form that is safe to show to other modules,
-// the model and the caller.
+// CleanError returns a middleware's error in a form that is safe to show to other modules, the
+// model and the caller. It replaces an unknown code with [abi.CodeInternal], and bounds and cleans
+// the message.
 func CleanError(e *abi.Error) *abi.Error {
 	out := *e
 	if !slices.Contains(contract.Codes(), out.Code) {

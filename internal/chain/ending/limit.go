@@ -4,7 +4,7 @@ import "fmt"
 
 // A LimitError ends the run because it has used up one of its limits.
 type LimitError struct {
-	Limit string `json:"limit"`          // max_steps, model_calls or tool_calls
+	Limit string `json:"limit"`          // "max_steps", "model_calls" or "tool_calls"
 	Tool  string `json:"tool,omitempty"` // the tool, for the limit of a single tool
 	Value int64  `json:"value"`          // the limit's value, a count
 }

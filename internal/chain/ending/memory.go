@@ -11,9 +11,10 @@ import (
 // LimitMemory is the name of a run's memory limit in events and errors.
 const LimitMemory = "run_memory_bytes"
 
-// A MemoryError ends a run that exceeds a memory limit.
+// A MemoryError ends a run that exceeds its own memory limit or for which its tenant or process has
+// no memory left.
 type MemoryError struct {
-	Level string // run, tenant or process
+	Level string // "run", "tenant" or "process"
 	Limit int64  // bytes
 	Err   error
 }
@@ -25,7 +26,8 @@ func (e *MemoryError) Error() string { return e.Err.Error() }
 func (e *MemoryError) Unwrap() error { return e.Err }
 
 // FromReservation converts the error of a memory reservation to one that ends the run: a
-// *MemoryError, or an *AbortedError if the context of the run has ended.
+// [*MemoryError] if a limit is exceeded, and otherwise, for example if the context of the run is
+// done, an [*AbortedError].
 func FromReservation(err error) error {
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
 		return &MemoryError{Level: string(limit.Level), Limit: limit.Limit, Err: err}
@@ -43,8 +45,9 @@ func MemoryFault(err error) error {
 	return f
 }
 
-// LimitOrAbort converts the error of a memory reservation to an *abi.Error of code limit
-// that a middleware can handle, or to an *AbortedError.
+// LimitOrAbort converts the error of a memory reservation. If a limit is exceeded, it returns an
+// [*abi.Error] with the code [abi.CodeLimit] that a middleware can handle, and otherwise an
+// [*AbortedError]. what names the operation in the message.
 func LimitOrAbort(what string, err error) error {
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: %v", what, err)}
@@ -52,8 +55,8 @@ func LimitOrAbort(what string, err error) error {
 	return &AbortedError{Cause: err}
 }
 
-// LimitFailure converts the error of a memory reservation to an error of code limit that fails a
-// model or tool call.
+// LimitFailure converts the error of a memory reservation to an error with the code [abi.CodeLimit]
+// that fails a model or tool call. what names the operation in the message.
 func LimitFailure(what string, err error) *abi.Error {
 	return AsError(LimitOrAbort(what, err), abi.CodeLimit)
 }

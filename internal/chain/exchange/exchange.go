@@ -57,7 +57,7 @@ type Kind[Q, P, R any] interface {
 	// Chunks returns the chunks that are equivalent to res; Assemble is the reverse.
 	Chunks(q Q, res *R) []abi.Chunk
 	Assemble(res *R, chunks []abi.Chunk) *R
-	// End returns the end of a stream of res.
+	// End returns the end of the stream that res completes.
 	End(res *R) *contract.StreamEnd
 	// Same reports whether two answers have the same content. It ignores their sources.
 	Same(a, b *R) bool
@@ -74,7 +74,7 @@ func (x *Exchange[Q, P, R]) failure() abi.Code {
 	return abi.CodeModel
 }
 
-// Call makes the call from the outermost ring inward. The caller releases the hold once
+// Call makes the call from the outermost ring inward. The caller releases the returned hold once
 // the outcome is recorded. The error is an ending.
 func (x *Exchange[Q, P, R]) Call(ctx context.Context, q Q, out pipe.Sink) (Reply[R], *local.Hold, error) {
 	ctx, h := withHold(ctx)
@@ -138,7 +138,8 @@ const (
 	SourceHost  = "host"
 )
 
-// Recorded returns the reply of the model or a tool from an earlier pass.
+// Recorded returns the reply of the model or a tool that an earlier pass recorded: the failure in
+// v, if any, or res.
 func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 	if v.Failed != nil {
 		return Reply[R]{Err: v.Failed, Source: source}
@@ -173,8 +174,9 @@ func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q,
 	return q, answered, nil
 }
 
-// passChunks passes a reply through the ring's on_chunk hooks if its chunks have not
-// passed them yet, and assembles the reply from the chunks that left them.
+// passChunks passes the chunks of a reply through the ring's on_chunk hooks if they have not passed
+// them yet, pushes chunks that have not been pushed to the ring outside, and assembles the reply
+// from the chunks that left the hooks. It returns a failed reply unchanged.
 func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep Reply[R]) (Reply[R], error) {
 	if rep.Err != nil {
 		return rep, nil
@@ -220,8 +222,9 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	return rep, nil
 }
 
-// runAfter runs the ring's after hooks, each on the reply of the previous one, until one
-// asks for another call.
+// runAfter runs the ring's after hooks, each on the reply of the previous one, until one asks for
+// another call. It ignores such a request after [contract.MaxAgain] repetitions, or if a part of
+// the model's answer has been delivered.
 func (x *Exchange[Q, P, R]) runAfter(
 	ctx context.Context,
 	i hook.Ring,

@@ -61,8 +61,8 @@ func sinkOf(out outlet) pipe.Sink {
 	return out.push
 }
 
-// A passage is the outlet of a call that a wrapper makes by next: the chunks bypass the wrapper. It
-// never pushes the end of the message, since the wrapper may still send more.
+// A passage is the outlet of a call that a wrapper makes with next: the chunks bypass the wrapper.
+// It never pushes the end of the message, since the wrapper may still send more.
 type passage struct {
 	to outlet
 	n  int

@@ -40,7 +40,8 @@ func sending(out outlet) pipe.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }
 
-// Send checks, counts and passes on chunks.
+// Send checks, counts and passes on chunks. It fails with an [*abi.Error] if a chunk is invalid, a
+// limit is exceeded, or an on_chunk hook has rejected chunks. Any other error is an ending.
 func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -46,8 +46,7 @@ func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet
 	}
 }
 
-// outlet returns where to push the chunks of the ring, or nil if they are not needed
-// before the answer is complete.
+// outlet returns s, or nil if chunks are not needed before the answer is complete.
 func (s *stream) outlet() outlet {
 	if s.out == nil {
 		return nil
@@ -102,7 +101,8 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 }
 
 // filter runs the ring's on_chunk hooks over chunks, and returns the chunks that they leave. It
-// skips members that faulted earlier in the stream.
+// skips members that faulted earlier in the stream. The error is an ending, or an
+// [*ending.HookError] if a hook failed.
 func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]abi.Chunk, error) {
 	for _, m := range s.members {
 		if s.off[m] || len(chunks) == 0 && !final {

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Wrapping is one call of a wrapper, with the calls that the wrapper makes by next and the chunks
-// that it sends.
+// A Wrapping is one call of a wrapper, with the calls that the wrapper makes with next and the
+// chunks that it sends.
 type Wrapping[Q, P, R any] struct {
 	x     *Exchange[Q, P, R]
 	ctx   context.Context // the exchange's context, which outlives the wrapper's code
@@ -51,7 +51,8 @@ type opened[R any] struct {
 // ErrClosed is the cause with which a stream is canceled when its reader closes it.
 var ErrClosed = errors.New("the module that read the stream closed it")
 
-// onion calls the first wrapper around the others, and finally the next ring.
+// onion calls the first of the wrappers, whose next calls the other wrappers in turn, and finally
+// the next ring.
 func (x *Exchange[Q, P, R]) onion(
 	ctx context.Context,
 	i hook.Ring,
@@ -69,7 +70,7 @@ func (x *Exchange[Q, P, R]) onion(
 	return w.outcome(res, v, err)
 }
 
-// Serve gives the wrapper access to the wrapped call by next, next_stream and recv.
+// Serve lets the wrapper make the wrapped call with next, or with next_stream and recv.
 func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 	next := func(ctx context.Context, patch any) (any, error) {
 		rep, err := w.next(ctx, patchOf[P](patch))
@@ -102,7 +103,7 @@ func patchOf[P any](patch any) (p P) {
 	return p
 }
 
-// next makes the wrapped call.
+// next makes the wrapped call with patch p of its request, and records the reply.
 func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	patched, rep, err := w.begin(p)
 	if err != nil || rep.Err != nil {
@@ -260,7 +261,9 @@ func (w *Wrapping[Q, P, R]) drain() error {
 	return w.close()
 }
 
-// outcome returns the reply of the wrapper, given the outcome of its hook.
+// outcome returns the reply of the wrapper, given the outcome of its hook. It closes the stream
+// that the wrapper reads. If the wrapper neither answered nor made the wrapped call, outcome makes
+// that call.
 func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[R], error) {
 	var ending error
 	if err == nil && v.Faulted {

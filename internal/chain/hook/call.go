@@ -45,7 +45,7 @@ type Call struct {
 	sender func(ctx context.Context, chunks []abi.Chunk) error             // serves send
 
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
-	weight    int64        // size of the answer, bytes
+	weight    int64        // size of the answer, in bytes
 	spent     tracing.Cost // for a tracer
 	key       string       // in the record; empty for translations
 	tool      *abi.Call    // the tool call in question, if any
@@ -81,8 +81,8 @@ func (c *Call) Where() abi.Run { return c.run.Host.Where() }
 // Entry returns the name of the entry whose hook is called.
 func (c *Call) Entry() string { return c.member.Name }
 
-// OnFault registers fn to receive the fault if the call faults, in the middleware's code or by its
-// answer. fn is called at most once, on the goroutine of the call, before the fault is reported.
+// OnFault registers fn to receive the fault if the call faults. fn is called at most once, on the
+// goroutine of the call, before the fault is reported.
 func (c *Control) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 
 // Until registers stop, which long host work on the middleware's data calls periodically. The work
@@ -149,8 +149,9 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 	}
 }
 
-// AppendMessages appends the JSON of messages [from, to) of list n to b. It fails if their JSON
-// takes more than limit bytes, or if the entry may not read one of them.
+// AppendMessages appends the JSON of messages [from, to) of list n to b; it clamps the bounds. It
+// fails if the hook has no list n, if the JSON takes more than limit bytes, or if the entry may not
+// read one of the messages.
 func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.call().list(n)
 	if err != nil {
@@ -170,7 +171,8 @@ func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, erro
 	return b, nil
 }
 
-// Changed returns the first index at which list n differs from its revision rev.
+// Changed returns the first index at which list n differs from its revision rev. It fails if the
+// hook has no list n.
 func (c *Control) Changed(n int, rev int64) (int, error) {
 	l, _, err := c.call().list(n)
 	if err != nil {
@@ -185,10 +187,11 @@ func (c *Call) LocalGet(key string) (v contract.LocalValue, ok bool, err error) 
 	return c.locals.Get(key)
 }
 
-// LocalSet sets a run-local value to valid JSON and returns its version. With
-// abi.LocalAlways the write takes effect if the hook succeeds. With any other
-// version it takes effect at once, and fails with abi.CodeConflict if the value
-// has another version; the version of a missing value is 0.
+// LocalSet sets a run-local value to valid JSON and returns its version. With [abi.LocalAlways] the
+// write takes effect if the hook succeeds. With any other version it takes effect at once, and
+// fails with [abi.CodeConflict] if the value has another version; the version of a missing value is
+// 0. LocalSet also fails if the key or value is invalid, if a limit is exceeded, or if a ring
+// further out has set the key.
 func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64, error) {
 	return c.locals.Set(key, value, version, c.stop)
 }
@@ -200,7 +203,8 @@ func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
 // Emit sends a custom event on behalf of the entry. It blocks while the pending events of the run
-// exceed its memory limit; see [Accountant]. In a translation hook it fails instead of blocking.
+// exceed its memory limit; see [Accountant]. In a translation hook it fails instead of blocking. It
+// also fails in observe, if the name is invalid, or beyond the limits of one hook call.
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
 	c.emits++
@@ -232,7 +236,8 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 }
 
 // Log sends a log event. The level is 0 for debug, 1 for info, 2 for warn and 3 for error. It
-// blocks as Emit does. It truncates long lines, and drops lines beyond the limit of a hook.
+// blocks as Emit does. It truncates long lines, and drops lines beyond the limit of a hook call or
+// for which there is no memory.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
 	c.logs++

@@ -37,7 +37,7 @@ func (c *Control) Serve(
 	c.next, c.open, c.recv = next, open, recv
 }
 
-// TakeSent makes take receive the chunks that the hook sends.
+// TakeSent passes the chunks that the hook sends to take.
 func (c *Control) TakeSent(take func(ctx context.Context, chunks []abi.Chunk) error) { c.sender = take }
 
 // SetTool sets the tool call that the hook decides about. variant distinguishes several calls of
@@ -48,7 +48,7 @@ func (c *Control) SetTool(call *abi.Call, variant string) { c.tool, c.scope = ca
 // delivered. After that the hook cannot interrupt.
 func (c *Control) SetDelivered(delivered func() bool) { c.delivered = delivered }
 
-// Divert makes take receive the events of the call, instead of sending them.
+// Divert passes the events of the call to take instead of sending them.
 func (c *Control) Divert(take func(abi.Event)) { c.eventSink = take }
 
 // Weight returns the size of the hook's answer in bytes.
@@ -61,7 +61,7 @@ func (c *Control) Meter() *account.Meter { return &c.held }
 func (c *Control) View(n int) abi.List { return c.call().view(n) }
 
 // Interrupt pauses the run until the interrupt is answered; asks lists the questions of several
-// gates. The error is an ending, or reports that the interrupt exceeds a limit.
+// gates, or is nil. The error is an ending, or reports that the interrupt exceeds a limit.
 func (c *Control) Interrupt(i abi.Interrupt, asks []abi.Ask) error {
 	return c.run.interruptWith(c.call(), i, asks)
 }

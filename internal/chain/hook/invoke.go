@@ -23,8 +23,9 @@ type (
 	ender interface{ Ending() *abi.Control }
 )
 
-// invoke calls one hook and applies its answer. apply runs if the hook succeeded. If apply fails,
-// the whole answer is a fault, so it must not have changed anything. The error is an ending.
+// invoke calls one hook and applies its answer, or applies the answer that an earlier pass
+// recorded. apply runs if the hook succeeded. If apply fails, the whole answer is a fault, so it
+// must not have changed anything. The error is an ending.
 func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err
@@ -78,7 +79,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 	return v, err
 }
 
-// note records the outcome of a call.
+// note records the outcome of a call, unless the hook is called again in each pass.
 func (r *Run) note(c *Call, out any, v record.Verdict) {
 	if gate, ok := out.(*abi.GateToolAnswer); ok && gate.Decision == abi.DecideAsk {
 		return // the gate is asked again after a decision
@@ -134,7 +135,8 @@ func (r *Run) emitBreaker(c *Call, change string) {
 	}
 }
 
-// answer calls the hook and applies its answer.
+// answer calls the hook, applies its answer and records it. An answer that stops the run or asks
+// for an interrupt becomes an ending; an interrupt of a gate becomes the decision to ask.
 func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := ControlOf(c).Ending(); ending != nil {

@@ -13,9 +13,9 @@ func (c *Control) Hold(n int64) error {
 	return nil
 }
 
-// awaitMemory waits until the host can hold an event of n bytes. The time does not count
-// as the hook's. The caller must hold no lock that the journal or the caller of the run
-// may need.
+// awaitMemory waits until the host can hold an event of n bytes; in a translation hook it fails
+// instead. The time does not count as the hook's. The caller must hold no lock that the journal or
+// the caller of the run may need.
 func (c *Call) awaitMemory(what string, n int) error {
 	if c.run.accountant == nil {
 		return nil

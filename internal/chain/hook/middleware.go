@@ -74,9 +74,9 @@ const (
 type Entry struct {
 	Name    string // unique in the chain
 	Ring    Ring
-	OnFault OnFault // Fail when empty
-	Read    Read    // ReadAll when empty
-	// Hooks selects the hooks of the middleware to call; all if nil.
+	OnFault OnFault // the default is Fail
+	Read    Read    // the default is ReadAll
+	// Hooks selects the hooks of the middleware to call; if nil, all are called.
 	Hooks      []abi.Hook
 	Middleware Middleware
 }

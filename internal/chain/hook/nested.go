@@ -55,11 +55,10 @@ func (c *Call) Model(ctx context.Context, req abi.RequestPatch) (*abi.Response, 
 	return res, err
 }
 
-// Tool calls one of the agent's tools for the middleware itself, through all
-// rings and gates except the hooks of the middleware. arguments is a JSON
-// object; "" counts as {}. A failed or denied call returns an error result, as
-// a model would see it. The call does not become part of the conversation. The
-// error is an *abi.Error, or ends the run.
+// Tool calls one of the agent's tools for the middleware itself, through all rings and gates except
+// the hooks of the middleware. arguments is a JSON object; "" counts as "{}". A failed or denied
+// call returns an error result, as a model would see it. The call does not become part of the
+// conversation. The error is an *abi.Error, or ends the run.
 func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, error) {
 	var res *abi.Result
 	err := c.own(OwnTool, func(n nester) (err error) {

@@ -10,7 +10,8 @@ import (
 
 // Next makes the call that the hook wraps, with a patch of the request. In wrap_model it takes an
 // *abi.RequestPatch and returns an *abi.Response; in wrap_tool_call it takes an *abi.CallPatch and
-// returns an *abi.Result.
+// returns an *abi.Result. It fails in other hooks. One hook call can call Next and NextStream 64
+// times together.
 func (c *Control) Next(ctx context.Context, patch any) (any, error) {
 	if c.next == nil {
 		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
@@ -54,12 +55,13 @@ func (c *Control) Recv(ctx context.Context, limit int) (contract.Received, error
 	return got, err
 }
 
-// Send sends chunks outward, through the wrappers and on_chunk hooks further out, and
-// returns once there is room for more. If the hook returns no answer, the chunks are the
-// answer. If the call is not streamed, they only become the answer.
+// Send sends chunks outward, through the wrappers and on_chunk hooks further out, and returns once
+// there is room for more. If the hook returns no answer, the chunks are the answer. If the call is
+// not streamed, they only become the answer.
 //
-// The error is an *abi.Error: invalid for malformed chunks, limit for too many of them, or
-// the error of an on_chunk hook that rejected them. Any other error ends the run.
+// Send fails with an [*abi.Error]: [abi.CodeDenied] in a hook that cannot send, [abi.CodeInvalid]
+// for malformed chunks, [abi.CodeLimit] beyond the limits of a hook call or of the run's memory, or
+// the error of an on_chunk hook that rejected the chunks. Any other error ends the run.
 func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
 	if c.sender == nil {
 		return denied("send is for wrap_model, wrap_tool_call and call_tool, not for %s", c.Hook)
@@ -67,7 +69,8 @@ func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
 	return c.waitFor(func() error { return c.sender(ctx, chunks) })
 }
 
-// countNext counts a call of next or next_stream.
+// countNext counts a call of next or next_stream. It fails if there are too many, or if the run's
+// memory is full.
 func (c *Call) countNext() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +87,7 @@ func (c *Call) countNext() error {
 }
 
 // NextModel makes the call that a wrap_model hook wraps, with a patch of its request. A hook may
-// call it up to 64 times.
+// call NextModel and StreamModel up to 64 times together.
 func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Response)
@@ -92,7 +95,7 @@ func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Resp
 }
 
 // NextTool makes the call that a wrap_tool_call hook wraps, with a patch of its arguments. A hook
-// may call it up to 64 times.
+// may call NextTool and StreamTool up to 64 times together.
 func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
 	reply, err := ControlOf(c).Next(ctx, &patch)
 	res, _ := reply.(*abi.Result)

@@ -59,7 +59,8 @@ func (r *Run) PersistOwed(ctx context.Context) error {
 	return r.Persist(ctx, false)
 }
 
-// endWrites marks the writes of a finished hook call for persisting.
+// endWrites marks the writes of a finished hook call for persisting. Writes of wrappers wait until
+// the exchange around them ends.
 func endWrites(ctx context.Context, c *Call) {
 	var h *local.Hold
 	if live[c.Hook] {

@@ -27,14 +27,16 @@ type Stream[R any] struct {
 	over  bool
 }
 
-// StreamModel opens the stream of the call that a wrap_model hook wraps.
+// StreamModel opens the stream of the call that a wrap_model hook wraps. [Stream.End] returns the
+// error if that fails.
 func (c *Call) StreamModel(ctx context.Context, patch abi.RequestPatch) *Stream[abi.Response] {
 	s := &Stream[abi.Response]{ctx: ctx, call: c, reply: func(e *contract.StreamEnd) *abi.Response { return e.Response }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
 	return s
 }
 
-// StreamTool opens the stream of the call that a wrap_tool_call hook wraps.
+// StreamTool opens the stream of the call that a wrap_tool_call hook wraps. [Stream.End] returns
+// the error if that fails.
 func (c *Call) StreamTool(ctx context.Context, patch abi.CallPatch) *Stream[abi.Result] {
 	s := &Stream[abi.Result]{ctx: ctx, call: c, reply: func(e *contract.StreamEnd) *abi.Result { return e.Result }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)

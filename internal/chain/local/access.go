@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
+// get returns the value of key from the first of the owner's scopes that has it.
 func (v *Values) get(o *Owner, key string) (value, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -22,8 +23,8 @@ func (v *Values) get(o *Owner, key string) (value, bool) {
 	return value{}, false
 }
 
-// checkWritable rejects shared keys that a ring outside the owner's has set.
-// The caller holds the lock.
+// checkWritable returns an error if key is shared and a ring outside the owner's has set it. The
+// caller holds the lock.
 func (v *Values) checkWritable(o *Owner, key string) error {
 	for _, scope := range o.scopes(key)[1:] {
 		if _, ok := v.scopes[scope][key]; ok {
@@ -45,8 +46,8 @@ func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (
 	return v.lastVersion, v.put(o, key, val, v.lastVersion)
 }
 
-// checkSet returns the error with which a set with that version would fail, apart from errors of
-// the value's size.
+// checkSet returns the error of a set that would fail because of the key's ring or version. It does
+// not check the limits.
 func (v *Values) checkSet(o *Owner, key string, version int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,7 +97,8 @@ func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
 	return true, v.put(o, w.key, w.value, w.version)
 }
 
-// put stores a value within the limits and retains val. The caller holds the lock.
+// put stores a value and retains val. It fails if the value exceeds the limits of its scope or of
+// the run's memory. The caller holds the lock.
 func (v *Values) put(o *Owner, key string, val json.RawMessage, version int64) error {
 	scope := o.scope(key)
 	values := v.scopes[scope]
@@ -136,6 +138,8 @@ func (v *Values) remove(scope, key string) {
 	}
 }
 
+// add adds delta to a counter and returns its new value. It notes delta as pending until the hook
+// call is persisted.
 func (v *Values) add(o *Owner, key string, delta int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

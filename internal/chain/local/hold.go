@@ -91,6 +91,7 @@ func (v *Values) ReleaseAll() {
 	}
 }
 
+// release is like Release, for callers that hold the lock.
 func (v *Values) release(h *Hold) {
 	if !v.holds[h] {
 		return

@@ -68,10 +68,11 @@ func (tx *Tx) lastStaged(key string) (write, bool) {
 	return write{}, false
 }
 
-// Set sets a value to a copy of val, which must be valid JSON, and returns its version. With
-// abi.LocalAlways it stages the write. With any other version it writes at once, and fails with
-// abi.CodeConflict if the value has another version. While it checks and copies a large value it
-// periodically calls stop, which may be nil, and fails with the error of stop.
+// Set sets a value to a copy of val and returns its version. With [abi.LocalAlways] it stages the
+// write. With any other version it writes at once, and fails with [abi.CodeConflict] if the value
+// has another version. It also fails if val is not JSON, if the key is invalid or belongs to a ring
+// further out, or beyond a limit. While it checks and copies a large value it periodically calls
+// stop, which may be nil, and fails with the error of stop.
 func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() error) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
@@ -144,6 +145,8 @@ func (tx *Tx) Add(key string, delta int64) (int64, error) {
 	return n, err
 }
 
+// stage checks, counts and stages a write. It returns the version reserved for the write, or 0 for
+// a deletion.
 func (tx *Tx) stage(w write) (version int64, err error) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
@@ -195,7 +198,7 @@ func (tx *Tx) flush(key string) error {
 	return nil
 }
 
-// Commit applies the staged writes.
+// Commit applies the staged writes in order. It stops at the first write that fails.
 func (tx *Tx) Commit() error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()

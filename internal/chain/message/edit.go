@@ -9,11 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// MaxInsert is the maximum number of messages that one answer may add.
+// MaxInsert is the maximum number of messages that one answer may insert beyond the length of the
+// list.
 const MaxInsert = 10_000
 
-// Edit applies a middleware's patch to a list. Ids and origins belong to the host: an inserted
-// message keeps its id only if the same patch removes the message with that id; see [Own].
+// Edit applies a middleware's patch to a list. It fails if the patch does not fit the list, has an
+// invalid message or inserts too many. Ids and origins belong to the host: an inserted message
+// keeps its id only if the same patch removes the message with that id; see [Own].
 func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, error) {
 	if p.IsZero() {
 		return l, nil

@@ -57,6 +57,7 @@ type item struct {
 	size    atomic.Int64 // size of the message in bytes; 0 until it is computed
 }
 
+// encoded returns the JSON of the message, which it encodes on first use.
 func (it *item) encoded() []byte {
 	if b := it.json.Load(); b != nil {
 		return *b
@@ -215,6 +216,7 @@ func (l *List) Prefixed(last, prefix *List) *List {
 	return out
 }
 
+// splice returns l with at least one splice applied. The splices must fit the list.
 func (l *List) splice(splices []abi.Splice) *List {
 	if at := splices[0].At; at == len(l.items) {
 		var more []*item

@@ -43,16 +43,20 @@ func (r *Revisions) Last() int64 {
 	return r.last
 }
 
+// root adds the revision of a list that derives from no other.
 func (r *Revisions) root() int64 { return r.add(revision{}) }
 
+// next adds the revision of a list that differs from its parent from index first on.
 func (r *Revisions) next(parent int64, first int) int64 {
 	return r.add(revision{parent: parent, first: first})
 }
 
+// derive adds the revision of a list made by [List.Prefixed] with a prefix of shift messages.
 func (r *Revisions) derive(parent int64, shift int, prefix int64) int64 {
 	return r.add(revision{parent, shift, true, prefix})
 }
 
+// add adds a revision, returns its number, and removes the oldest one beyond maxRevisions.
 func (r *Revisions) add(n revision) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ func NewPipe() *Pipe {
 	return &Pipe{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// Put adds chunks and waits while the buffer is full. The error is the cause of ctx's end.
+// Put adds chunks and waits while the buffer is full. If ctx is done, it fails with the cause.
 func (f *Pipe) Put(ctx context.Context, chunks ...abi.Chunk) error {
 	for !f.waiting.Add(chunks...) {
 		select {
@@ -41,9 +41,9 @@ func (f *Pipe) End() {
 	signal(f.more)
 }
 
-// Take waits until chunks are available or the pipe has ended, and returns them as
-// [Buffer.Take] does. ended is true once no chunks are left and none will arrive. The
-// error is the cause of ctx's end.
+// Take waits until chunks are available or the pipe has ended, and returns them as [Buffer.Take]
+// does. ended is true once no chunks are left and none will arrive. If ctx is done, Take fails with
+// the cause.
 func (f *Pipe) Take(ctx context.Context, limit int) (chunks []abi.Chunk, ended bool, err error) {
 	for {
 		select {

@@ -33,8 +33,8 @@ func (r *Record) Pending() []abi.Pending {
 	return out
 }
 
-// Answer answers interrupts by id. It changes nothing if an id is unknown or an answer is
-// invalid.
+// Answer answers interrupts by id. It fails, and changes nothing, if an id is unknown or an answer
+// is invalid.
 func (r *Record) Answer(answers map[string]json.RawMessage) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,8 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 	return nil
 }
 
-// parseApproval decodes the answer to a gate's question. true approves and false rejects.
+// parseApproval decodes the answer to a gate's question: an [abi.Approval], true to approve or
+// false to reject.
 func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	switch string(answer) {
 	case "true":
@@ -99,8 +100,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	return a, nil
 }
 
-// Resume returns the answer to the interrupt of a key, or the interrupt if it is
-// unanswered.
+// Resume returns the answer to the interrupt of a key, or the interrupt if it is unanswered. It
+// returns nil for both if the key has no interrupt.
 func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +161,7 @@ func sizeOfPending(p *abi.Pending) int64 {
 	return int64(n)
 }
 
-// Decision returns the decision about an exact call, if there is one.
+// Decision returns the latest decision about an exact call, and whether there is one.
 func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

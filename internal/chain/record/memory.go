@@ -32,8 +32,8 @@ func (r *Record) Reserve(weight int64) error {
 	return nil
 }
 
-// ReserveAnswer counts the answer of a tool or the model before it is recorded. The error,
-// of code limit, replaces the answer.
+// ReserveAnswer counts the answer of a tool or the model before it is recorded. The error, whose
+// code is [abi.CodeLimit], replaces the answer.
 func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Record) Force(out any) {
 	}
 }
 
-// grow counts n more bytes. The caller holds the lock.
+// grow counts n more bytes. It fails if the run's memory is full. The caller holds the lock.
 func (r *Record) grow(n int64) error {
 	if r.share != nil {
 		if err := r.share.Add(n); err != nil {

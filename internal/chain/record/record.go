@@ -203,8 +203,8 @@ func (r *Record) change(key string) *entry {
 	return e
 }
 
-// Load decodes the outcome of a finished call into out. ok is false if the call has not
-// finished.
+// Load decodes the outcome of a finished call into out. ok is false if the call has not finished.
+// Load fails if the recorded answer cannot be decoded.
 func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

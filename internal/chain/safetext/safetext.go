@@ -36,8 +36,8 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// unsafeRune reports control characters other than newline and tab, and characters that
-// change the direction of text or break lines invisibly.
+// unsafeRune reports whether c is a control character other than newline and tab, or changes the
+// direction of text or breaks lines invisibly.
 func unsafeRune(c rune) bool {
 	switch {
 	case c == '\n', c == '\t':

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// ParseArguments checks the arguments of a model's tool call, which must be one JSON
-// object. It returns {} for empty arguments.
+// ParseArguments checks the arguments of a model's tool call, which must be one JSON object. It
+// returns "{}" for empty arguments.
 func ParseArguments(arguments string) (string, error) {
 	if arguments == "" {
 		return "{}", nil

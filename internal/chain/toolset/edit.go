@@ -9,8 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Edit applies a patch to a list of tools. A name that another owner has, or had before it
-// was removed, cannot be added.
+// Edit applies the patch of an entry to a list of tools. It fails if the patch is too large, if it
+// adds an invalid tool or a name that exists, or if another owner has the name or had it before it
+// was removed.
 func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
 	if err := CheckCount(tools, p); err != nil {
 		return nil, err
@@ -58,8 +59,8 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 // and each name is compared with all others.
 const Max = 1024
 
-// CheckCount rejects a patch with a list of more than Max+len(tools) tools, before its lists are
-// processed.
+// CheckCount returns an error if a list of the patch names more than Max+len(tools) tools. It is
+// called before the lists are processed.
 func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	if limit := Max + len(tools); len(p.Add) > limit || len(p.Remove) > limit || len(p.Replace) > limit {
 		return fmt.Errorf("tools: an answer may name %d tools", limit)
@@ -93,8 +94,8 @@ func CheckActive(active []string, tools []abi.Tool) error {
 	return nil
 }
 
-// EditAdvertised changes which tools one model call offers to the model. Only active tools
-// of the run can be offered.
+// EditAdvertised returns the tools that one model call offers to the model, changed by p. It fails
+// if p adds a tool that is not active in the run or is offered already.
 func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 	if err := CheckCount(active, p); err != nil {
 		return nil, err
