@@ -52,7 +52,7 @@ func (c *Composition) reply(step int) Reply {
 	return c.Replies[min(step, len(c.Replies))-1]
 }
 
-// said returns the text of the model's reply to a request with n messages.
+// said returns the text of the reply r to a request with the given number of messages.
 func said(r Reply, messages int) string {
 	if r.Text == "" {
 		return ""

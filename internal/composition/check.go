@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Check compares runs of a composition with its prediction. Run returns the differences, or "".
-// It is deterministic.
+// A Check compares runs of a composition with its prediction. Run returns a description of the
+// differences, or "" if there are none. Run is deterministic.
 type Check struct {
 	Name string
 	// Each is the distance between the seeds for which the check runs; it is larger for expensive
@@ -32,7 +32,8 @@ func Checks() []Check {
 	}
 }
 
-// whole runs a composition without streaming. The prediction covers all inputs of its entries.
+// whole compares a run without streaming with the prediction and returns the differences. The
+// prediction covers all inputs of the entries.
 func whole(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c.quiet(), &stage{})
 }
@@ -49,7 +50,8 @@ func (c *Composition) quiet() *Composition {
 	return &quiet
 }
 
-// sideBySide runs a composition with concurrent tool calls.
+// sideBySide compares a run with concurrent tool calls with the prediction and returns the
+// differences.
 func sideBySide(ctx context.Context, c *Composition) string {
 	c = c.with(func(_ abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = false // the count would reveal the order of calls
@@ -61,8 +63,8 @@ func sideBySide(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
-// streamed runs a composition with streamed answers. Streaming must make no difference unless a
-// hook depends on delivered chunks.
+// streamed compares a run with streamed answers with the prediction and returns the differences.
+// Streaming must make no difference unless a hook depends on delivered chunks.
 func streamed(ctx context.Context, c *Composition) string {
 	if slices.ContainsFunc(c.agents(), (*Composition).cutsOff) {
 		return ""
@@ -111,8 +113,8 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// crashes runs a composition in simulated processes that die. The persisted run must not depend on
-// the point of death.
+// crashes runs a composition in simulated processes that die, and returns the differences of the
+// persisted run from the prediction. The persisted run must not depend on the point of death.
 func crashes(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = s.Keep && s.Next == nil && h != contract.HookWrapModel &&
@@ -161,6 +163,8 @@ func (c *Composition) breaks() bool {
 	return false
 }
 
+// againstPrediction runs a composition on a stage and returns the differences from the prediction.
+// It returns "" if the prediction does not apply.
 func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	s, err := play(ctx, c, on)
 	switch {
@@ -227,8 +231,8 @@ func (s *seen) inOrder() string {
 	return ""
 }
 
-// matchesObserver compares the events with those that an observer received: all but chunks and events of
-// child runs.
+// matchesObserver compares the events with those that an observer received, which are all but
+// chunks and events of child runs. It returns the difference, or "".
 func (s *seen) matchesObserver() string {
 	var want []int64
 	for _, e := range s.events {
@@ -242,7 +246,8 @@ func (s *seen) matchesObserver() string {
 	return ""
 }
 
-// matchesStream compares each message with the chunks that the caller received.
+// matchesStream compares each message with the chunks that the caller received. It returns the
+// first difference, or "".
 func (s *seen) matchesStream() string {
 	text, calls := "", map[string]string{}
 	for _, e := range s.events {
@@ -272,6 +277,8 @@ func (a *Account) differsFrom(want *Account) string {
 		) + differs("messages at the end", []string{want.State}, []string{a.State})
 }
 
+// differs describes the first difference between two lists of lines. It returns "" if they are
+// equal.
 func differs(what string, want, got []string) string {
 	if slices.Equal(want, got) {
 		return ""

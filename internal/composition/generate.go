@@ -82,7 +82,8 @@ func Generate(seed uint64) *Composition {
 	return c.sensible()
 }
 
-// transfers adds calls to the model's replies that transfer the conversation.
+// transfers adds tool calls to the replies of c that transfer the conversation, nearly all to the
+// agent to.
 func (g generator) transfers(c *Composition, to string) {
 	for i := range c.Replies {
 		r := &c.Replies[i]
@@ -97,6 +98,8 @@ func (g generator) transfers(c *Composition, to string) {
 	}
 }
 
+// composition returns a random composition. prefix begins the names of its entries, faults is the
+// probability of a fault in tenths, and pauses and parent allow interrupts and a kid.
 func (g generator) composition(prefix string, entries, faults int, pauses, parent bool) *Composition {
 	c := &Composition{
 		MaxSteps:           1 + g.IntN(4),
@@ -126,6 +129,7 @@ func (g generator) composition(prefix string, entries, faults int, pauses, paren
 	return c
 }
 
+// limits returns random call limits.
 func (g generator) limits() Limits {
 	l := Limits{On: []string{"", "end", "answer"}[g.IntN(3)], OnTool: []string{"", "end", "answer", "refuse"}[g.IntN(4)]}
 	for _, limit := range []*int{&l.ModelCalls, &l.ToolCalls, &l.Plain} {
@@ -134,6 +138,7 @@ func (g generator) limits() Limits {
 	return l
 }
 
+// entry returns a random entry number i. The other parameters are those of composition.
 func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 	e := Entry{Name: fmt.Sprint(prefix, i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
 	for _, h := range hooks {
@@ -183,6 +188,7 @@ func (g generator) own(c *Composition) {
 	}
 }
 
+// reply returns a random reply of the model of c.
 func (g generator) reply(c *Composition) Reply {
 	switch g.IntN(8) {
 	case 0:

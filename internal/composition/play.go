@@ -59,7 +59,7 @@ type seen struct {
 // maxPauses exceeds the number of pauses of any run.
 const maxPauses = 200
 
-// play runs a composition on the host and approves every interrupt.
+// play runs a composition on the host, approves every interrupt, and returns the observations.
 func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	s := &seen{}
 	a, err := s.agent(c, on, rootName)
@@ -72,13 +72,13 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	return s, s.run(ctx, c, a, "run")
 }
 
-// run makes one run of the agent.
+// run makes one run of the agent and records it in s.
 func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
 	return s.runFor(ctx, c, a, id, func() chain.Encoder { return nil })
 }
 
-// runFor makes one run of the agent. encoder returns the encoder of the run's client, or nil if
-// there is no client.
+// runFor makes one run of the agent, approves every interrupt, and records the run in s. encoder
+// returns the encoder of the run's client, or nil if there is no client.
 func (s *seen) runFor(
 	ctx context.Context,
 	c *Composition,
@@ -164,7 +164,7 @@ func resume(
 	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
-// approvals returns the answers that approve the last question, or all of them.
+// approvals returns answers that approve all questions if all is set, and otherwise only the last.
 func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	if !all {
 		questions = questions[len(questions)-1:]

@@ -135,6 +135,7 @@ func lines(list []message) string {
 	return strings.Join(out, " | ")
 }
 
+// say adds an event to the account.
 func (p *prediction) say(format string, args ...any) {
 	p.account.Events = append(p.account.Events, fmt.Sprintf(format, args...))
 }
@@ -151,10 +152,12 @@ func (p *prediction) in(ring int, h abi.Hook) []*Entry {
 	return out
 }
 
+// inward returns the entries that have a hook, from the outermost to the innermost ring.
 func (p *prediction) inward(h abi.Hook) []*Entry {
 	return slices.Concat(p.in(Outer, h), p.in(Tenant, h), p.in(Inner, h))
 }
 
+// outward returns the entries that have a hook, from the innermost to the outermost ring.
 func (p *prediction) outward(h abi.Hook) []*Entry {
 	return slices.Concat(p.in(Inner, h), p.in(Tenant, h), p.in(Outer, h))
 }
@@ -229,6 +232,8 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 	return verdict{}
 }
 
+// fault reports a fault of a hook. It ends the run, unless the hook is lenient or the entry skips
+// faults.
 func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 	action, ends := lenient[h], false
 	switch {
@@ -332,6 +337,7 @@ func (p *prediction) afterAgent(end *ended) {
 	}
 }
 
+// beforeAgent calls before_agent and then activates all tools.
 func (p *prediction) beforeAgent() {
 	shown := func() string {
 		names := make([]string, len(p.tools))
@@ -407,6 +413,8 @@ func (p *prediction) oneStep() {
 	p.decide()
 }
 
+// decide calls after_model_rewrite_state and reports the response. It then runs the tool calls of
+// the last message, or ends the run if that has none.
 func (p *prediction) decide() {
 	at := len(p.state) - 1 // the index of the response
 	end := caught(func() {

@@ -187,6 +187,8 @@ func (x *exchange) more(q request, e *Entry, text string) request {
 	return q
 }
 
+// runBefore calls a ring's hooks before the call. It returns the changed request. If short is set,
+// the answer a replaces the call.
 func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bool) {
 	var failed *answer
 	for _, e := range x.in(ring, x.before) {
@@ -212,6 +214,8 @@ func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bo
 	return q, a, short
 }
 
+// onion calls the given wrappers of a ring, each around the next, and makes the call inside the
+// innermost.
 func (x *exchange) onion(ring int, wrappers []*Entry, q request) answer {
 	if len(wrappers) == 0 {
 		return x.ring(ring+1, q)
@@ -256,6 +260,7 @@ func (x *exchange) onion(ring int, wrappers []*Entry, q request) answer {
 	}
 }
 
+// passChunks returns the answer as a ring's on_chunk hooks change it.
 func (x *exchange) passChunks(ring int, a answer) answer {
 	if a.failed {
 		return a
@@ -280,6 +285,8 @@ func (x *exchange) passChunks(ring int, a answer) answer {
 	return a
 }
 
+// runAfter calls a ring's hooks after the call. It returns the changed answer, or a request with
+// which the call is repeated. again is the number of repetitions so far.
 func (x *exchange) runAfter(ring int, q request, a answer, again int) (answer, *request) {
 	var failed *answer
 	for _, e := range x.in(ring, x.after) {

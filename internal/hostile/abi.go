@@ -318,6 +318,7 @@ func jsonCases() []Case {
 	)
 }
 
+// unknownKeys returns n fields of a JSON object whose keys no answer has.
 func unknownKeys(n int) string {
 	var b strings.Builder
 	for i := range n {

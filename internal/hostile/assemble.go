@@ -124,21 +124,23 @@ var (
 
 func join(parts ...[]byte) []byte { return slices.Concat(parts...) }
 
-// loop repeats its parts whenever they branch to it. A branch to a block leaves it.
+// loop encodes a loop. A branch to it repeats its parts.
 func loop(parts ...[]byte) []byte  { return wrapped(0x03, parts) }
+// block encodes a block. A branch to it leaves the block.
 func block(parts ...[]byte) []byte { return wrapped(0x02, parts) }
 
-// when executes its parts if the operand is not 0.
+// when encodes an if that executes its parts if the operand is not 0.
 func when(parts ...[]byte) []byte { return wrapped(0x04, parts) }
 
 func wrapped(op byte, parts [][]byte) []byte {
 	return slices.Concat([]byte{op, noValue}, join(parts...), []byte{0x0b})
 }
 
-// forever repeats its parts endlessly.
+// forever encodes an endless loop of its parts.
 func forever(parts ...[]byte) []byte { return loop(join(parts...), branch(0)) }
 
-// count repeats its parts n times. The local counter must be 0.
+// count encodes a loop that executes its parts n times. The local counter must be 0 before the
+// loop.
 func count(counter, n int, parts ...[]byte) []byte {
 	return loop(join(parts...), local(counter), i32(1), add, teeLocal(counter), i32(n), less, branchIf(0))
 }

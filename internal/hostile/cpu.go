@@ -21,12 +21,14 @@ func endless(name string, build func() []byte) Case {
 	return c
 }
 
+// cpuCases returns cases that use the processor without end, or beyond a limit.
 func cpuCases() []Case {
 	all := append(loops(), bulks()...)
 	all = append(all, costlyCalls()...)
 	return append(all, hooksThatLoop()...)
 }
 
+// loops returns cases of endless loops, recursion and host calls in before_agent.
 func loops() []Case {
 	looping := func(code ...[]byte) func() []byte {
 		return func() []byte { return doing(contract.HookBeforeAgent, code...) }

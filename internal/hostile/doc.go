@@ -21,7 +21,7 @@ type Outcome string
 const (
 	// Refused means that the module is not loaded, or not configured.
 	Refused Outcome = "refused"
-	// Faulted means that a hook ends in a typed fault.
+	// Faulted means that a hook ends in a typed fault or returns an error.
 	Faulted Outcome = "faulted"
 	// ErrorReply means that the guest gets an error object as the reply of a host call.
 	ErrorReply Outcome = "error reply"
@@ -41,14 +41,14 @@ type Case struct {
 	Limits policy.Limits
 
 	Want Outcome
-	// Hook is the hook that faults; empty if loading fails.
+	// Hook is the hook that faults; empty if none does.
 	Hook abi.Hook
 	// Kind is the kind of the fault, if it is one of the sandbox.
 	Kind sandbox.FaultKind
 	// Text lists parts of the text of the rejection, the fault or the error object.
 	Text []string
 
-	// Entries is the number of entries of the chain with this module. Default 1.
+	// Entries is the number of entries of the chain with this module. The default is 1.
 	Entries int
 	// OnFault is the effect of a fault on the run.
 	OnFault hook.OnFault

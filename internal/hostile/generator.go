@@ -175,6 +175,7 @@ func number(r *rand.Rand) uint32 {
 	return []uint32{0, 1, 255, 256, 1023, 1024, 1025, 65535, 65536, 65537, 1<<31 - 1, 1 << 31, 1<<32 - 1}[r.IntN(13)]
 }
 
+// mutateModule makes one random change to a decoded module, which may make it invalid.
 func mutateModule(r *rand.Rand, m *wasm.Module) {
 	switch r.IntN(14) {
 	case 0, 1, 2:
@@ -242,6 +243,7 @@ func mutateModule(r *rand.Rand, m *wasm.Module) {
 	}
 }
 
+// mutateBody makes one random change to the body c of a function of m.
 func mutateBody(r *rand.Rand, c *wasm.Code, m *wasm.Module) {
 	body := bytes.Clone(c.Body)
 	at := r.IntN(len(body))

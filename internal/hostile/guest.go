@@ -223,7 +223,7 @@ func (g *guest) show() int {
 		i32(showBuffer), local(n0), i32(len(head)+1), add, call(emit), drop)
 }
 
-// abi2 returns the index of an existing import.
+// abi2 returns the index of an import of the ABI. It panics if the guest has not imported it.
 func (g *guest) abi2(name string) int {
 	i, ok := g.names[contract.ImportModule+"."+name]
 	if !ok {
@@ -232,8 +232,9 @@ func (g *guest) abi2(name string) int {
 	return i
 }
 
-// asking returns a guest that shows in one hook the reply of a host call. The code leaves the
-// call's result on the stack. It can use the other imports too.
+// asking returns a guest that makes the host call name in one hook and shows the reply. code
+// returns the instructions that call the function with index f and leave its result on the stack.
+// They can also use the imports in others.
 func asking(h abi.Hook, name string, code func(g *guest, f int) []byte, others ...string) *guest {
 	g := newGuest()
 	g.abi("read")

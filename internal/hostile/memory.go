@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
+// memoryCases returns cases that grow, exhaust or leave the memory, the stack or a table.
 func memoryCases() []Case {
 	in := func(code ...[]byte) func() []byte {
 		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
@@ -132,7 +133,7 @@ func replies(s *Seen) []string {
 	return out
 }
 
-// wantReply checks that there is exactly one reply, and that it is one of these.
+// wantReply returns an error unless there is exactly one reply, and it is in oneOf.
 func wantReply(s *Seen, oneOf ...string) error {
 	got := replies(s)
 	for _, want := range oneOf {

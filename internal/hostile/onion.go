@@ -24,6 +24,7 @@ func wrapping(h abi.Hook, n int, patch string, then ...[]byte) []byte {
 	}).bytes()
 }
 
+// onionCases returns cases of middlewares that misuse next, or fail around it.
 func onionCases() []Case {
 	wrap := func(h abi.Hook, n int, patch string, then ...[]byte) func() []byte {
 		return func() []byte { return wrapping(h, n, patch, then...) }
@@ -196,6 +197,8 @@ func onionCases() []Case {
 // arrived, or the run is over.
 const concurrentCalls = 3
 
+// parallelCalls returns the replies of a model that first makes concurrentCalls calls of the tool
+// "meet".
 func parallelCalls() []scripted.Reply {
 	var list []abi.ToolCall
 	for i := range concurrentCalls {
@@ -204,6 +207,7 @@ func parallelCalls() []scripted.Reply {
 	return []scripted.Reply{scripted.Calls(list...), scripted.Text("all done")}
 }
 
+// wantRequests returns an error unless the model was asked n times.
 func wantRequests(s *Seen, n int) error {
 	if len(s.Requests) != n {
 		return fmt.Errorf("the model was asked %d times, want %d", len(s.Requests), n)
@@ -229,6 +233,7 @@ func chunkText(s *Seen) string {
 	return text
 }
 
+// streamCases returns cases that disturb streams.
 func streamCases() []Case {
 	text := func() []scripted.Reply {
 		r := scripted.Text("one two three four")
@@ -511,6 +516,7 @@ func printing() []byte {
 		count(n0, 100, i32(1), i32(0x100), i32(1), i32(0x200), call(write), drop)).bytes()
 }
 
+// atMostLog returns a check that the run logged at most the given numbers of lines and bytes.
 func atMostLog(lines, bytes int) func(*Seen) error {
 	return func(s *Seen) error {
 		size, n := 0, 0

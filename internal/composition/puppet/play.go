@@ -127,6 +127,8 @@ func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	return messages, p.report(before + Messages(messages))
 }
 
+// play calls the method for the hook of the type of in. It returns an error if a puppet has no such
+// hook.
 func (p *player) play(in, out any) error {
 	switch in := in.(type) {
 	case *abi.BeforeAgentInput:

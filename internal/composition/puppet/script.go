@@ -52,7 +52,7 @@ const (
 
 	Edit   = "edit"   // marks the hook's subject
 	Answer = "answer" // answers in place of the wrapped call or of the answer seen
-	Error  = "error"  // after_model, after_tool: replaces the answer by an error
+	Error  = "error"  // after_model, after_tool: replaces the answer with an error
 	Again  = "again"  // after_model, after_tool: repeats the call, once in a step
 	Insert = "insert" // state hooks, before_model: adds a user message
 	Drop   = "drop"   // on_chunk: withholds text; before_agent: removes the tool "plain"
@@ -69,7 +69,7 @@ const (
 func Tool(entry string) string { return "of_" + entry }
 
 // Signs are the characters that on_chunk changes. They occur in text from models, tools and
-// puppets, but not in text from the host. An entry replaces one of them by the next, so that the
+// puppets, but not in text from the host. An entry replaces one of them with the next, so that the
 // result does not depend on the division of text into chunks, but does depend on the order of
 // entries.
 const Signs = "@%^*$"
