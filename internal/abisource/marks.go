@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Replace replaces the lines of a file between the line that contains begin and the first line
-// after it that contains end.
+// Replace returns the text of a file with text in place of the lines between the line that contains
+// begin and the first line after it that contains end. It returns an error if one of those lines is
+// missing.
 func Replace(file, begin, end, text string) (string, error) {
 	from := strings.Index(file, begin)
 	if from < 0 {

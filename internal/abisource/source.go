@@ -21,7 +21,7 @@ type Source struct{ decls map[string]*Decl }
 // A Decl is the declaration of a type.
 type Decl struct {
 	Name    string
-	Package string // abi or contract
+	Package string // "abi" or "contract"
 	Doc     string // the comment, in one line
 
 	source *Source
@@ -33,7 +33,7 @@ type Field struct {
 	Name string
 	Path string // from the outer struct, through embedded ones: Common.Run
 	Key  string // in JSON
-	Omit string // omitempty, omitzero or empty
+	Omit string // "omitempty", "omitzero" or ""
 	Doc  string // the comment in one line, with the key instead of the name at its start
 	Type *Type
 	// Embedded is set for an embedded struct. It has no key: its fields are fields of the object.

@@ -10,23 +10,23 @@ type Hook struct {
 	// Types is the prefix of the Go names of the hook's types, which end in Input and Answer; see
 	// Input and Answer. It is empty for describe.
 	Types string
-	// Kind is once, pipeline, onion, gate, tool, first or observer. The README of package abi
-	// describes the kinds.
+	// Kind is "once", "pipeline", "onion", "gate", "tool", "first" or "observer". The README of
+	// package abi describes the kinds.
 	Kind string
-	// Order is inward if the first registered entry of the outermost ring comes first, and
-	// outward if it comes last. It is empty if the hooks of entries do not follow each other.
+	// Order is "inward" if the first registered entry of the outermost ring comes first, and
+	// "outward" if it comes last. It is empty if the order of the entries has no meaning.
 	Order string
-	// Rings is each if the hook is called ring by ring, with the other hooks of a call in
-	// between. It is all if the rings follow each other directly, and empty without an order.
+	// Rings is "each" if the hook is called ring by ring, with the other hooks of a call in
+	// between. It is "all" if the rings follow each other directly, and empty if Order is.
 	Rings string
-	// During is the phase in which the hook is called: load, run, step, model, tool, call (of a
-	// model or of a tool), event or client.
+	// During is the phase in which the hook is called: "load", "run", "step", "model", "tool",
+	// "call" (of a model or of a tool), "event" or "client".
 	During string
 	// Can has the abilities of an answer, and reports whether an input has a list of messages.
 	Can Ability
-	// Fault is the effect of a fault of the hook, such as denied, if it never ends the run. If
-	// Fault is empty, the entry's on_fault decides whether the run ends, and a fault of a hook that
-	// builds an image rejects the module.
+	// Fault is the effect of a fault of the hook, such as "denied", if the fault never ends the
+	// run. If Fault is empty, the entry's on_fault decides whether the run ends, and a fault of a
+	// hook that builds an image rejects the module.
 	Fault string
 	// Since is the ABI version that introduced the hook.
 	Since int

@@ -9,14 +9,14 @@ type Import struct {
 	// pointer to bytes that the host reads or writes, and :i64 follows a name of that type.
 	// All others are of type i32.
 	Params string
-	// Result is i32 or empty.
+	// Result is "i32" or empty.
 	Result string
-	// Ring names the hooks that the call passes: inner or outer (those of the entries further in or
-	// out), operators or all. It is empty if the call passes none.
+	// Ring names the hooks that the call passes: "inner" or "outer" (those of the entries further
+	// in or out), "operators" or "all". It is empty if the call passes none.
 	Ring string
 	// Grant is the grant without which calls are denied. It is empty if none is needed.
 	Grant string
-	// Fuel is the class of the price: value for a change of a run-local value, record for a
+	// Fuel is the class of the price: "value" for a change of a run-local value, "record" for a
 	// record in the journal, and empty for all others.
 	Fuel string
 	// Does is the permission, in words.

@@ -175,6 +175,8 @@ func lookAtState(messages *[]abi.Message) *inproc.Middleware {
 	}
 }
 
+// entries returns the listed middlewares as entries of a chain. They are in the tenant's ring
+// unless they name another.
 func (b *builder) entries(ctx context.Context, list []wire.Middleware) ([]hook.Entry, error) {
 	var out []hook.Entry
 	for _, m := range list {

@@ -68,6 +68,7 @@ func (p *player) result(name string) chan struct{} {
 	return p.reported[name]
 }
 
+// reportResult closes the channel of the tool's first result, if that is still open.
 func (p *player) reportResult(name string) {
 	reported := p.result(name)
 	select {

@@ -42,6 +42,7 @@ func (g *generator) value(t wasm.ValueType, depth int) []byte {
 	}
 }
 
+// leaf generates a constant, or a read of a local, a global or a size.
 func (g *generator) leaf(t wasm.ValueType) []byte {
 	switch g.IntN(8) {
 	case 0:
@@ -79,6 +80,7 @@ func vector(low, high uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(opcode(wasm.OpV128Const), low), high)
 }
 
+// operation generates a numeric instruction that returns a t, and its operands.
 func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 	if t == wasm.V128 && g.IntN(30) == 0 {
 		b := code(g.value(t, depth+1), g.value(t, depth+1), opcode(opShuffle))
@@ -112,7 +114,7 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 	return b
 }
 
-// canonical replaces a NaN, or the lanes that are NaN, by the canonical NaN.
+// canonical generates code that replaces a NaN, or the lanes that are NaN, with the canonical NaN.
 func (g *generator) canonical(o operation) []byte {
 	x := g.scratch[o.result]
 	get := op(wasm.OpLocalGet, x)

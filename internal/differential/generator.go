@@ -194,6 +194,7 @@ func (g *generator) bits(t wasm.ValueType) uint64 {
 	}
 }
 
+// function generates function i.
 func (g *generator) function(i int) *function {
 	typ := g.p.module.Types[g.p.module.Functions[i]]
 	f := &function{typ: typ}
@@ -279,6 +280,7 @@ const (
 
 var or = map[wasm.ValueType]wasm.Opcode{wasm.I32: opI32Or, wasm.I64: opI64Or}
 
+// statement generates one random statement. Below depth 4 it generates only assignments.
 func (g *generator) statement(depth int) *statement {
 	if depth > 4 {
 		return g.set(depth)
@@ -398,6 +400,7 @@ func (g *generator) branch(depth int) *statement {
 	)
 }
 
+// bulk generates an instruction that fills, copies or initializes memory, or drops data.
 func (g *generator) bulk(depth int) []byte {
 	switch g.IntN(8) {
 	case 0, 1, 2:
@@ -422,6 +425,7 @@ func (g *generator) entry(depth int) []byte {
 	return code(g.value(wasm.I32, depth+2), i32(tableSize-1), op(opI32And))
 }
 
+// tables generates an instruction that changes the table.
 func (g *generator) tables(depth int) []byte {
 	switch g.IntN(6) {
 	case 0:

@@ -9,7 +9,7 @@ import (
 )
 
 // Shrink removes statements and calls from a program as long as it still fails, and then replaces
-// instructions by constants.
+// instructions with constants. It changes p in place.
 func Shrink(p *Program, fails func(*Program) bool) {
 	for removed := true; removed; {
 		removed = false
@@ -44,8 +44,8 @@ var constants = [][]byte{
 	vector(0, 0),
 }
 
-// simplify replaces sequences of instructions by a constant or nothing, long ones first. Most of the
-// results are invalid, for which fails returns false.
+// simplify replaces sequences of instructions with a constant or nothing, long ones first, as long
+// as fails returns true. Most of the results are invalid, for which fails returns false.
 func (f *function) simplify(fails func() bool) {
 	ends := f.ends()
 	for n := len(ends) - 1; n > 0; n-- {

@@ -65,6 +65,7 @@ func has(name string, prefixes ...string) bool {
 	return false
 }
 
+// scalar returns o with the types and properties of an instruction on numbers of type t.
 func (o operation) scalar(t wasm.ValueType, name string) operation {
 	isFloat := t == wasm.F32 || t == wasm.F64
 	o.result, o.params = t, []wasm.ValueType{t, t}
@@ -94,6 +95,8 @@ func (o operation) scalar(t wasm.ValueType, name string) operation {
 	return o
 }
 
+// vector returns o with the types and properties of a vector instruction. It reports false for
+// instructions that the generator writes itself.
 func (o operation) vector(of, name string) (operation, bool) {
 	v := wasm.V128
 	lane := map[string]wasm.ValueType{

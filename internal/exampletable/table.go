@@ -108,6 +108,7 @@ func of(root, name string) []source {
 	return have
 }
 
+// row returns the line of one example.
 func row(ctx context.Context, loader *module.Loader, root, name string, measured bool) (string, error) {
 	readme, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), name, "README.md"))
 	if err != nil {

@@ -125,7 +125,8 @@ var (
 func join(parts ...[]byte) []byte { return slices.Concat(parts...) }
 
 // loop encodes a loop. A branch to it repeats its parts.
-func loop(parts ...[]byte) []byte  { return wrapped(0x03, parts) }
+func loop(parts ...[]byte) []byte { return wrapped(0x03, parts) }
+
 // block encodes a block. A branch to it leaves the block.
 func block(parts ...[]byte) []byte { return wrapped(0x02, parts) }
 

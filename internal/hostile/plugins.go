@@ -83,7 +83,7 @@ func (g *guest) passing(text string, into int) []byte {
 	return code
 }
 
-// extismOf returns the index of an existing import.
+// extismOf returns the index of an import of Extism. It panics if the guest has not imported it.
 func (g *guest) extismOf(name string) int {
 	i, ok := g.names[extismEnv+"."+name]
 	if !ok {
@@ -92,7 +92,8 @@ func (g *guest) extismOf(name string) int {
 	return i
 }
 
-// plugin returns a plug-in with imports and with code in one hook.
+// plugin returns a function that builds a plug-in with the named imports, and with code as its
+// before_agent.
 func plugin(code func(g *guest) []byte, names ...string) func() []byte {
 	return func() []byte {
 		g := newGuest()

@@ -30,6 +30,8 @@ type place struct{ at, n int }
 // textAt is the address of the first string in a program's memory.
 const textAt = 0x1000
 
+// newProgram returns a random program. talks makes it import and call every function of the ABI
+// often.
 func newProgram(r *rand.Rand, talks bool) *program {
 	p := &program{Rand: r, guest: newGuest(), talks: talks, prints: -1}
 	p.memory(1 + r.IntN(4))
@@ -118,6 +120,7 @@ func (p *program) result() []byte {
 	}
 }
 
+// statements generates up to four statements, as far as room is left.
 func (p *program) statements(depth int) []byte {
 	var code []byte
 	for range 1 + p.IntN(4) {
@@ -137,6 +140,7 @@ func (p *program) inside(depth int) []byte {
 	return code
 }
 
+// statement generates one random statement. Below depth 5 it does not nest further.
 func (p *program) statement(depth int) []byte {
 	if depth > 5 {
 		return p.simple()
@@ -202,6 +206,7 @@ func (p *program) table(depth int) []byte {
 	return code
 }
 
+// leaves generates a trap or a return.
 func (p *program) leaves() []byte {
 	switch p.IntN(6) {
 	case 0:
@@ -213,6 +218,7 @@ func (p *program) leaves() []byte {
 	}
 }
 
+// simple generates an assignment or a store.
 func (p *program) simple() []byte {
 	switch p.IntN(9) {
 	case 0, 1, 2:
@@ -264,6 +270,7 @@ func (p *program) size() []byte {
 
 func (p *program) edge() []byte { return i32(int(int32(number(p.Rand)))) }
 
+// bulk generates an instruction that grows, fills or copies the memory or the table.
 func (p *program) bulk() []byte {
 	switch p.IntN(12) {
 	case 0, 1:

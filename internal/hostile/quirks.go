@@ -179,7 +179,8 @@ func padded() []byte {
 	return out
 }
 
-// shortEvents checks that no event of a run is longer than 64 KiB.
+// shortEvents returns an error if an event of a run is longer than 64 KiB or contains control
+// characters.
 func shortEvents(s *Seen) error {
 	for _, e := range s.Events {
 		if b, err := abijson.Marshal(e); err != nil || len(b) > 64<<10 {

@@ -18,7 +18,7 @@ var (
 	divide    = []byte{0x6d} // signed, 32 bits
 )
 
-// callTable calls an entry of table 0.
+// callTable encodes a call of an entry of table 0. signature is the index of its type.
 func callTable(signature int) []byte { return join([]byte{0x11}, leb(signature), []byte{0}) }
 
 // typed returns a block or loop with a type index.
@@ -38,6 +38,7 @@ func shapeCases() []Case {
 	return all
 }
 
+// badIndices returns cases of indices and labels that do not exist.
 func badIndices() []Case {
 	in := func(code ...[]byte) func() []byte {
 		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
@@ -118,6 +119,7 @@ func badIndices() []Case {
 	}
 }
 
+// badImmediates returns cases of invalid alignments, lanes, opcodes and types of instructions.
 func badImmediates() []Case {
 	in := func(code ...[]byte) func() []byte {
 		return func() []byte { return doing(contract.HookBeforeAgent, code...) }
@@ -151,6 +153,7 @@ func badImmediates() []Case {
 	}
 }
 
+// badConstants returns cases of invalid constant expressions, segments and sizes.
 func badConstants() []Case {
 	raw := func(sections ...[]byte) func() []byte { return fixed(binaryOf(sections...)) }
 	memory := section(memories, []byte{1, 0, 1})
@@ -277,6 +280,7 @@ func atLimits() []Case {
 	}
 }
 
+// trapShapes returns cases of instructions that trap, and of some that nearly do.
 func trapShapes() []Case {
 	trap := func(name, text string, build func() []byte) Case {
 		return Case{

@@ -14,6 +14,7 @@ import (
 // hookTime is the HookTime of cases whose hook never ends.
 const hookTime = 60 * time.Millisecond
 
+// within returns limits with the given HookTime.
 func within(t time.Duration) policy.Limits {
 	return policy.Limits{Limits: sandbox.Limits{HookTime: t}}
 }
@@ -24,6 +25,8 @@ func timed(c Case) Case {
 	return c
 }
 
+// startCases returns cases that misbehave while the image is built: in the start function,
+// _initialize, describe or configure.
 func startCases() []Case {
 	initialize := func(code ...[]byte) func() []byte {
 		return func() []byte {

@@ -29,6 +29,7 @@ func refused(name string, module func() []byte, text ...string) Case {
 	return Case{Name: name, Module: module, Want: Refused, Text: text}
 }
 
+// uploadCases returns cases about decoding, verifying and compiling a module.
 func uploadCases() []Case {
 	var all []Case
 	groups := [][]Case{
@@ -40,6 +41,7 @@ func uploadCases() []Case {
 	return all
 }
 
+// noModules returns cases of input that is not a WebAssembly module.
 func noModules() []Case {
 	return []Case{
 		refused("empty", fixed(nil), "this is empty"),
@@ -72,6 +74,7 @@ func gzipBomb() []byte {
 	return b.Bytes()
 }
 
+// badSections returns cases of malformed sections and bodies.
 func badSections() []Case {
 	one := section(types, []byte{1, 0x60, 0, 0})
 	body := func(code ...byte) func() []byte {
@@ -189,7 +192,8 @@ func claimed(groups int, locals ...[]byte) func() []byte {
 	)
 }
 
-// heavy returns cases of modules that take a compiler seconds or gigabytes.
+// heavy returns cases of modules that would take a compiler seconds or gigabytes, and of modules
+// just within the limits.
 func heavy() []Case {
 	return []Case{
 		refused(
@@ -486,7 +490,8 @@ func notANumber() []byte {
 		bytes()
 }
 
-// noControlCharacters checks that no event of the run contains an ESC, BEL or NUL character.
+// noControlCharacters returns an error if an event of the run contains an ESC, BEL or NUL
+// character.
 func noControlCharacters(s *Seen) error {
 	for _, e := range s.Events {
 		b, err := abijson.Marshal(e)

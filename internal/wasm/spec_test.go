@@ -293,7 +293,7 @@ func requireSpecSame(t *testing.T, s *specStep, types []api.ValueType, want, got
 	}
 }
 
-// oneNaN replaces every NaN in the lanes by the canonical NaN.
+// oneNaN returns bits with every NaN in the lanes replaced with the canonical NaN.
 func oneNaN(lane string, bits uint64) uint64 {
 	switch lane {
 	case "f32":
