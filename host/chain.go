@@ -19,13 +19,13 @@ import (
 
 // A Middleware is one entry of an agent's chain: a module or a native Go middleware.
 type Middleware struct {
-	Name    string // unique in the agent; defaults to the module's file name without extension
+	Name    string // unique in the agent; the default is the module's file name without its extension
 	Module  *Module
 	Native  *native.Middleware
 	Config  json.RawMessage // for the module
 	Grants  Grants          // for the module; by default it can only read the messages
-	OnFault hook.OnFault    // defaults to Fail
-	// Hooks lists the hooks to call. It defaults to all hooks of the module or native middleware.
+	OnFault hook.OnFault    // the default is Fail
+	// Hooks lists the hooks to call. The default is all hooks of the module or native middleware.
 	Hooks []abi.Hook
 }
 

@@ -37,8 +37,8 @@ type FileOptions struct {
 	Tools []tool.Tool
 	// WrapModel, if not nil, wraps the model, for example in a recorder.
 	WrapModel func(model.Model) (model.Model, error)
-	// Getenv reads keys and base URLs of endpoints, by default from OPENAI_API_KEY and
-	// OPENAI_BASE_URL. It defaults to os.Getenv.
+	// Getenv returns the value of an environment variable: of a key, a secret, or the default base
+	// URL of models. The default is os.Getenv.
 	Getenv func(string) string
 	// Logger receives the output of MCP servers at level debug, and warnings about limits of the
 	// file that are lowered to their bounds. It may be nil.
@@ -51,7 +51,7 @@ type FileOptions struct {
 	Values hook.Values
 	Tenant string
 	// Network sets the addresses and secrets of modules' requests in addition to the grants
-	// and secrets of the file. It defaults to public addresses and no secrets.
+	// and secrets of the file. The default is public addresses and no secrets.
 	Network *Network
 	// GuardMCP restricts MCP servers at URLs to the hosts and addresses of Network. Set it
 	// if the file is untrusted. By default, they are not restricted.
@@ -141,6 +141,8 @@ func closeAll(closers []func()) {
 	wg.Wait()
 }
 
+// build creates the agent of b.file with its model, modules, tools and sub-agents. The caller must
+// call closers when the agent is closed or if build fails.
 func (b *builder) build(ctx context.Context) (*Agent, error) {
 	f := b.file
 	o := &AgentOptions{
@@ -252,11 +254,12 @@ type slot struct {
 	to   *[]Middleware // the ring's list of middlewares
 
 	module  *Module
-	release func() // called when the entry is configured, which has its own reference
+	release func() // called when the agent is built; its configured entry has a reference of its own
 	shared  func() // called when the agent is closed
 	err     error
 }
 
+// place adds a slot for each module entry of the file. load then adds the modules to the lists of o.
 func (b *builder) place(o *AgentOptions) {
 	f := b.file
 	for _, ring := range []struct {
@@ -319,7 +322,8 @@ func callLimits(l *agentfile.Limits) agent.Limits {
 		OnLimit: agent.OnLimit(l.OnLimit), OnToolLimit: agent.OnLimit(l.OnToolLimit)}
 }
 
-// sharedModule returns the module of an entry from LoadModule, or nil.
+// sharedModule returns the module that LoadModule returns for an entry, and its release function. It
+// returns nil if LoadModule is not set or if the entry's module is not a .wasm file.
 func (b *builder) sharedModule(ctx context.Context, s *slot) (*Module, func(), error) {
 	path := string(s.from.Module)
 	if b.opts.LoadModule == nil || !strings.EqualFold(filepath.Ext(path), ".wasm") {
@@ -351,7 +355,7 @@ func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 }
 
 // model returns the model of the options, or the file's endpoint with retries and fallbacks. A
-// sub-agent with the model of the enclosing agent, or without one, shares it.
+// sub-agent whose file describes the same model as that of the enclosing agent shares its model.
 func (b *builder) model() (m model.Model, err error) {
 	switch {
 	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):
@@ -388,6 +392,8 @@ func (b *builder) wrap(m model.Model) (model.Model, error) {
 	}
 }
 
+// endpoints returns the file's model, with its fallbacks. It fails if the file names no model, or if
+// the environment lacks a key.
 func (b *builder) endpoints() (model.Model, error) {
 	f := &b.file.Model
 	if f.Name == "" {
@@ -477,6 +483,7 @@ func (b *builder) guardedModels() (http.RoundTripper, error) {
 	return c.Guard(), nil
 }
 
+// tools returns the file's built-in tools and the tools of its MCP servers, to which it connects.
 func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	f := &b.file.Tools
 	o := &builtin.Options{Root: string(f.Root)}
@@ -525,6 +532,8 @@ const mcpTimeout = 10 * time.Second
 // slow is the time after which waiting for an MCP server is logged.
 const slow = 2 * time.Second
 
+// connect starts or connects to an MCP server and returns its tools. Closing the agent closes the
+// server.
 func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*toolSet, error) {
 	o := &mcp.Options{
 		Name:    s.Name,

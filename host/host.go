@@ -123,7 +123,7 @@ func orClosed(err error) error {
 
 // AgentOptions configure an agent. They are copied.
 type AgentOptions struct {
-	Name        string // defaults to "agent"
+	Name        string // the default is "agent"
 	Description string // the agent's purpose, for agents that can transfer to it
 	Model       model.Model
 	ModelName   string
@@ -157,17 +157,17 @@ type AgentOptions struct {
 	// Tracer, if not nil, receives the operations of the run.
 	Tracer Tracer
 
-	MaxSteps    int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
+	MaxSteps    int           // at most agent.MaxStepsBound; the default is agent.DefaultMaxSteps
 	Limits      agent.Limits  // limits for model calls and tool calls
 	Timeout     time.Duration // time limit of a run; 0 for none
-	ToolTimeout time.Duration // timeout of a tool call; defaults to agent.DefaultToolTimeout
-	Parallel    int           // concurrent tool calls; defaults to agent.DefaultParallel
+	ToolTimeout time.Duration // timeout of a tool call; the default is agent.DefaultToolTimeout
+	Parallel    int           // concurrent tool calls; the default is agent.DefaultParallel
 	// Memory limits the bytes that the host holds for a run and the sub-agents in it,
-	// except for the memory of modules. It defaults to agent.DefaultMemory, 64 MiB. A run
+	// except for the memory of modules. The default is agent.DefaultMemory, 64 MiB. A run
 	// that exceeds the limit ends with an [agent.MemoryError].
 	Memory   int64
 	NoStream bool // do not stream the model's answers
-	// PauseTimeout is the maximum time that a paused run waits for answers. It defaults to
+	// PauseTimeout is the maximum time that a paused run waits for answers. The default is
 	// agent.DefaultPauseTimeout. A negative value means no limit.
 	PauseTimeout time.Duration
 
@@ -182,7 +182,7 @@ type Agent struct {
 	closers []func() // release resources of this agent
 }
 
-// NewAgent configures the middlewares and returns an agent.
+// NewAgent configures the middlewares and returns an agent. The caller must close the agent.
 func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	if o == nil {
 		o = &AgentOptions{}

@@ -14,12 +14,12 @@ import (
 
 // Options configure an encoder.
 type Options struct {
-	// Thread and Run are the client's ids. They default to the id of the run.
+	// Thread and Run are the client's ids. The default of both is the id of the run.
 	Thread, Run string
 	// Messages holds the client's messages before the run, from [Input.Raw]. With them, the
-	// encoder sends a snapshot of all messages if the streamed ones were wrong. Without them, or
-	// if the run's messages exceed 4 MiB, it sends an event message_replaced with the corrected
-	// message.
+	// encoder sends a snapshot of all messages if the final message differs from the streamed
+	// one. Without them, or if the run's messages exceed 4 MiB, it sends a custom event
+	// "message_replaced" with the final message.
 	Messages []json.RawMessage
 	// Internals also sends events for the agent's developers: faults and log lines of modules,
 	// retried model calls, and limits.
@@ -103,7 +103,7 @@ func (e *encoder) send(x *event) {
 }
 
 // maxMessageBytes limits the bytes of a run's messages that an encoder stores for snapshots. Beyond it,
-// clients get message_replaced instead.
+// clients receive the custom event "message_replaced" instead of a snapshot.
 const maxMessageBytes = 4 << 20
 
 // addMessage stores a message for snapshots. Beyond maxMessageBytes, it drops all messages.
@@ -122,8 +122,8 @@ func (e *encoder) addMessage(m message) {
 	e.messages = append(e.messages, b)
 }
 
-// snapshot sends all messages to the client, or only the changed one if the encoder does not have
-// all.
+// snapshot sends all messages to the client, or only the changed message m if the encoder does not
+// have all of them.
 func (e *encoder) snapshot(m message) {
 	if e.o.Messages == nil || e.size > maxMessageBytes {
 		e.send(&event{
@@ -346,7 +346,8 @@ func (l *lane) closeMessage() {
 	clear(l.calls)
 }
 
-// message ends a streamed message, or sends one that was not streamed.
+// message ends a streamed message of the assistant, or sends it if it was not streamed. It then sends
+// a snapshot if the streamed message was wrong. It ignores messages of other roles.
 func (l *lane) message(ev abi.Event) {
 	m := ev.Message
 	if m == nil || m.Role != abi.RoleAssistant {
@@ -427,7 +428,7 @@ func (l *lane) toolResult(ev abi.Event) {
 	l.e.addMessage(out)
 }
 
-// child encodes an event of an inner run.
+// child encodes an event of an inner run. Before the first event, it sends the start of that run.
 func (l *lane) child(ev abi.Event) {
 	in := l.e.lane(ev.Event.Run)
 	if !in.begun {
@@ -580,8 +581,8 @@ func (l *lane) failure(ev abi.Event) string {
 	return "the run ended: " + ev.FinishReason
 }
 
-// correct sends the run's final answer if it differs from the last one sent. If the run's last
-// assistant message has no tool calls, correct replaces its content by that of m. Otherwise it
+// correct sends m, the run's final answer, which differs from the last one sent. If the run's last
+// assistant message has no tool calls, correct replaces its content with that of m. Otherwise it
 // sends m as another message.
 func (e *encoder) correct(ev abi.Event, m *abi.Message) {
 	text := m.Content.String()

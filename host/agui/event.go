@@ -70,7 +70,7 @@ type event struct {
 
 // An outcome is the outcome of a run or of a sub-agent's run.
 type outcome struct {
-	Type         string      `json:"type"` // success, interrupt, cancelled, suspended
+	Type         string      `json:"type"` // "success", "interrupt", "cancelled" or "suspended"
 	Interrupts   []interrupt `json:"interrupts,omitempty"`
 	InterruptIDs []string    `json:"interruptIds,omitempty"`
 }
@@ -119,13 +119,13 @@ type functionCall struct {
 
 // A part is one part of a message's content.
 type part struct {
-	Type   string  `json:"type"` // text, image, audio, video, document
+	Type   string  `json:"type"` // "text", "image", "audio", "video" or "document"
 	Text   string  `json:"text,omitempty"`
 	Source *source `json:"source,omitempty"`
 }
 
 type source struct {
-	Type     string `json:"type"` // data, url, file
+	Type     string `json:"type"` // "data", "url" or "file"
 	Value    string `json:"value"`
 	MIMEType string `json:"mimeType,omitempty"`
 }

@@ -3,7 +3,7 @@
 // Events of runs are the Event type of package abi.
 //
 // The struct tags beyond json are constraints and descriptions for that document. Times are
-// UTC, days are UTC days as 2026-01-31, and sizes are in bytes unless a field says
+// in UTC. Days are days of UTC in the form 2026-01-31. Sizes are in bytes unless a field says
 // otherwise.
 //
 // The package depends on the standard library alone.

@@ -57,7 +57,7 @@ type ModuleLimits struct {
 
 // A Progress is an event of an upload.
 type Progress struct {
-	// Stage is receiving, received, waiting, compiling or described.
+	// Stage is "receiving", "received", "waiting", "compiling" or "described".
 	Stage  string `json:"stage"`
 	Bytes  int64  `json:"bytes,omitempty"` // received so far
 	Digest string `json:"digest,omitempty"`

@@ -33,10 +33,10 @@ type Options struct {
 	// HTTP sends the requests. By default, the client creates its own, without a time limit
 	// for whole requests. Redirects are not followed, so that the key is sent nowhere else.
 	HTTP *http.Client
-	// UserAgent is the User-Agent header. It defaults to agent-runner.
+	// UserAgent is the User-Agent header. The default is "agent-runner".
 	UserAgent string
-	// Retry is the time for which [Client.Follow] retries an unreachable server. It defaults
-	// to a minute.
+	// Retry is the time for which [Client.Follow] retries an unreachable server. The default
+	// is one minute.
 	Retry time.Duration
 }
 
@@ -132,7 +132,8 @@ func path(format string, segments ...string) string {
 	return fmt.Sprintf(format, escaped...)
 }
 
-// send sends a request, and returns a successful response. The caller must close its body.
+// send sends a request, and returns a response with a status below 300, whose body the caller must
+// close. For any other status, the error is an [*api.Problem].
 func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 	body := r.body
 	if r.in != nil {

@@ -153,8 +153,9 @@ func newReader(r io.Reader) *reader {
 	return &reader{lines}
 }
 
-// next returns the next event. If the stream ends within an event, the error is
-// [io.ErrUnexpectedEOF].
+// next returns the next event. The error is [io.EOF] at the end of the stream,
+// [io.ErrUnexpectedEOF] if the stream ends within an event, and [bufio.ErrTooLong] if a line
+// or the data of an event exceeds maxLine.
 func (r *reader) next() (*serverEvent, error) {
 	e := &serverEvent{}
 	some := false

@@ -9,7 +9,7 @@ import (
 // A Page selects a part of a list. Its zero value selects the first page.
 type Page struct {
 	Cursor string // the next cursor of the previous page
-	Limit  int    // maximum number of rows; the server's default if 0
+	Limit  int    // maximum number of rows; the default is the server's
 }
 
 // query returns the query parameters of a page.

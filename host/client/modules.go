@@ -15,7 +15,7 @@ import (
 // An Upload is a module to upload.
 type Upload struct {
 	Name    string // optional
-	Version string // version of the module; defaults to the version that the module reports
+	Version string // version of the module; the default is the version that the module reports
 	// Type is the media type: application/wasm, application/typescript,
 	// application/javascript or application/vnd.extism.manifest+json.
 	Type string
@@ -56,8 +56,9 @@ func (c *Client) PutModule(ctx context.Context, u *Upload) (*api.Module, error) 
 	}
 }
 
-// handle handles an event of an upload. It returns the module, or the error, that the upload
-// ends with.
+// handle handles an event of an upload. If the event ends the upload, handle returns the module
+// or the server's problem; otherwise it returns nil for both. It fails if it cannot decode the
+// event.
 func (u *Upload) handle(e *serverEvent) (*api.Module, error) {
 	switch e.kind {
 	case "progress":
@@ -100,7 +101,7 @@ func (c *Client) Module(ctx context.Context, ref string) (*api.Module, error) {
 	return out, c.get(ctx, path("/v1/modules/%s", ref), nil, out)
 }
 
-// DeleteModule deletes a module and its names.
+// DeleteModule deletes a module and its names. ref is as for [Client.Module].
 func (c *Client) DeleteModule(ctx context.Context, ref string) error {
 	return c.delete(ctx, path("/v1/modules/%s", ref))
 }

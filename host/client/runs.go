@@ -37,7 +37,7 @@ func (c *Client) StartRun(ctx context.Context, s *api.StartRun, key string) (*ap
 // A RunFilter selects runs. The zero value selects all.
 type RunFilter struct {
 	Agent  string
-	Status string // running, paused, finished or quarantined
+	Status string // "running", "paused", "finished" or "quarantined"
 }
 
 // Runs returns a page of the runs that a filter selects, newest first, and the next

@@ -196,6 +196,8 @@ func (p *parser) elements(key string) []int {
 	return out
 }
 
+// interaction decodes an interaction at the offset start, and checks it. It adds the messages and
+// tools that the interaction shares with the previous one, before.
 func (p *parser) interaction(raw json.RawMessage, start int, before *interaction) (*interaction, error) {
 	var it interaction
 	unknown, err := abijson.Decode(raw, &it)

@@ -85,8 +85,9 @@ func (it *interaction) chunks() []abi.Chunk {
 	return it.Response.Message.Chunks()
 }
 
-// take returns and consumes the next interaction if it matches the request. Otherwise the error
-// wraps a [*DivergedError].
+// take returns and consumes the next interaction if it matches the request. If it does not match, or
+// if there is none left, the error wraps a [*DivergedError]. If r.seek is set, take first moves to
+// the interaction that matches the request, if there is one.
 func (r *Replay) take(req *model.Request) (*interaction, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

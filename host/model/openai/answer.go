@@ -193,8 +193,8 @@ func (a *answer) call(raw json.RawMessage, whole bool) error {
 	return nil
 }
 
-// keep merges a field that the host does not know: strings and arrays are concatenated, null is
-// ignored, and any other value replaces the previous one.
+// keep merges a field that the host does not know into a.unknown. It concatenates strings and arrays,
+// and ignores null if the field is present. Any other value replaces the previous one.
 func (a *answer) keep(f abi.Field) { a.unknown = keep(a.unknown, f) }
 
 func keep(fields abi.Fields, f abi.Field) abi.Fields {

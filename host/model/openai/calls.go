@@ -157,6 +157,7 @@ func (p *callPiece) begins(t *toolCall) bool {
 	return p.id != "" && t.id != "" && p.id != t.id && (t.braces.closed || t.arguments.Len() == 0)
 }
 
+// take adds a delta to the call.
 func (t *toolCall) take(p callPiece) {
 	if t.id == "" {
 		t.id = p.id

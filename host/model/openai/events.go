@@ -70,6 +70,7 @@ func (e *events) line() ([]byte, error) {
 	}
 }
 
+// field processes a line of an event. It dispatches the event if its first line of data is complete.
 func (e *events) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))

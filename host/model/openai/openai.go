@@ -35,8 +35,8 @@ const defaultBaseURL = "https://api.openai.com/v1"
 
 // Options configure a [Client]. The zero value selects OpenAI's endpoint, without a key.
 type Options struct {
-	// BaseURL is the endpoint's URL without /chat/completions. It defaults to OpenAI's,
-	// https://api.openai.com/v1. Its query is sent with each request.
+	// BaseURL is the endpoint's URL without /chat/completions. The default is OpenAI's,
+	// https://api.openai.com/v1. The URL's query is sent with each request.
 	BaseURL string
 	// APIKey, if not empty, is sent as a bearer token. It does not appear in errors.
 	APIKey string
@@ -46,20 +46,20 @@ type Options struct {
 	// never followed.
 	HTTPClient *http.Client
 
-	// ConnectTimeout is the connection timeout of the client's own HTTP client. It defaults to 10
+	// ConnectTimeout is the connection timeout of the client's own HTTP client. The default is 10
 	// seconds.
 	ConnectTimeout time.Duration
-	// FirstByteTimeout is the timeout for the first byte of the answer. It defaults to 5 minutes,
+	// FirstByteTimeout is the timeout for the first byte of the answer. The default is 5 minutes,
 	// since an answer that is not streamed starts when it is complete.
 	FirstByteTimeout time.Duration
-	// IdleTimeout is the maximum pause within an answer. It defaults to 2 minutes. Keep-alive
-	// comments reset it. Time in a sink does not count.
+	// IdleTimeout is the maximum pause within an answer. The default is 2 minutes. Keep-alive
+	// comments end a pause. Time in a sink does not count.
 	IdleTimeout time.Duration
 
-	// MaxAnswer is the maximum size of an answer after decompression, in bytes. It defaults
-	// to 32 MiB.
+	// MaxAnswer is the maximum size of an answer after decompression, in bytes. The default
+	// is 32 MiB.
 	MaxAnswer int64
-	// MaxEvent is the maximum size of one event of a stream, in bytes. It defaults to 4 MiB.
+	// MaxEvent is the maximum size of one event of a stream, in bytes. The default is 4 MiB.
 	MaxEvent int
 }
 
@@ -109,7 +109,7 @@ type Client struct {
 	secrets []*redact.Secret
 
 	noStreamOptions atomic.Bool // the endpoint rejected stream_options
-	shortReasoning  atomic.Bool // the endpoint names the field reasoning, not reasoning_content
+	shortReasoning  atomic.Bool // the endpoint names the field "reasoning", not "reasoning_content"
 }
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not

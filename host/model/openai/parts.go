@@ -14,7 +14,7 @@ var carried = map[string]string{abi.PartImage: "image", abi.PartAudio: "audio", 
 
 // moveParts converts tool results to the form of the API, whose tool messages contain only text. It
 // moves images, audio and files from tool results to one user message after the answers of that
-// round, and replaces them by a line of text that refers to the user message. So every call has
+// round, and replaces them with a line of text that refers to the user message. So every call has
 // exactly one answer, and the answers stay adjacent. Parts of other types stay in place, because
 // the endpoint may support them.
 func moveParts(in []abi.Message) []abi.Message {
