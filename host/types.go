@@ -81,6 +81,6 @@ type (
 // An AgentFile describes an agent in YAML or JSON; docs/agent.schema.json is its schema.
 type AgentFile = agentfile.File
 
-// LoadFile reads an agent file. Paths in it are relative to its folder. An error names the
-// line and says what the file may contain there.
+// LoadFile reads an agent file. Paths in it are relative to its folder. An error about its
+// content names the line and says what the file may contain there.
 func LoadFile(path string) (*AgentFile, error) { return agentfile.Load(path) }

@@ -13,21 +13,21 @@ import (
 
 // RetryOptions configure the number of retries and the delays.
 type RetryOptions struct {
-	// MaxRetries is the maximum number of retries. It defaults to 2. A negative value
+	// MaxRetries is the maximum number of retries. The default is 2. A negative value
 	// disables retries.
 	MaxRetries int
-	// Base is the delay before the first retry, by default 500 ms. Each further delay is
-	// twice as long, up to Max, by default 30 s. A random jitter then changes each delay by up
-	// to 25 %. A delay that the endpoint requests replaces the computed one.
+	// Base is the delay before the first retry. The default is 500 ms. Each further delay is
+	// twice as long, up to Max, whose default is 30 s. A random jitter then changes each delay
+	// by up to 25 %. A delay that the endpoint requests replaces the computed one.
 	Base, Max time.Duration
-	// MaxRetryAfter is the maximum delay that an endpoint may request, by default 2 minutes.
+	// MaxRetryAfter is the maximum delay that an endpoint may request. The default is 2 minutes.
 	// If an endpoint requests more, the call is not retried.
 	MaxRetryAfter time.Duration
 	// OnAttempt is called for each attempt that is followed by another, before the delay,
 	// with the context of the call. Calls may be concurrent.
 	OnAttempt func(context.Context, Attempt)
 	// Sleep waits for a duration, or returns the error of the context if it is done first.
-	// It defaults to the system clock.
+	// The default uses the system clock.
 	Sleep func(context.Context, time.Duration) error
 }
 

@@ -18,14 +18,16 @@ type (
 	Stream[T any] = hook.Stream[T]
 )
 
-// WithInstruction adds text to the agent's instruction, as a paragraph of its own.
+// WithInstruction returns a middleware that adds text to the agent's instruction, as a paragraph of
+// its own.
 func WithInstruction(text string) *Middleware {
 	return WithInstructionFunc(func(_ context.Context, instruction string) (string, error) {
 		return paragraph(instruction, text), nil
 	})
 }
 
-// WithInstructionFunc replaces the agent's instruction by the result of rewrite.
+// WithInstructionFunc returns a middleware that replaces the agent's instruction with the result of
+// rewrite.
 func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Middleware {
 	return &Middleware{
 		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -42,7 +44,7 @@ type Tool struct {
 	Call func(ctx context.Context, call abi.Call) (*abi.Result, error)
 }
 
-// WithTools adds tools to the agent.
+// WithTools returns a middleware that adds tools to the agent.
 func WithTools(tools ...Tool) *Middleware {
 	declared := make([]abi.Tool, len(tools))
 	for i, t := range tools {
@@ -63,8 +65,8 @@ func WithTools(tools ...Tool) *Middleware {
 	return n
 }
 
-// WithToolsFunc selects the agent's tools: the model sees those that choose returns. choose
-// cannot add tools; see [WithTools].
+// WithToolsFunc returns a middleware that selects the agent's tools: the model sees those that
+// choose returns. choose cannot add tools; see [WithTools].
 func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Middleware {
 	return &Middleware{
 		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -75,7 +77,8 @@ func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Too
 
 }
 
-// WithBeforeModelRewriteState rewrites the run's messages before each model call.
+// WithBeforeModelRewriteState returns a middleware that replaces the run's messages with the result
+// of rewrite before each model call.
 func WithBeforeModelRewriteState(
 	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
 ) *Middleware {
@@ -89,8 +92,8 @@ func WithBeforeModelRewriteState(
 	}
 }
 
-// WithAfterModelRewriteState rewrites the run's messages after each model call. The last
-// message is the response.
+// WithAfterModelRewriteState returns a middleware that replaces the run's messages with the
+// result of rewrite after each model call. The last message that rewrite receives is the response.
 func WithAfterModelRewriteState(
 	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
 ) *Middleware {
@@ -104,8 +107,8 @@ func WithAfterModelRewriteState(
 	}
 }
 
-// WithModelWrapper calls wrap instead of each model call. wrap calls next to call the model, and
-// returns the response.
+// WithModelWrapper returns a middleware that calls wrap instead of the model. wrap calls next to call
+// the model, and returns the response.
 func WithModelWrapper(
 	wrap func(
 		ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error),
@@ -119,8 +122,8 @@ func WithModelWrapper(
 	}
 }
 
-// WithModelStream calls fn with each model answer while it arrives. The chunks that fn sends
-// become the answer; if fn sends none, the answer is unchanged.
+// WithModelStream returns a middleware that calls fn with each model answer while it arrives. The
+// chunks that fn sends become the answer; if fn sends none, the answer is unchanged.
 //
 //	native.WithModelStream(func(
 //		ctx context.Context, _ abi.Request, answer *native.Stream[abi.Response], send func(...abi.Chunk) error,
@@ -144,8 +147,8 @@ func WithModelStream(
 	}
 }
 
-// WithToolCallWrapper calls wrap instead of each tool call. wrap calls next to call the tool, and
-// returns the result.
+// WithToolCallWrapper returns a middleware that calls wrap instead of a tool. wrap calls next to call
+// the tool, and returns the result.
 func WithToolCallWrapper(
 	wrap func(
 		ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error),

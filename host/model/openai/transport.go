@@ -127,8 +127,9 @@ func (k *call) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// events detects the form of the answer from its beginning, since some endpoints return a document
-// instead of a stream, a stream instead of a document, or the wrong content type.
+// events returns a stream of the answer with one event per line. It detects the form of the answer
+// from its beginning, since some endpoints return a document instead of a stream, a stream instead of
+// a document, or the wrong content type. It fails if the answer is neither.
 func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
 	first, err := begin(r)
 	empty := errors.Is(err, io.EOF)
@@ -179,7 +180,8 @@ func looksLikeEvents(r *bufio.Reader) bool {
 	return false
 }
 
-// hold adds n bytes to the memory account in the call's context, until close.
+// hold reserves n bytes in the memory account in the call's context, until close. If they do not fit,
+// it fails with the code abi.CodeLimit.
 func (k *call) hold(n int64) error {
 	if err := k.held.Add(n); err != nil {
 		return model.Errorf(abi.CodeLimit, "%s was not asked, or its answer dropped: %v", k.client.shown, err)

@@ -21,13 +21,13 @@ type Reply struct {
 	Response *abi.Response
 	Err      error
 
-	// Chunks are sent to the sink. They default to the chunks of the response's message,
+	// Chunks are sent to the sink. The default is the chunks of the response's message,
 	// split into pieces of at most Size characters, or not split if Size is 0.
 	Chunks []abi.Chunk
 	Size   int
 
 	Delay time.Duration // after Do, before the chunks
-	Hang  bool          // after the chunks, until the request's context ends
+	Hang  bool          // after the chunks, block until the request's context is done
 	// Do, if not nil, is called first. Its error is the reply. Tests use it to block or to
 	// inspect a request.
 	Do func(ctx context.Context, req *model.Request) error
@@ -41,8 +41,8 @@ func Calls(calls ...abi.ToolCall) Reply {
 	return Message(abi.Message{Role: abi.RoleAssistant, ToolCalls: calls})
 }
 
-// Message returns a reply with a message. The finish reason is tool_calls if the message has tool
-// calls, else stop.
+// Message returns a reply with a message. The finish reason is [abi.FinishToolCalls] if the message
+// has tool calls, or else [abi.FinishStop].
 func Message(m abi.Message) Reply {
 	finish := abi.FinishStop
 	if len(m.ToolCalls) > 0 {

@@ -92,6 +92,7 @@ var functions = map[string]function{
 	"max":   {1, maxArguments, "numbers", func(a []number) (number, error) { return pick(a, 1), nil }},
 }
 
+// pick returns the largest of args if sign is 1, and the smallest if sign is -1.
 func pick(args []number, sign int) number {
 	best := args[0]
 	for _, a := range args[1:] {
@@ -102,6 +103,7 @@ func pick(args []number, sign int) number {
 	return best
 }
 
+// whole returns n, rounded to a whole number by f.
 func whole(n number, f func(*big.Rat) *big.Int) number {
 	return settled(new(big.Rat).SetInt(f(n.Rat)), n)
 }

@@ -34,14 +34,15 @@ type Options struct {
 	// Root is the directory that the file tools can read. Neither .. nor symbolic links lead
 	// out of it. Without Root, there are no file tools.
 	Root string
-	// Clock returns the current time in the default time zone. It defaults to time.Now.
+	// Clock returns the current time in the default time zone. The default is time.Now.
 	Clock func() time.Time
-	// Tools selects tools by name. It defaults to all tools; without Root, to all except the
+	// Tools selects tools by name. The default is all tools; without Root, it is all except the
 	// file tools.
 	Tools []string
 }
 
-// Set returns the selected tools, in the order of Options.Tools.
+// Set returns the selected tools, in the order of Options.Tools. It fails if Options.Root is not a
+// directory, or if a selected tool is unknown, is selected twice, or needs Options.Root.
 func Set(o *Options) ([]tool.Tool, error) {
 	clock := o.Clock
 	if clock == nil {

@@ -55,6 +55,7 @@ type parser struct {
 	depth int
 }
 
+// peek skips white space and returns the next byte, or 0 at the end.
 func (p *parser) peek() byte {
 	for p.at < len(p.in) {
 		switch c := p.in[p.at]; c {
@@ -67,6 +68,7 @@ func (p *parser) peek() byte {
 	return 0
 }
 
+// take skips white space and the byte c, and reports whether c was there.
 func (p *parser) take(c byte) bool {
 	if p.peek() != c {
 		return false

@@ -31,6 +31,7 @@ const (
 // open and a replaced directory is found.
 type root struct{ dir string }
 
+// open opens the root directory. The caller must close it.
 func (r *root) open() (*os.Root, error) {
 	dir, err := os.OpenRoot(r.dir)
 	if err != nil {
@@ -127,6 +128,8 @@ func openFile(dir *os.Root, p string) (*os.File, error) {
 	})
 }
 
+// open opens the file or directory at p. It fails if wrong, which receives the mode, returns a reason.
+// It does not block if p is a named pipe.
 func open(dir *os.Root, p string, wrong func(fs.FileMode) string) (*os.File, error) {
 	f, err := dir.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -175,6 +178,8 @@ type walker struct {
 	skipped int // directories that are too large or unreadable, and .git
 }
 
+// walk visits the entries of the directory p, and of the directories below it down to depth levels. It
+// fails if p cannot be read, but only skips a directory below p that cannot.
 func (w *walker) walk(p string, depth int) error {
 	list, more, err := entries(w.dir, p)
 	if err != nil {

@@ -131,7 +131,7 @@ func (b *body) Close() error {
 }
 
 // A wholeReader reads one JSON response. It replaces a response that is too large, incomplete or not
-// a JSON-RPC message by an error answer.
+// a JSON-RPC message with an error answer.
 type wholeReader struct {
 	r    io.Reader
 	id   int64
@@ -175,7 +175,7 @@ func encode(r *jsonrpc.Response) []byte {
 }
 
 // An eventReader reads an event stream line by line. It replaces events that are too large or not a
-// JSON-RPC message by error answers.
+// JSON-RPC message with error answers.
 type eventReader struct {
 	r    *bufio.Reader
 	id   int64

@@ -22,12 +22,13 @@ const (
 
 // Options configure the connection to a server. Exactly one of Command and URL is required.
 type Options struct {
-	// Name is the server's name in errors. It defaults to the command's or host's name.
+	// Name is the server's name in errors. The default is the name of the command or of the host.
 	Name string
 
 	// Command is a program that speaks MCP on stdin and stdout, and its arguments.
 	Command []string
-	// Dir is the working directory of the command. It defaults to the working directory of this process.
+	// Dir is the working directory of the command. The default is the working directory of this
+	// process.
 	Dir string
 	// Env is added to this process's environment, as NAME=value. The last value of a
 	// duplicate name wins.
@@ -45,21 +46,21 @@ type Options struct {
 	// allowed, and the environment's proxy is used.
 	Guard http.RoundTripper
 
-	// Timeout bounds connecting, and again listing tools. It defaults to 10 seconds.
+	// Timeout bounds connecting, and again listing tools. The default is 10 seconds.
 	Timeout time.Duration
 	// CallTimeout bounds each tool call. If it is 0, only the caller's context does.
 	CallTimeout time.Duration
 	// Grace is the time for which Close waits for the server to exit by itself, and again
-	// after SIGTERM. It defaults to 1 second.
+	// after SIGTERM. The default is 1 second.
 	Grace time.Duration
 
 	// MaxMessage is the maximum size of a message from the server, in bytes. A larger result
-	// becomes an error result. It defaults to 16 MiB.
+	// becomes an error result. The default is 16 MiB.
 	MaxMessage int
-	// MaxTools is the maximum number of tools. It defaults to 512.
+	// MaxTools is the maximum number of tools. The default is 512.
 	MaxTools int
 	// MaxDeclaration is the maximum total size of a tool's name, description and schema, in
-	// bytes. It defaults to 64 KiB.
+	// bytes. The default is 64 KiB.
 	MaxDeclaration int
 
 	// Logger receives the server's stderr, and lines of its stdout that are not messages, at level

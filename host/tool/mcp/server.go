@@ -59,6 +59,8 @@ func Connect(ctx context.Context, options *Options) (*Server, error) {
 	return s, nil
 }
 
+// connect starts or connects to the server and initializes the session. version is the protocol
+// version to propose; if it is empty, the SDK chooses.
 func connect(ctx context.Context, o *Options, version string) (*Server, error) {
 	limit := fmt.Errorf("it did not answer within %v; if it needs longer to start, give it a longer timeout", o.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, limit)

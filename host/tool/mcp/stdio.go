@@ -158,7 +158,8 @@ func (c *stdioConn) write() {
 	}
 }
 
-// giveUp terminates a misbehaving process at once.
+// giveUp terminates a misbehaving process at once, and records the reason for ended. It returns
+// errBroken.
 func (c *stdioConn) giveUp(reason error) error {
 	c.mu.Lock()
 	c.reason = reason

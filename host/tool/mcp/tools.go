@@ -145,9 +145,9 @@ type remote struct {
 func (t *remote) Declaration() abi.Tool { return t.declaration }
 
 // Call calls the tool. If ctx is done, it returns the cause of ctx. Other errors are of type
-// *abi.Error: invalid if the arguments are not a JSON object, unavailable if the server is gone,
-// limit if it did not answer in time, and tool if it rejected the call, asked for input or exited
-// during the call.
+// *abi.Error. The code is abi.CodeInvalid if the arguments are not a JSON object,
+// abi.CodeUnavailable if the server is gone, and abi.CodeLimit if it did not answer in time. The code
+// is abi.CodeTool if the server rejected the call, asked for input or exited during the call.
 func (t *remote) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	s := t.server
 	arguments, err := callArguments(call.Arguments)
@@ -186,8 +186,8 @@ func callArguments(arguments string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// callContext returns a context that ends with the caller's context, the call timeout, or the
-// server.
+// callContext returns a context for a call of the named tool. It is done when ctx is done, the call
+// timeout has passed, or the server is closed.
 func (s *Server) callContext(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.calls, func() { cancel(s.unavailable()) })

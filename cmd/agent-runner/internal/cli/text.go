@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// OneLine replaces each sequence of white space in s by one space.
+// OneLine replaces each sequence of white space in s with one space. It removes white space at both
+// ends.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // List joins items with commas. It returns none if there are no items.
@@ -95,7 +96,7 @@ func Thousands(n int64) string {
 }
 
 // ParseDays parses text, the value of the named flag: a Go duration that is not negative, or a
-// number of days such as 30d.
+// number of days such as "30d".
 func ParseDays(flag, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
+// newInspect returns the command that shows what a module is and can do.
 func newInspect(e *cli.Env) *cobra.Command {
 	var output, cacheDir string
 	cmd := &cobra.Command{
@@ -120,6 +121,8 @@ func inspectJSON(e *cli.Env, m *module.Module) error {
 	}{info, limitsByName(m.Limits()), verdict(&info)})
 }
 
+// inspectText describes a module in text: its metadata, capabilities, limits, configuration schema and
+// warnings.
 func inspectText(m *module.Module) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
