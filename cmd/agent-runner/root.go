@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/serve"
 )
 
+// newRoot returns the agent-runner command with all its subcommands.
 func newRoot(e *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "agent-runner",

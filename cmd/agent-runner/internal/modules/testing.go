@@ -160,8 +160,8 @@ func (t *tester) one(ctx context.Context, path string) {
 	}
 }
 
-// play runs a conversation and returns the differences from its expectations. With t.update, it
-// writes the results to the conversation's file instead.
+// play runs a conversation and returns the differences from its expectations, with what explain adds
+// to them. With t.update, it writes the results to the conversation's file instead.
 func (t *tester) play(ctx context.Context, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -222,7 +222,8 @@ func explain(outcome *wire.Outcome, differs bool) string {
 	return text.String()
 }
 
-// middleware loads the tested module, or another module in the same folder.
+// middleware loads and configures the module that m names: the tested module, or another one in the
+// same folder.
 func (t *tester) middleware(ctx context.Context, m *wire.Middleware) (hook.Middleware, error) {
 	if filepath.Ext(m.Module) == ".go" {
 		return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
@@ -277,7 +278,7 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	return out, nil
 }
 
-// report prints the JSON output, and returns an error if a conversation failed.
+// report prints the results if the output is JSON, and returns an error if a conversation failed.
 func (t *tester) report() error {
 	if t.output == "json" {
 		if err := cli.PrintJSON(t.env, struct {

@@ -31,7 +31,8 @@ type appliedPush struct {
 	Did    string `json:"did"` // "pushed", or "there" if the server already had it
 }
 
-// apply creates or updates the agent of a file on the server.
+// apply creates or updates the agent of a file on the server. It first uploads the modules that the
+// file names by path.
 func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
 	text, err := cli.ReadFile(path, agentfile.MaxSize)
 	if err != nil {

@@ -104,7 +104,7 @@ func itemsOf(n ast.Node) []ast.Node {
 	return nil
 }
 
-// rewrite replaces the module by its digest in the lines of the file. If the entry has no name,
+// rewrite replaces the module with its digest in the lines of the file. If the entry has no name,
 // rewrite adds the name derived from the path. The other lines, and comments, are unchanged. It
 // returns an error if the path is not on the line of its key.
 func (p *modulePlace) rewrite(lines []string) ([]string, error) {

@@ -122,7 +122,8 @@ func (t *tenantFlags) policy(cmd *cobra.Command, p *api.Policy) bool {
 	return some
 }
 
-// present returns the non-empty strings of a list, so that "" clears it.
+// present returns the non-empty strings of a flag's values. A flag whose only value is "" so sets an
+// empty list.
 func present(list []string) (out []string) {
 	for _, s := range list {
 		if s != "" {

@@ -13,7 +13,7 @@ import (
 )
 
 // conversation returns the initial messages of the run: the messages of --messages, then the
-// prompt.
+// prompt. Without a prompt in args, it uses that of the source. It fails if there are no messages.
 func (c *runCommand) conversation(ctx context.Context, args []string, source *source) ([]abi.Message, error) {
 	var messages []abi.Message
 	if c.messages != "" {
@@ -52,6 +52,8 @@ func (s *source) refuses(messages []abi.Message) error {
 	)
 }
 
+// prompt returns the prompt in args, or "" if there is none. If it is "-", prompt reads it from
+// standard input.
 func (c *runCommand) prompt(ctx context.Context, args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil

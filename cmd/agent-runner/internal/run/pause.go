@@ -76,7 +76,7 @@ func readPaused(path string) (*runlog.State, error) {
 }
 
 // given returns the answers of --answer by interrupt id. An answer that is not JSON is a
-// string, except that approve and deny are decisions.
+// string, except that "approve" and "deny" are decisions.
 func (c *runCommand) given() (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	for _, a := range c.answers {
@@ -194,7 +194,8 @@ func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]
 	return answers
 }
 
-// askOne prompts for the answer to one interrupt.
+// askOne prompts for the answer to one interrupt, until the answer is valid. It returns false if the
+// input ends.
 func askOne(p abi.Pending, read func(format string, args ...any) (string, bool)) (json.RawMessage, bool) {
 	if p.Hook != abi.HookGateTool {
 		line, ok := read("%s answer: ", p.Reason)

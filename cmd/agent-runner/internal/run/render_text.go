@@ -32,6 +32,7 @@ type textRenderer struct {
 	arguments           map[string]string // arguments of tool calls as the model wrote them, by call id
 }
 
+// event shows an event. It fails if the answer cannot be written.
 func (r *textRenderer) event(e abi.Event) error {
 	if e.Chunk == nil || e.Chunk.Kind != abi.ChunkReasoning {
 		r.endReasoning()
@@ -118,7 +119,7 @@ func (r *textRenderer) endReasoning() {
 	r.reasoning.Reset()
 }
 
-// cutOff notes that a message was cut off.
+// cutOff writes a note if a message was cut off by a limit or a filter of the model.
 func (r *textRenderer) cutOff(e *abi.Event) {
 	switch e.FinishReason {
 	case abi.FinishLength:
@@ -349,7 +350,7 @@ func (r *textRenderer) cut(s string) string {
 	return cli.Short(strings.Join(strings.Fields(s), " "), limit)
 }
 
-// contentText returns content as text, with a placeholder such as [image] for a part that
+// contentText returns content as text, with a placeholder such as "[image]" for a part that
 // is not text.
 func contentText(c abi.Content) string {
 	if !c.IsParts() {

@@ -269,7 +269,7 @@ func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 	return &result, nil
 }
 
-// again replays the run, and resumes it after pauses with the recorded answers.
+// again replays the run, resumes it after pauses with the recorded answers, and returns its events.
 func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi.Event, error) {
 	events := a.Run(ctx,
 		host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata})

@@ -171,6 +171,7 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// run creates the agent that the flags describe, and runs it on the prompt in args.
 func (c *runCommand) run(ctx context.Context, args []string) error {
 	file, err := c.agentFile(ctx)
 	if err != nil {

@@ -111,7 +111,8 @@ func (c *runsCommand) command(
 	return cmd
 }
 
-// inStore opens the store and calls run.
+// inStore opens the store, calls run with id, and closes the store. It adds what to do to the error
+// for a run that does not exist.
 func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	where := cmp.Or(c.storeAt, c.env.Getenv(hosting.EnvStore), hosting.DefaultStore)
 	at := hosting.StorePath(c.env, where)
@@ -485,6 +486,7 @@ func (c *runsCommand) export() *cobra.Command {
 	})
 }
 
+// read reads a run with its history and events from the store.
 func (c *runsCommand) read(ctx context.Context, id string) (*exported, error) {
 	stored, err := c.store.Load(ctx, id)
 	if err != nil {

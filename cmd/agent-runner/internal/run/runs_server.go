@@ -36,7 +36,7 @@ func (c *runsCommand) isRemote() (bool, error) {
 	return err == nil && l.Current != "", err
 }
 
-// atServer connects to the server and calls run.
+// atServer connects to the server and calls run with id. It explains the error of run to the user.
 func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	c.remote = &remote.Session{Env: c.env, Address: c.server, Output: c.output}
 	var err error
@@ -46,7 +46,7 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 	return remote.Explain(ctx, c.env, c.remote.Server(), run(ctx, id))
 }
 
-// listAtServer lists at most limit runs, or all if limit is 0.
+// listAtServer prints at most limit runs that f selects, or all of them if limit is 0.
 func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
 	runs, err := client.Collect(limit, func(p client.Page) ([]*api.Run, string, error) { return c.remote.Runs(ctx, f, p) })
 	if err != nil {

@@ -88,6 +88,7 @@ func (v *runView) cut(text string) string {
 	return cli.OneLine(cli.Short(strings.TrimSpace(text), v.maxText))
 }
 
+// text formats a run: its summary, input, steps and end.
 func (v *runView) text(x *exported, now time.Time) string {
 	r := x.Run
 	v.line(0, cli.Plain, "run %s of %s: %s", r.ID, r.Agent, statusText(r, now))

@@ -97,7 +97,7 @@ func storedSource(replay string) (*source, error) {
 	return s, nil
 }
 
-// A rewinder is a model that replays a recording from the start for each run.
+// A rewinder is a model that replays a recording. rewind starts another replay, which begin returns.
 type rewinder struct {
 	begin func() *cassette.Replay
 

@@ -22,7 +22,8 @@ const dnsPort = 53
 // process do not.
 func (c *serveCommand) confines() bool { return c.env.Own && !c.noConfine }
 
-// ownTempDir sets $TMPDIR to a directory that only servers of this user share.
+// ownTempDir sets $TMPDIR to a directory that only servers of this user share. It does nothing if the
+// server does not confine the process.
 func (c *serveCommand) ownTempDir() error {
 	if !c.confines() {
 		return nil
@@ -46,7 +47,7 @@ func (c *serveCommand) ownTempDir() error {
 }
 
 // confine restricts the process to the files, ports and system calls that the server
-// needs, as far as the kernel supports it.
+// needs, as far as the kernel supports it. It does nothing with --no-confine.
 func (c *serveCommand) confine(store, cacheDir string) error {
 	if !c.confines() {
 		return nil

@@ -256,6 +256,8 @@ func spread(getenv func(string) string) (processors int, restore func()) {
 	return processors, func() { runtime.GOMAXPROCS(processors) }
 }
 
+// run opens the store, creates the host, confines the process and serves until ctx is done. It
+// prints the greeting before it serves.
 func (c *serveCommand) run(ctx context.Context) error {
 	o, err := c.options()
 	if err != nil {
@@ -332,7 +334,8 @@ func (c *serveCommand) run(ctx context.Context) error {
 	return c.serve(ctx, srv, listener, o)
 }
 
-// serve answers requests until ctx is done.
+// serve answers requests until ctx is done, then drains the server, and prints how it ended. Meanwhile
+// it deletes unreferenced modules.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
