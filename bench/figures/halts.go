@@ -14,7 +14,7 @@ import (
 // A halt holds the maximums of several stop-the-world pauses, for the garbage collector or another
 // caller.
 type halt struct {
-	took time.Duration // until all goroutines had stopped
+	took time.Duration // longest time until all goroutines had stopped
 	// worked is the most processor time that the process used from the request of a pause to its
 	// end. It includes more than the guest's time until it stopped. The machine's other load
 	// changes it little, unless the requesting thread loses its processor. took and worked may

@@ -152,7 +152,8 @@ func newHost(t *testing.T) *host.Host {
 	return h
 }
 
-// take collects the events of a run until it ends or pauses.
+// take collects the events of a run until it ends or pauses. It returns the error of a pause, or
+// nil if the run ended.
 func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.PausedError {
 	t.Helper()
 	var paused *host.PausedError

@@ -17,7 +17,7 @@ func init() {
 func main() {}
 
 type look struct {
-	at string // nothing, last, all, kept
+	at string // "nothing", "last", "all" or "kept"
 
 	revision int64 // last revision that it has read; lost with the memory
 }

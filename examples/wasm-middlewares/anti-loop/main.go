@@ -67,7 +67,8 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 // An action is a call or a message text of the model.
 type action struct{ what, key string }
 
-// BeforeModelRewriteState checks whether the model's last message repeats earlier ones.
+// BeforeModelRewriteState checks whether the model's last message repeats earlier ones. If it does
+// so often enough, it emits an event, and appends a hint or stops the run.
 func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	counts, last := a.count(state.Messages)
 	var worst action

@@ -110,7 +110,8 @@ func (a *approve) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStar
 	return said.Set(ctx, texts)
 }
 
-// GateTool judges the exact arguments that the tool would receive.
+// GateTool decides by the configured lists of tools or, for a tool in none of them, by the
+// reviewer's verdict on the exact arguments that the tool would receive.
 func (a *approve) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	switch {
 	case names.Match(a.Deny, call.Name):
@@ -127,8 +128,9 @@ func (a *approve) GateTool(ctx *middleware.Context, call *middleware.Call) (midd
 	return a.decide(ctx, call, v)
 }
 
-// verdict returns the reviewer's verdict on a call, or the stored one if the run made the
-// same call before. A denied call therefore stays denied however often it is retried.
+// verdict returns the reviewer's verdict on a call, or the stored one if the run made the same call
+// before. A denied call therefore stays denied however often it is retried. After MaxDenied denials
+// in the run, the verdict is a failure, and the reviewer is not asked.
 func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verdict, error) {
 	if a.MaxDenied > 0 {
 		n, err := denied.Get(ctx)

@@ -41,7 +41,8 @@ type verdict struct {
 }
 
 // review asks the reviewers in order until one gives a valid answer. Each reviewer has 1 + Retries
-// attempts, unless it fails permanently.
+// attempts, unless it fails permanently. If no answer is valid, review returns a verdict with the
+// reason in Failed.
 func (a *approve) review(ctx *middleware.Context, call *middleware.Call) *verdict {
 	if len(call.Arguments) > a.MaxArguments {
 		return &verdict{Failed: fmt.Sprintf("its arguments have %d bytes, more than %d", len(call.Arguments), a.MaxArguments)}
@@ -142,9 +143,8 @@ func read(answer string) (*verdict, error) {
 	return &verdict{Risk: *risk, Reason: strings.TrimRight(clip(visible(strings.TrimSpace(reason)), maxReason), ".")}, nil
 }
 
-// visible replaces invisible characters and those that change the writing direction by
-// their code points, so that the reviewer and the person see exactly what the tool
-// receives.
+// visible replaces invisible characters and those that change the writing direction with their code
+// points, so that the reviewer and the person see exactly what the tool receives.
 func visible(text string) string {
 	hidden := func(c rune) bool { return c != '\n' && c != '\t' && !unicode.IsPrint(c) }
 	if !strings.ContainsFunc(text, hidden) {

@@ -106,9 +106,9 @@ func (k *keeper) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	})
 }
 
-// AfterModelRewriteState continues the run if the model answers before the checks pass. It
-// checks only the model's answers: an answer of another module, such as a refusal, is meant
-// to end the run.
+// AfterModelRewriteState continues the run if the model answers before the checks pass. After
+// MaxTimes continuations, and in the last step, it gives up as Then specifies. It checks only the
+// model's answers: an answer of another module, such as a refusal, is meant to end the run.
 func (k *keeper) AfterModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	last, ok := state.Messages.Last()
 	if !ok || last.Role != abi.RoleAssistant || len(last.ToolCalls) > 0 || last.Origin != abi.OriginModel {
@@ -163,6 +163,7 @@ func (k *keeper) failed(ctx *middleware.Context, answer string) (failed, texts [
 	return failed, texts, nil
 }
 
+// giveUp emits an event for an answer that fails checks, and stops the run if Then is thenStop.
 func (k *keeper) giveUp(ctx *middleware.Context, failed []string, times int, because string) error {
 	if err := ctx.Emit("unfinished", reported{failed, times, because}); err != nil {
 		return err

@@ -89,8 +89,9 @@ func report(ctx *middleware.Context, where, what string) error {
 	return ctx.Emit("guarded", map[string]string{"in": where, "what": what})
 }
 
-// BeforeAgent answers in the model's place if a user's message is unsafe. It checks all of the
-// user's messages, because the model reads the older ones, too. The judge sees only the last.
+// BeforeAgent answers in the model's place if a user's message is unsafe or cannot be judged. It
+// checks all of the user's messages, because the model reads the older ones, too. The judge sees
+// only the last.
 func (g *guard) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if !g.Input {
 		return nil
@@ -153,8 +154,8 @@ func (g *guard) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) erro
 	return report(ctx, "tool_result", what)
 }
 
-// marked puts a warning around a result. Both ends of the warning contain a digest of the
-// result, so the result cannot fake its end.
+// marked puts a warning around a result. Both ends of the warning contain a digest of the result,
+// so that the result cannot fake the end of the warning.
 func marked(c abi.Content, what string) abi.Content {
 	sum := sha256.Sum256([]byte(c.String()))
 	name := middleware.Sprintf("%x", sum[:4])

@@ -76,7 +76,8 @@ var image = regexp.MustCompile(`!\[[^\]]*\]\(\s*<?https?://[^)\s]*[?&][^)\s]*=[^
 var markers = regexp.MustCompile(`<\|(?:im_start|im_end|system|endoftext|start_header_id)\|?>|\[/?inst\]|<</?sys>>`)
 
 // find returns the kind of attack found in text or in one of its decoded forms, or "" if there is
-// none. Text of more than MaxBytes bytes counts as an attack.
+// none. Text of more than MaxBytes bytes, or with too much encoded text to decode, counts as an
+// attack.
 func (g *guard) find(text string) string {
 	if len(text) > g.MaxBytes {
 		return "too long to check"
@@ -126,7 +127,7 @@ func (g *guard) plain(text string) string {
 // Markdown links.
 var markup = regexp.MustCompile(`<!--(?s:.*?)-->|<[^<>]{0,300}>|\]\([^()\s]{0,300}\)`)
 
-// leet replaces digits and signs by the letters they resemble.
+// leet replaces digits and signs with the letters they resemble.
 var leet = strings.NewReplacer(
 	"0",
 	"o",

@@ -128,6 +128,8 @@ func blocked(call string) middleware.Local[string] {
 	return middleware.Local[string]("blocked/" + call)
 }
 
+// holder returns the element of texts for the text that the chunk c belongs to, and texts with that
+// element, which it appends if there is none.
 func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 	for _, h := range texts {
 		if h.Kind == c.Kind && h.CallID == c.CallID {

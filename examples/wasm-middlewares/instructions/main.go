@@ -40,8 +40,8 @@ type instructor struct {
 	load middleware.Tool
 }
 
-// Configure rejects paths outside the root, files that cannot be read, and malformed
-// skills.
+// Configure validates the configuration. It rejects paths outside the root, files that cannot be
+// read, and skills in Files that are malformed or have the same name.
 func (r *instructor) Configure(*middleware.Context) error {
 	invalid := func(format string, args ...any) error {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
@@ -82,7 +82,8 @@ func (r *instructor) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeAgent assembles the instruction.
+// BeforeAgent assembles the instruction, and registers the tool that loads skills if there are
+// skills.
 func (r *instructor) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	files, err := r.loadFiles(ctx)
 	if err != nil {
@@ -102,7 +103,7 @@ func (r *instructor) BeforeAgent(ctx *middleware.Context, run *middleware.AgentS
 	return nil
 }
 
-// CallTool loads a skill.
+// CallTool loads a skill, or a file in its folder.
 func (r *instructor) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi.Result, error) {
 	return r.load.Run(ctx, call)
 }

@@ -26,8 +26,9 @@ type skill struct {
 // skills holds the skills that the run found.
 var skills = middleware.Local[[]skill]("skills")
 
-// loadSkills reads the skills and registers the tool that loads them. It returns the description of
-// the skills for the instruction.
+// loadSkills reads the skills, registers the tool that loads them, and returns their description
+// for the instruction. It emits an event for a skill that is missing, malformed or duplicated, and
+// omits it. If no skill remains, it registers no tool.
 func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentStart) (string, error) {
 	var list []skill
 	for _, p := range r.Skills {

@@ -18,8 +18,8 @@ var (
 	calls = middleware.Counter("calls")
 )
 
-// BeforeModel counts the call. If a limit is reached, it ends the run or removes the tools
-// from the call.
+// BeforeModel counts the call. If a limit is reached, it ends the run or removes the tools from the
+// call. It fails if money is limited and the model has no price.
 func (l *limits) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
 	if err := l.priced(call.Model); err != nil {
 		return err
@@ -64,6 +64,7 @@ func (l *limits) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 	return ctx.Emit("limit_reached", last)
 }
 
+// or returns err or, if that is nil, the result of then.
 func or(err error, then func() error) error {
 	if err != nil {
 		return err
@@ -188,6 +189,8 @@ func (l *limits) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	return nil
 }
 
+// refuse rejects a tool call that exceeds the limit h. As OnToolLimit specifies, it also ends the
+// run or makes the next model call the last.
 func (l *limits) refuse(ctx *middleware.Context, call *middleware.ToolStart, h *hit) error {
 	switch l.OnToolLimit {
 	case onStop:

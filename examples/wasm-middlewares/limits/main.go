@@ -130,7 +130,7 @@ func invalid(format string, args ...any) error {
 
 // A hit is a limit that is reached.
 type hit struct {
-	By   string `json:"by"` // run or day
+	By   string `json:"by"` // "run" or "day"
 	What string `json:"what"`
 	Max  string `json:"max"`
 }

@@ -189,8 +189,8 @@ func (v *version) find(out []span, text string, from int) []span {
 	return out
 }
 
-// ipv4 returns the length of the address that run consists of, or 0: four numbers up to
-// 255, optionally followed by a dot.
+// ipv4 returns the length of the IPv4 address that run consists of, or 0 if run is not an address.
+// A dot may follow the address; it does not count.
 func ipv4(run string) int {
 	run = strings.TrimSuffix(run, ".")
 	if len(run) >= maxIPv4 || strings.Count(run, ".") != 3 {

@@ -20,6 +20,8 @@ const (
 // The whole run is hidden.
 func (s *scanner) encoded(text string, from int) []span { return s.runs(text, from, maxEncodings) }
 
+// runs returns the encoded runs in text, from index from on, whose decoded text contains a match.
+// It also decodes runs in the decoded text, up to the given depth.
 func (s *scanner) runs(text string, from, depth int) []span {
 	var out []span
 	for i := from; i < len(text); i++ {

@@ -110,7 +110,7 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// mask replaces letters and digits by asterisks, except the last keep of them.
+// mask replaces letters and digits with asterisks, except the last keep of them.
 func mask(match string, keep int) string {
 	var total, seen int
 	for _, c := range match {

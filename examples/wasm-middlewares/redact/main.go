@@ -154,8 +154,8 @@ func stopped(ctx *middleware.Context, kind string) error {
 	)
 }
 
-// AfterModelRewriteState processes an answer that did not pass through OnChunk, because a
-// module made it. It ends the run if an answer contains blocked data.
+// AfterModelRewriteState redacts an answer that did not pass through OnChunk, because a module made
+// it. It ends the run if OnChunk replaced blocked data in the answer.
 func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
@@ -191,8 +191,8 @@ func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) e
 	return cmp.Or(found.report(ctx, "output"), r.vault.err)
 }
 
-// AfterTool processes a tool's result or error, and withholds a result that contains
-// blocked data.
+// AfterTool redacts a tool's result or error message, and withholds a result that contains blocked
+// data.
 func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	if !r.ToolResults {
 		return nil
@@ -212,8 +212,8 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	return found.report(ctx, "tool_result")
 }
 
-// BeforeTool redacts the decoded arguments, because escapes may have hidden data from OnChunk.
-// It rejects a call with blocked data, and replaces tokens by their values.
+// BeforeTool redacts the decoded arguments, because escapes may have hidden data from OnChunk. It
+// rejects a call with blocked data, and replaces tokens with their values.
 func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart) error {
 	restores := r.RestoreArguments && len(r.labels) > 0
 	if !r.ToolArguments && !restores || call.Arguments == "" {
@@ -305,6 +305,8 @@ func (r *redact) message(m *abi.Message, scan, calls *scanner, found finds) (cha
 	return changed
 }
 
+// content redacts c with scan, including matches that span adjacent text parts, and reports whether
+// it changed.
 func (r *redact) content(c abi.Content, scan *scanner, found finds) (abi.Content, bool) {
 	if !c.IsParts() {
 		hidden := scan.all(c.String(), found)

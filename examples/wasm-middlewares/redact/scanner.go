@@ -52,7 +52,7 @@ func (s *scanner) with(k *kind) scanner {
 // permanent reports whether a kind has no tokens.
 func permanent(k *kind) bool { return k.token == "" }
 
-// only returns a scanner of the kinds for which keep is true.
+// only returns a scanner with only those kinds for which keep returns true.
 func (s *scanner) only(keep func(*kind) bool) scanner {
 	return scanner{slices.DeleteFunc(slices.Clone(s.kinds), func(k *kind) bool { return !keep(k) }), s.decode}
 }
@@ -60,7 +60,8 @@ func (s *scanner) only(keep func(*kind) bool) scanner {
 // finds counts the matches by kind.
 type finds map[string]int
 
-// report emits an event with the counts, without the data.
+// report emits an event with the counts, without the data. It emits nothing if there were no
+// matches.
 func (f finds) report(ctx *middleware.Context, where string) error {
 	if len(f) == 0 {
 		return nil

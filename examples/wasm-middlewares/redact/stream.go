@@ -100,7 +100,8 @@ func (r *redact) text(c *abi.Chunk) *string {
 	}
 }
 
-// holder returns the held state of the text that a chunk belongs to.
+// holder returns the element of texts for the text that the chunk c belongs to, and texts with that
+// element, which it appends if there is none.
 func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 	for _, h := range texts {
 		if h.Kind == c.Kind && h.Index == c.Index && h.CallID == c.CallID {

@@ -49,8 +49,9 @@ func keyOf(label, value string) string { return label + " " + canonical(value, n
 
 func numeric(label string) bool { return label == "CREDIT_CARD" || label == "IBAN" }
 
-// token returns the token of a value, which is the same for all its spellings. New tokens
-// are stored atomically, because concurrent hooks must not assign one number twice.
+// token returns the token of a value, which is the same for all its spellings. New tokens are
+// stored atomically, because concurrent hooks must not assign one number twice. If the run has
+// maxTokens tokens, or if storing fails, token returns a permanent replacement instead.
 func (v *vault) token(label, value string) string {
 	key := keyOf(label, value)
 	if v.ctx != nil && v.numbers[key] == 0 && v.err == nil {
@@ -151,7 +152,7 @@ func (t tokens) at(text string, i int) (end int, open bool) {
 	return 0, open
 }
 
-// restorer returns a kind that replaces tokens by their values.
+// restorer returns a kind that replaces tokens with their values.
 func (r *redact) restorer() *kind {
 	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return r.vault.value(match) }}
 }

@@ -14,8 +14,8 @@ type view struct {
 	text string
 	from int // start of unprocessed text
 
-	// Without disguises: the start and the end in the original of the character that each
-	// byte belongs to. Nil for the text itself.
+	// In an undisguised view: the start and the end in the original of the character that each byte
+	// belongs to. Nil for the text itself.
 	begins, ends []int
 	to           int    // the length of the original that was read
 	escapes      []span // ranges of the original

@@ -17,9 +17,9 @@ func (r *reducer) excluded(tool string) bool {
 	return tool == r.Tool || names.Match(r.Exclude, tool)
 }
 
-// cut replaces a result's text by a notice with a preview of its beginning and end, if
-// configured. It first stores the whole text unless Keep is none. If that fails, the notice
-// says so.
+// cut replaces a result's text with a notice and, if configured, a preview of its beginning and
+// end. It first stores the whole text, unless Keep is [keepNone]. If that fails, the notice says
+// so.
 func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	text := call.Result.Content.String()
 	id, where := "", "The rest of it is lost."
@@ -67,7 +67,9 @@ type found struct {
 	frees int
 }
 
-// clear replaces old results by one line each.
+// clear replaces old results with one line each, unless that would free fewer tokens than
+// ClearAtLeast. It first stores their texts, unless Keep is [keepNone], and stops at the first one
+// that cannot be stored.
 func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) error {
 	old, frees := r.old(messages), 0
 	for _, f := range old {
@@ -98,6 +100,8 @@ func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) 
 	return r.result(ctx, cleared, frees, nil)
 }
 
+// result emits an event with the number of cleared results and of freed tokens, and with the error
+// that ended the clearing, if any.
 func (r *reducer) result(ctx *middleware.Context, cleared, frees int, err error) error {
 	data := map[string]any{"results": cleared, "tokens": frees}
 	if err != nil {
@@ -115,8 +119,9 @@ func (r *reducer) line(tool string, stored mark) string {
 	return middleware.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(stored.ID))
 }
 
-// old returns the results that can be cleared, oldest first: text-only results that precede
-// the last KeepRounds rounds of calls and are not cleared yet.
+// old returns the results that can be cleared, oldest first: text-only results of tools that are
+// not excluded, if they precede the last KeepRounds rounds of calls, are not cleared yet, and would
+// free at least minimum tokens.
 func (r *reducer) old(messages *middleware.Messages) []found {
 	end, rounds := messages.Len(), 0
 	for i, m := range messages.Backward() {

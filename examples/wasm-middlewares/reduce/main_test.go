@@ -182,7 +182,7 @@ func must(b []byte, err error) string {
 }
 
 // TestNotKept checks that a cut result says that the rest is lost if it could not be stored, or if
-// keep is none.
+// keep is "none".
 func TestNotKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]any{"max_bytes": 70, "preview_bytes": 0, "keep": "store"})
@@ -316,8 +316,8 @@ func TestClearsNot(t *testing.T) {
 	}
 }
 
-// TestClearNotKept checks that old results remain if they cannot be stored, and that keep: none
-// clears them.
+// TestClearNotKept checks that old results remain if they cannot be stored, and that they are
+// cleared if keep is "none".
 func TestClearNotKept(t *testing.T) {
 	t.Parallel()
 	long := abi.Text(strings.Repeat("Sunny. ", 100))

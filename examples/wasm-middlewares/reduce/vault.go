@@ -90,7 +90,7 @@ func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 	}
 }
 
-// load returns at least n bytes of stored text from offset from on, or less at the end of the
+// load returns at least n bytes of stored text from offset from on, or fewer at the end of the
 // text. Since load reads whole pieces, the returned text begins at offset start.
 func (r *reducer) load(
 	ctx *middleware.Context,

@@ -68,8 +68,10 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// WrapToolCall retries a call until it succeeds, fails permanently, or reaches the maximum
-// number of attempts.
+// WrapToolCall retries a call until it succeeds, fails permanently, or reaches the maximum number
+// of attempts. It does not retry a call whose output was forwarded, or of a tool that asks for a
+// delay. During a backoff, it returns an error result without calling the tool. It leaves calls of
+// tools that may not be called again to the host.
 func (r *retry) WrapToolCall(
 	ctx *middleware.Context,
 	call *middleware.Call,

@@ -36,8 +36,8 @@ func (s *sentences) Configure(*middleware.Context) error {
 	return nil
 }
 
-// WrapModel forwards the answer as it arrives. Chunks other than text and reasoning follow
-// the text before them.
+// WrapModel forwards the text of a streamed answer sentence by sentence as it arrives. Chunks other
+// than text and reasoning follow the text before them.
 func (s *sentences) WrapModel(
 	ctx *middleware.Context,
 	req *middleware.Request,

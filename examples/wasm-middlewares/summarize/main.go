@@ -1,5 +1,5 @@
-// Command summarize is a middleware that keeps a long conversation within the model's
-// context window: it replaces the older part by a summary, for which it calls a model.
+// Command summarize is a middleware that keeps a long conversation within the model's context
+// window: it replaces the older part with a summary, for which it calls a model.
 package main
 
 import (
@@ -87,7 +87,8 @@ func (s *summarizer) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeModelRewriteState summarizes the older part if a threshold is exceeded.
+// BeforeModelRewriteState summarizes the older part if a threshold is exceeded. If that fails, it
+// does what OnFailure specifies.
 func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	size, due, err := s.due(ctx, state)
 	if err != nil || !due {

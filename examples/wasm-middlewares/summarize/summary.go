@@ -24,7 +24,8 @@ const instruction = `You are given a part of the conversation between a user and
 const maxTranscripts = 16
 
 // summary returns a summary of the part. If the part does not fit into one request, summary
-// processes it in pieces, each with the summary so far.
+// processes it in pieces, each with the summary so far. It fails if there are more than
+// maxTranscripts pieces.
 func (s *summarizer) summary(ctx *middleware.Context, p *part) (text string, calls int, err error) {
 	system := strings.Replace(s.Instruction, "%d", strconv.Itoa(s.SummaryTokens/2), 1)
 	// Reserve a quarter of the window for errors of the estimate.

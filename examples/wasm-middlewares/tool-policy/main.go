@@ -96,7 +96,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// GateTool applies the strictest matching rule, or the default if none matches.
+// GateTool applies the strictest matching rule, or the default if none matches. It denies a call
+// whose arguments cannot be read or contain too much encoded text to check.
 func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	arguments, err := decode(call.Arguments)
 	if err != nil {

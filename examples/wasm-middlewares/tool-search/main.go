@@ -86,7 +86,7 @@ func (s *searcher) hidden(tool string) bool {
 	return tool != s.Tool && names.Match(s.Hide, tool) && !names.Match(s.Show, tool)
 }
 
-// BeforeAgent registers the search tool, if tools are hidden.
+// BeforeAgent registers the search tool and mentions it in the instruction, if tools are hidden.
 func (s *searcher) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
 	var list []string
 	for i := range run.Tools {
@@ -161,8 +161,8 @@ func (s *searcher) keepCatalog(ctx *middleware.Context, tools []abi.StateTool) e
 	return catalog.Set(ctx, list)
 }
 
-// look returns the tools found by earlier searches, and those including new searches. A
-// tool stays found even if its search is no longer part of the conversation.
+// look returns the tools that searches had found before the last call of look, and those that they
+// have found by now. A tool stays found even if its search is no longer part of the conversation.
 func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) (before, now []string, err error) {
 	last, known, err := searches.Get(ctx)
 	if err != nil {

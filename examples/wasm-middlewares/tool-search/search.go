@@ -46,7 +46,8 @@ func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, 
 	return abi.TextResult(string(b)), nil
 }
 
-// search returns the names of the tools that match a query, best first.
+// search returns the names of at most limit tools that match a query, best first. A query such as
+// "select:a,b" returns all tools with these names. A query without words is an error.
 func search(list []entry, query string, limit int) ([]string, error) {
 	query = strings.TrimSpace(query)
 	if selected, ok := strings.CutPrefix(query, "select:"); ok {
@@ -125,8 +126,8 @@ func (e entry) score(words []string) int {
 	return sum
 }
 
-// nameParts returns the parts of a tool's name in lower case: mcp__slack__sendMessage has
-// mcp, slack, send and message.
+// nameParts returns the parts of a tool's name in lower case: "mcp__slack__sendMessage" has "mcp",
+// "slack", "send" and "message".
 func nameParts(name string) []string {
 	var parts []string
 	separates := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
@@ -138,8 +139,8 @@ func nameParts(name string) []string {
 	return parts
 }
 
-// splitCamelCase splits before a capital that follows a lower-case letter, and before the
-// last of several capitals if a lower-case letter follows: HTMLParser is HTML and Parser.
+// splitCamelCase splits before a capital that follows a lower-case letter, and before the last of
+// several capitals if a lower-case letter follows: "HTMLParser" becomes "HTML" and "Parser".
 func splitCamelCase(s string) []string {
 	var parts []string
 	runes := []rune(s)

@@ -103,6 +103,7 @@ func hash(s string) string {
 // contain content; clean replaces them.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,128}$`)
 
+// clean returns name if plain matches it, and "_OTHER" otherwise.
 func clean(name string) string {
 	if plain.MatchString(name) {
 		return name
@@ -110,7 +111,8 @@ func clean(name string) string {
 	return "_OTHER"
 }
 
-// items returns the spans and records for an event.
+// items returns the spans and records for an event. It also records the starts of operations, for
+// the spans of later events.
 func (o *open) items(e *abi.Event) []item {
 	switch e.Type {
 	case abi.EventRunStarted:

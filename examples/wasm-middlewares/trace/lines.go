@@ -188,8 +188,8 @@ func printable(c rune) rune {
 	return '?'
 }
 
-// cut shortens s to a number of bytes without splitting a character. It appends "…" if it
-// removed anything.
+// cut shortens s to at most limit bytes without splitting a character. If it removes anything, it
+// appends "…", which does not count towards the limit.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

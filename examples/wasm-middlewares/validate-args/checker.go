@@ -198,8 +198,8 @@ func unescaped(text string) (plain string, ok bool) {
 	}
 }
 
-// try compares a value with a schema without recording mistakes. sure is false if the
-// schema cannot be applied.
+// try compares a value with a schema. It returns at most four mistakes instead of recording them.
+// sure is false if the schema cannot be applied completely.
 func (c *checker) try(schema, value any, at place) (mistakes []mistake, sure bool) {
 	outer, limit, wrong := c.mistakes, c.limit, c.wrong
 	c.mistakes, c.limit, c.wrong = nil, 4, nil

@@ -55,7 +55,9 @@ func (v *validate) Configure(*middleware.Context) error {
 	return nil
 }
 
-// GateTool judges the exact arguments that the tool would receive.
+// GateTool denies a call if the exact arguments that the tool would receive do not fit the tool's
+// schema or cannot be checked. It allows calls of tools without a schema and of the tools in
+// except. A schema that cannot be applied completely denies the call only if strict is set.
 func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	if names.Match(v.except, call.Name) || len(call.Tool.Parameters) == 0 || string(call.Tool.Parameters) == "null" {
 		return middleware.Allow(), nil

@@ -83,6 +83,7 @@ type place struct {
 	Path string `json:"path" jsonschema:"relative to the workspace"`
 }
 
+// list returns the paths of all files in a folder, one a line.
 func (w *workspace) list(_ context.Context, in place) (string, error) {
 	var lines []string
 	err := fs.WalkDir(
@@ -126,6 +127,8 @@ func (w *workspace) write(_ context.Context, in text) (string, error) {
 // times matches the parts of test output that differ between runs.
 var times = regexp.MustCompile(`\s*\(?(\(cached\)|\b[0-9.]+s\b)\)?`)
 
+// test runs the tests of the module and returns their output, whether they pass or fail. It fails
+// if they cannot be run.
 func (w *workspace) test(ctx context.Context, _ struct{}) (string, error) {
 	if w.busy.Swap(false) {
 		return "", errors.New("another process runs the tests: the workspace is locked")

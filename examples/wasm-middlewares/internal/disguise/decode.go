@@ -23,7 +23,7 @@ var entities = map[string]string{
 	"hyphen": "-", "dash": "-", "nbsp": " ", "Tab": "\t", "NewLine": "\n",
 }
 
-// unescape replaces escapes by their characters.
+// unescape replaces escapes with their characters.
 func unescape(text string) string {
 	if !strings.ContainsAny(text, `%\&`) {
 		return text

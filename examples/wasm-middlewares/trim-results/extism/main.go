@@ -68,7 +68,7 @@ func trim() error {
 	return pdk.OutputJSON(map[string]any{"result": in.Result})
 }
 
-// most returns the maximum number of characters of a result.
+// most returns the maximum number of characters of a result. The default is 4,000.
 func most() int {
 	value, ok := pdk.GetConfig("max")
 	if n, err := strconv.Atoi(value); ok && err == nil {
@@ -85,7 +85,7 @@ func count(n int) int {
 	return n
 }
 
-// shorten replaces the middle of text with more than most characters by a note, and returns
+// shorten replaces the middle of text that has more than most characters with a note, and returns
 // the number of omitted characters.
 func shorten(text string, most int) (short string, left int) {
 	if len(text) <= most || utf8.RuneCountInString(text) <= most {
