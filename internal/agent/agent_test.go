@@ -34,6 +34,8 @@ type testRun struct {
 	err    error
 }
 
+// try runs an agent with scripted replies and the given messages, or one user message if there are
+// none. It checks that the events have no gaps and that each step and call has an end.
 func try(t *testing.T, o agent.Options, replies []scripted.Reply, messages ...abi.Message) *testRun {
 	t.Helper()
 	tr := &testRun{model: scripted.New(replies...)}
@@ -90,6 +92,7 @@ func (tr *testRun) results() (out []string) {
 // seen returns a summary of the messages of model request n, counted from 0.
 func (tr *testRun) seen(n int) []string { return short(tr.model.Requests()[n].Messages) }
 
+// short returns a summary of each message: its role, text and calls.
 func short(messages []abi.Message) []string {
 	out := make([]string, len(messages))
 	for i, m := range messages {
@@ -111,6 +114,8 @@ func toolNamed(name, result string) tool.Tool {
 	})
 }
 
+// calls returns a reply with one tool call for each pair of a tool's name and a call's id, such as
+// "t#1".
 func calls(pairs ...string) scripted.Reply {
 	var out []abi.ToolCall
 	for _, p := range pairs {
@@ -120,6 +125,7 @@ func calls(pairs ...string) scripted.Reply {
 	return scripted.Calls(out...)
 }
 
+// with returns a chain of entries.
 func with(t *testing.T, entries ...hook.Entry) *chain.Chain {
 	t.Helper()
 	c, err := chain.New(entries...)
@@ -561,6 +567,8 @@ func TestCallerInputIsNotChanged(t *testing.T) {
 	require.Equal(t, abi.User("hi"), messages[0])
 }
 
+// TestAfterModelRewriteStateDecides checks that the last message that after_model_rewrite_state
+// leaves decides how the run continues.
 func TestAfterModelRewriteStateDecides(t *testing.T) {
 	t.Parallel()
 	once := func(change func(m []abi.Message) []abi.Message) *inproc.Middleware {

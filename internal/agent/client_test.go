@@ -38,7 +38,7 @@ func (lines) Encode(e abi.Event) []chain.Encoded {
 	return []chain.Encoded{{JSON: b}}
 }
 
-// translator returns a middleware that replaces the text of every chunk with [REDACTED], and logs
+// translator returns a middleware that replaces the text of every chunk with "[REDACTED]", and logs
 // when the run finishes or pauses.
 func translator() *inproc.Middleware {
 	return &inproc.Middleware{
@@ -62,6 +62,8 @@ func translator() *inproc.Middleware {
 	}
 }
 
+// collect returns the lines of a stream's events and the last error. It checks that the events are
+// numbered from from+1 on.
 func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from int64) (out []string, err error) {
 	t.Helper()
 	for e, failed := range stream {

@@ -42,11 +42,14 @@ func kind(t *testing.T, err error) string {
 	return kinds[0]
 }
 
+// as reports whether errors.As finds a T in err.
 func as[T error](err error) bool {
 	var e T
 	return errors.As(err, &e)
 }
 
+// TestEveryEndingHasAType checks that errors.As finds exactly one type of ending in the error of a
+// failed run, and that the error and run_finished have the same finish reason.
 func TestEveryEndingHasAType(t *testing.T) {
 	t.Parallel()
 	before := func(answer *abi.BeforeModelAnswer, err error) []hook.Entry {

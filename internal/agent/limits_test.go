@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
+// tcalls returns a reply with a call of the tool "t" for each id.
 func tcalls(ids ...string) scripted.Reply {
 	var list []abi.ToolCall
 	for _, id := range ids {
@@ -25,6 +26,7 @@ func tcalls(ids ...string) scripted.Reply {
 	return scripted.Calls(list...)
 }
 
+// counted returns a tool named "t" that counts its calls in n.
 func counted(n *int) []tool.Tool {
 	return []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
 		*n++
@@ -32,6 +34,8 @@ func counted(n *int) []tool.Tool {
 	})}
 }
 
+// TestLimits checks, for each limit and OnLimit, how the run ends: its finish reason, error, answer
+// and limit event, and the number of model and tool calls before.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	thinking := scripted.Message(

@@ -138,8 +138,8 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 	})
 }
 
-// limited runs an agent in a process with a limit of 1 GiB. It returns the last event, the peak
-// memory of the process in bytes, and the run's error.
+// limited runs an agent in a process with a limit of 1 GiB, and calls do, if not nil, with each
+// event. It returns the last event, the peak memory of the process in bytes, and the run's error.
 func limited(
 	t *testing.T,
 	o *agent.Options,

@@ -259,7 +259,7 @@ func TestOwnToolStop(t *testing.T) {
 }
 
 // TestOwnToolFaultsAtTheEnd checks that a fault within a tool call that after_agent makes does not
-// change the run's outcome, and that its event has the action passed_over.
+// change the run's outcome, and that its event has the action "passed_over".
 func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	faulty := &inproc.Middleware{

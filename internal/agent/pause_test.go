@@ -33,6 +33,7 @@ type pauser struct {
 	err    error
 }
 
+// pause runs an agent with scripted replies until the run pauses or ends.
 func pause(t *testing.T, o agent.Options, replies ...scripted.Reply) *pauser {
 	t.Helper()
 	p := &pauser{t: t, model: scripted.New(replies...)}
@@ -44,6 +45,7 @@ func pause(t *testing.T, o agent.Options, replies ...scripted.Reply) *pauser {
 	return p
 }
 
+// drain collects events, and sets p.paused and p.err to how they end.
 func (p *pauser) drain(events iter.Seq2[abi.Event, error]) {
 	p.t.Helper()
 	p.paused, p.err = nil, nil
@@ -55,6 +57,7 @@ func (p *pauser) drain(events iter.Seq2[abi.Event, error]) {
 	errors.As(p.err, &p.paused)
 }
 
+// resume resumes the paused run with answers by interrupt id.
 func (p *pauser) resume(answers map[string]string) {
 	p.t.Helper()
 	require.NotNil(p.t, p.paused, "%v", p.err)
@@ -67,7 +70,7 @@ func (p *pauser) resume(answers map[string]string) {
 	p.drain(events)
 }
 
-// one answers the only interrupt that waits.
+// one resumes the run with an answer to its only interrupt.
 func (p *pauser) one(answer string) {
 	p.t.Helper()
 	require.Len(p.t, p.paused.Interrupts, 1)
@@ -93,6 +96,7 @@ func (p *pauser) result(id string) string {
 	return ""
 }
 
+// asks returns a middleware that asks for an approval of each call of the tool called name.
 func asks(name string) *inproc.Middleware {
 	return &inproc.Middleware{
 		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
@@ -112,6 +116,8 @@ func counting(name string, n *atomic.Int64) tool.Tool {
 	})
 }
 
+// TestAskSomebody checks the effect of each answer to a gate's question, and that the resumed run
+// repeats neither events nor other calls.
 func TestAskSomebody(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

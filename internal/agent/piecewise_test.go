@@ -176,6 +176,7 @@ func (e *endless) Generate(_ context.Context, _ *model.Request, out func(abi.Chu
 	}
 }
 
+// slowly returns a tool that streams pieces as its result.
 func slowly(pieces ...string) tool.Tool {
 	return tool.StreamFunc(abi.Tool{Name: "t"}, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
 		for _, p := range pieces {

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// TestShortagesPass checks that a run that ended because of a temporary shortage of the host is
-// retryable, and that errors of a module or its size are not.
+// TestShortagesPass checks that the error of a run that ended because of a temporary shortage of
+// the host is retryable, and that the error is not if a module made a mistake or can never fit.
 func TestShortagesPass(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -29,11 +29,13 @@ func agentOf(t *testing.T, o agent.Options, replies ...scripted.Reply) (*agent.A
 	return a, m
 }
 
+// ask returns a reply with a call of the sub-agent "researcher".
 func ask(id, request string) scripted.Reply {
 	b, _ := json.Marshal(map[string]string{"request": request})
 	return scripted.Calls(abi.NewToolCall(id, "researcher", string(b)))
 }
 
+// used returns r with a usage of prompt tokens.
 func used(r scripted.Reply, prompt int64) scripted.Reply {
 	r.Response.Usage = &abi.Usage{PromptTokens: prompt, TotalTokens: prompt}
 	return r
@@ -54,6 +56,8 @@ func eventsOf(t *testing.T, a *agent.Agent, in agent.Input) ([]abi.Event, error)
 
 func lastOf(events []abi.Event) abi.Event { return events[len(events)-1] }
 
+// TestAnAgentAsATool checks what the model, the hooks and the events of a sub-agent's run contain,
+// and that its answer and usage become part of the outer run.
 func TestAnAgentAsATool(t *testing.T) {
 	t.Parallel()
 	var seen abi.Run
@@ -225,8 +229,8 @@ func TestCancelReachesTheChild(t *testing.T) {
 	require.Equal(t, abi.RunCanceled, <-ended, "the child came to its end before the parent did")
 }
 
-// askingAgent returns an agent named researcher with a gate that asks for an approval of each call
-// of its tool.
+// askingAgent returns an agent named "researcher" with a gate that asks for an approval of each
+// call of its tool.
 func askingAgent(t *testing.T, replies ...scripted.Reply) *agent.Agent {
 	gate := nativeEntry(
 		"gate",
@@ -243,6 +247,8 @@ func askingAgent(t *testing.T, replies ...scripted.Reply) *agent.Agent {
 	return a
 }
 
+// TestAnInterruptInAChild checks that the interrupts of a sub-agent pause the outer run, and that
+// they can be answered one by one in other processes.
 func TestAnInterruptInAChild(t *testing.T) {
 	t.Parallel()
 	child := askingAgent(t, calls("t#a", "t#b"), scripted.Text("both done"))

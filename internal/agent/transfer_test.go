@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
+// transfer returns a reply with a call that transfers the conversation to an agent.
 func transfer(id, to string) scripted.Reply {
 	b, _ := json.Marshal(map[string]string{"agent": to})
 	return scripted.Calls(abi.NewToolCall(id, agent.TransferTool, string(b)))
@@ -41,6 +42,8 @@ func traced(name string, log *[]string) hook.Entry {
 	})
 }
 
+// TestTransfer checks the hooks, requests, events and statistics of a run that is transferred to
+// another agent and back.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	var log []string

@@ -123,7 +123,7 @@ func calling(n int) abi.Message {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestRefusedResponses checks the responses that are rejected as faults.
+// TestRefusedResponses checks that invalid responses of before_model are rejected.
 func TestRefusedResponses(t *testing.T) {
 	t.Parallel()
 	for want, res := range map[string]abi.Response{
@@ -203,8 +203,8 @@ func TestActive(t *testing.T) {
 
 const hostile = "\x1b[2Jgone\u202eevil\u009b31m\xff"
 
-// TestTextOfFaults checks that the text of a fault is bounded and free of terminal control
-// characters.
+// TestTextOfFaults checks that the texts of a fault, an error and a stop are bounded and free of
+// terminal control characters.
 func TestTextOfFaults(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(hostile, 100_000)

@@ -27,7 +27,7 @@ type harness struct {
 
 	lines  []string
 	fails  error                       // returned by the model after its lines
-	listen func(context.Context) error // called for each chunk; nil returns at once
+	listen func(context.Context) error // called before the caller receives chunks; may be nil
 	whole  bool                        // the call is not streamed
 }
 
@@ -83,6 +83,7 @@ func (h *harness) out(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return nil
 }
 
+// delivered reports whether the caller has received chunks.
 func (h *harness) delivered() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,6 +108,7 @@ func (h *harness) open(t testing.TB, entries ...hook.Entry) *Run {
 	return r
 }
 
+// play makes a model call through r, with the harness as the model and the caller.
 func (h *harness) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
 	call := ModelCall{
 		Request:   ModelRequest{Messages: conversation(), Stream: !h.whole},

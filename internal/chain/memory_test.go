@@ -71,8 +71,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	require.Less(t, h.account.Used(), int64(64<<10), "what is left is the record")
 }
 
-// TestInterruptsAreBounded checks that an interrupt with a large payload is a fault of the entry
-// and does not pause the run.
+// TestInterruptsAreBounded checks that an interrupt whose payload, together with those before,
+// exceeds the limit of a phase is a fault of the entry and does not pause the run.
 func TestInterruptsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 64<<20)}

@@ -22,6 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// TestStreamOfAModel checks the received chunks, the answer and its source for wrappers that read,
+// change, replace or abandon the stream of a model call.
 func TestStreamOfAModel(t *testing.T) {
 	t.Parallel()
 	read := func(ctx context.Context, c *hook.Call) error { return c.StreamModel(ctx, abi.RequestPatch{}).End() }

@@ -38,6 +38,8 @@ func (shout) Encode(e abi.Event) []Encoded {
 	}
 }
 
+// translating returns an entry whose translate_before and translate_after hooks call before and
+// after with the decoded event. A nil function means that the entry does not have the hook.
 func translating(
 	name string,
 	ring hook.Ring,
@@ -119,7 +121,8 @@ func TestTranslateOrder(t *testing.T) {
 	}, texts(client))
 }
 
-// TestTranslateIdentity checks that no module changes the identity of an event.
+// TestTranslateIdentity checks that the fields that identify an event stay the same if a module
+// changes them.
 func TestTranslateIdentity(t *testing.T) {
 	t.Parallel()
 	r := openTranslators(t, translating("liar", hook.Tenant,
@@ -251,8 +254,8 @@ func TestTranslateCaused(t *testing.T) {
 		_, caused := r.Translate(t.Context(), waiting[0], shout{})
 		waiting = append(waiting[1:], caused...)
 	}
-	// i translates the chunk; t and u the chunk and i's two events; o those three, and the two
-	// events of t and u for each of the three.
+	// i translates the chunk; t and u the chunk and i's two events; o those three, and for each of
+	// the three the two events of t and the two of u.
 	require.Equal(t, map[string]int{"i": 1, "t": 3, "u": 3, "o": 15}, seen)
 
 	crash := openTranslators(

@@ -26,7 +26,7 @@ const benchSteps = 20
 // A busyModel calls a tool in each step but the last, and streams its answers.
 type busyModel struct {
 	history     int       // messages that the run begins with
-	steps       int       // benchSteps when 0
+	steps       int       // number of steps; the default is benchSteps
 	first, last time.Time // times of the first and the last call
 }
 

@@ -115,8 +115,8 @@ func (w *world) requireSeen(t *testing.T, e *abi.Event) {
 	}
 }
 
-// requireStats checks that run_finished has statistics of the entry counter, which may have run in
-// an earlier process.
+// requireStats checks that run_finished has statistics of the entry "counter", which may have run
+// in an earlier process.
 func requireStats(t *testing.T, finished *abi.Event) {
 	t.Helper()
 	for _, s := range finished.Entries {
@@ -191,7 +191,7 @@ func countsHooks() *inproc.Middleware {
 			return nil, add(c, "before_tool")
 		},
 		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-			if in.Call.Name != "asked" { // a call of asked is wrapped again after the pause
+			if in.Call.Name != "asked" { // a call of "asked" is wrapped again after the pause
 				if err := add(c, "wrap_tool_call"); err != nil {
 					return nil, err
 				}

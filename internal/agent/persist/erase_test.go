@@ -94,7 +94,7 @@ func hides() *inproc.Middleware {
 	}
 }
 
-// logOfRun returns the history and the log of run r, which must have finished.
+// logOfRun returns the history and the log of run "r", which must have finished.
 func logOfRun(t *testing.T, j journal.Journal) (*runlog.History, string) {
 	t.Helper()
 	stored, err := j.Load(t.Context(), "r")
@@ -220,8 +220,8 @@ func TestAnswersAreErased(t *testing.T) {
 	}
 }
 
-// addsLook returns a middleware that adds the tool look, whose result contains the secret. after is
-// its after_tool hook, or nil.
+// addsLook returns a middleware that adds the tool "look", whose result contains the secret. after
+// is its after_tool hook, or nil.
 func addsLook(
 	after func(context.Context, *hook.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error),
 ) inproc.Middleware {

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
+// with returns a chain of entries.
 func with(t *testing.T, entries ...hook.Entry) *chain.Chain {
 	t.Helper()
 	c, err := chain.New(entries...)
@@ -38,6 +39,7 @@ func asks(name string) *inproc.Middleware {
 	}
 }
 
+// agentOf returns an agent whose model gives scripted replies, and the model.
 func agentOf(t *testing.T, o agent.Options, replies ...scripted.Reply) (*agent.Agent, *scripted.Model) {
 	t.Helper()
 	m := scripted.New(replies...)

@@ -216,7 +216,7 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	requireJournalFull(t, s, "r", 1<<20, err)
 }
 
-// A quotaJournal reports from commit number from on that a quota is used up.
+// A quotaJournal reports that a quota is used up, from the commit with number from on.
 type quotaJournal struct {
 	journal.Journal
 	commits, from int

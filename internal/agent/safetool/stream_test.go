@@ -42,6 +42,8 @@ func listen(ctx context.Context, t *Tool) (received []string, res *abi.Result, e
 	return received, res, err
 }
 
+// TestStream checks the chunks, the result and the error of a streaming tool, within the limits of
+// a result and beyond.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	image := abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}

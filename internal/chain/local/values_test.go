@@ -22,6 +22,7 @@ var (
 	tenant = []string{"tenant", "outer"}
 )
 
+// begin starts a transaction of an entry.
 func begin(v *Values, entry string, rings []string) *Tx {
 	o := NewOwner("", entry, rings...)
 	tx := v.Begin(&o, &account.Meter{})
@@ -207,7 +208,8 @@ func TestRejectedLocalSetCopiesNothing(t *testing.T) {
 	}
 }
 
-// TestLocalSetStopsWhileItCopies checks that a long copy ends once stop returns an error.
+// TestLocalSetStopsWhileItCopies checks that Set calls stop repeatedly while it copies a large
+// value.
 func TestLocalSetStopsWhileItCopies(t *testing.T) {
 	t.Parallel()
 	c := begin(New(), "a", tenant)

@@ -44,6 +44,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// holds checks that the messages before the index that now.Changed returns for rev are those of
+// before, the list of that revision.
 func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
 	t.Helper()
 	first := now.Changed(rev)
@@ -53,7 +55,8 @@ func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
 }
 
 // TestChangedIsExact checks that a module which saw the list one step ago reads only the new
-// messages.
+// messages, and that a request with another prefix and an unknown revision count as changed from
+// the start.
 func TestChangedIsExact(t *testing.T) {
 	t.Parallel()
 	revs := NewRevisions()
