@@ -1,6 +1,6 @@
 package abi
 
-// A Description is a module's answer to describe.
+// A Description is a module's answer to the hook describe.
 type Description struct {
 	Name        string `json:"name,omitempty"`
 	Version     string `json:"version,omitempty"`

@@ -14,7 +14,7 @@ type Run struct {
 	Parent     string          `json:"parent,omitempty"`      // ID of the parent run, if this run is a tool call of another
 }
 
-// Common is the part that every hook's input has.
+// Common holds the fields that the inputs of all hooks but describe and configure have.
 type Common struct {
 	Run   Run    `json:"run"`
 	Entry string `json:"entry"` // name of this module's entry in the chain

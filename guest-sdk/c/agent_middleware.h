@@ -494,7 +494,7 @@ typedef struct { am_pending *items; int32_t len; bool set; } am_pendings;
 typedef struct { am_event *items; int32_t len; bool set; } am_events;
 typedef struct { am_http_header *items; int32_t len; bool set; } am_http_headers;
 
-/* A Description is a module's answer to describe. */
+/* A Description is a module's answer to the hook describe. */
 struct am_description {
 	am_str name;
 	am_str version;

@@ -212,7 +212,7 @@ export type Chunk = { readonly seq?: number } & (
 /** A Code classifies an Error for programs. */
 export type Code = "invalid" | "denied" | "limit" | "not_found" | "conflict" | "unavailable" | "model" | "tool" | "internal";
 
-/** Common is the part that every hook's input has. */
+/** Common holds the fields that the inputs of all hooks but describe and configure have. */
 export interface Common {
 	readonly run: Run;
 	/** name of this module's entry in the chain */
@@ -240,7 +240,7 @@ export interface Control {
 	readonly interrupt?: Interrupt;
 }
 
-/** A Description is a module's answer to describe. */
+/** A Description is a module's answer to the hook describe. */
 export interface Description {
 	readonly name?: string;
 	readonly version?: string;

@@ -3,7 +3,7 @@
 import { Json, Members, Reader, Value, Writer } from "./json";
 import { Content, List, ListPatch, ToolsPatch } from "./special";
 
-/** A Description is a module's answer to describe. */
+/** A Description is a module's answer to the hook describe. */
 export class Description extends Value {
 	name: string = "";
 	version: string = "";

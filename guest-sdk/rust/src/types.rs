@@ -4,7 +4,7 @@ use crate::json::{read_fields, Json, Key, Members, Object, Raw, Reader, Writer};
 use crate::special::{Content, ListPatch, ToolsPatch};
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-/// A Description is a module's answer to describe.
+/// A Description is a module's answer to the hook describe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     pub name: String,
