@@ -154,8 +154,8 @@ func (t *tenant) keepRunning(ctx context.Context, agent string, n int) (stop fun
 	}
 }
 
-// cancelSome cancels one of the tenant's runs each second until ctx ends, and returns how
-// long each took to end.
+// cancelSome cancels one of the tenant's runs every second until ctx is done, and returns how long
+// each took to end.
 func (t *tenant) cancelSome(ctx context.Context) (took []time.Duration) {
 	for {
 		select {

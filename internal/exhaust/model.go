@@ -141,6 +141,7 @@ func writeMessage(w http.ResponseWriter, m message, stream bool) {
 	_, _ = io.WriteString(w, "data: [DONE]\n\n")
 }
 
+// endless streams chunks until the client disconnects.
 func endless(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	chunk := encode(

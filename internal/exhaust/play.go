@@ -88,7 +88,7 @@ func (p *player) delete(ctx context.Context, t *tenant) error {
 	}
 }
 
-// watch records the largest resident memory until ctx ends.
+// watch records the largest resident memory until ctx is done.
 func (p *player) watch(ctx context.Context, r *Report) {
 	for ctx.Err() == nil {
 		r.Peak = max(r.Peak, p.server.memory("VmRSS"))
@@ -96,8 +96,8 @@ func (p *player) watch(ctx context.Context, r *Report) {
 	}
 }
 
-// serve runs the neighbor's agent until ctx ends. Runs must not fail, except at the end of ctx
-// or if the overloaded server rejects them.
+// serve runs the neighbor's agent until ctx is done. It waits for the last run, and returns an
+// error if a run fails. It tries again if the overloaded server rejects a run.
 func (p *player) serve(ctx context.Context, r *Report) error {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -129,7 +129,7 @@ type attack struct {
 	err     error // an unexpected response
 }
 
-// again starts runs sequentially until ctx ends.
+// again starts runs sequentially until ctx is done.
 func (a *attack) again(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := a.follow(ctx)
@@ -164,7 +164,7 @@ func (a *attack) counts() (runs, refused int) {
 	return a.runs, a.refused
 }
 
-// follow starts a run and follows it with the attack's client until the run or ctx ends.
+// follow starts a run and follows it with the attack's client until the run ends or ctx is done.
 func (a *attack) follow(ctx context.Context) error {
 	switch a.client {
 	case "agui":
@@ -221,7 +221,7 @@ func (a *attack) stream(ctx context.Context, path string, in any) error {
 	return nil
 }
 
-// slowly reads up to 4 KiB each 50 ms until ctx or the response ends.
+// slowly reads up to 4 KiB every 50 ms until the response ends or ctx is done.
 func slowly(ctx context.Context, r io.Reader) {
 	b := make([]byte, 4<<10)
 	for ctx.Err() == nil {

@@ -58,7 +58,7 @@ type entryFile struct {
 	Ring    string         `yaml:"ring"`
 	OnFault string         `yaml:"on_fault"`
 	Read    string         `yaml:"read"`
-	Grants  []string       `yaml:"grants"` // for calls of its own: model, tool:NAME
+	Grants  []string       `yaml:"grants"` // for its own calls: "model" or "tool:NAME"
 	Config  map[string]any `yaml:"config"`
 }
 

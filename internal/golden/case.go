@@ -130,6 +130,7 @@ func (c *Case) Request() *wire.Request {
 	return r
 }
 
+// request returns the driver's request for the case, parsed from the case's files.
 func (c *Case) request() (*wire.Request, error) {
 	r := &wire.Request{
 		Type: "case", ID: c.Name, RunID: "run",

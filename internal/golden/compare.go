@@ -68,6 +68,8 @@ func (c *Case) Compare(o *wire.Outcome, texts bool) ([]Difference, error) {
 	return out, nil
 }
 
+// same reports whether a result is as expected. If texts is false, only what does not depend on the
+// wording of the runner is compared.
 func (e *expectation) same(want, got string, texts bool) bool {
 	switch {
 	case e.kind == "error" && texts:
@@ -182,7 +184,8 @@ func formatClient(events []json.RawMessage, types string) (string, error) {
 	return b.String(), nil
 }
 
-// checkEvent checks that an event has the fields that its type determines.
+// checkEvent returns an error unless an event, and the event in it, has a known type and the fields
+// that the type requires.
 func checkEvent(e *abi.Event) error {
 	missing := ""
 	switch e.Type {

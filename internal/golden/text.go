@@ -113,6 +113,7 @@ func parseReplies(data []byte) ([]wire.Reply, error) {
 	return out, nil
 }
 
+// parseReply parses a line that describes a reply of the model.
 func parseReply(l string) (r wire.Reply, err error) {
 	if strings.HasPrefix(l, "{") {
 		unknown, err := abijson.Decode([]byte(l), &r)

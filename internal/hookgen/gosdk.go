@@ -10,10 +10,12 @@ import (
 
 const guestPackage = "package middleware"
 
-// A server names the type in a method's signature that has the code that serves the hook, and its
-// place in the signature.
+// A server identifies the type of the Go SDK whose method serve runs a hook. place is where the
+// type occurs in the signature of the hook's method: "result", "second" or "third" for a parameter,
+// or "none" if it does not occur.
 type server struct{ place, typ string }
 
+// server returns the type that serves the hook.
 func (h *hook) server() server {
 	local := func(t string) bool { return !strings.Contains(t, ".") }
 	switch m := h.method; {

@@ -27,7 +27,7 @@ type hook struct {
 	abitable.Hook
 	Go     string  // its name in Go: BeforeAgent
 	method *method // in the Go SDK; nil for describe
-	alone  bool    // the Go SDK has a function serveX, because the type of the method serves other hooks too
+	alone  bool    // the Go SDK has a function serveX, since the type in the method serves other hooks too
 }
 
 // A method is the method of a hook's interface in the Go SDK.
@@ -37,6 +37,7 @@ type method struct {
 	doc     string   // the first paragraph of the interface's comment, without its subject
 }
 
+// read collects the data from the sources below root.
 func read(root string) (*source, error) {
 	types, err := abisource.Read(filepath.Join(root, "abi"), filepath.Join(root, "internal/contract"))
 	if err != nil {

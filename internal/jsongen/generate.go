@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abitable"
 )
 
+// A generator generates json.go and jsonread.go.
 type generator struct {
 	bytes.Buffer              // the content of json.go
 	host         bytes.Buffer // the content of jsonread.go
@@ -98,6 +99,7 @@ func (g *generator) note(d ast.Decl) {
 	})
 }
 
+// generate generates the content of both files.
 func (g *generator) generate() (map[string][]byte, error) {
 	read, written, others := types()
 	g.trusted, g.structs = g.closure(read), g.closure(slices.Concat(read, written, others))
@@ -155,6 +157,7 @@ func (g *generator) closure(roots []string) map[string]bool {
 	return need
 }
 
+// structType generates the code for a struct.
 func (g *generator) structType(d *abisource.Decl) {
 	link := "an [" + d.Qualified() + "]"
 	if d.Package == "contract" {

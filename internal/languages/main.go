@@ -40,6 +40,7 @@ func main() {
 	}
 }
 
+// run writes the page to out.
 func run(ctx context.Context, out io.Writer) error {
 	root, err := guestbuild.Root()
 	if err != nil {

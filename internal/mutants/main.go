@@ -33,6 +33,8 @@ func main() {
 	}
 }
 
+// run tries the faults that words select, and prints the results. It returns an error if a case
+// fails without a fault or if a fault is not caught.
 func run(ctx context.Context, jobs int, all bool, words []string) error {
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {

@@ -85,6 +85,7 @@ func find(dir, text string) (*place, error) {
 	return found, nil
 }
 
+// equal reports whether a and b, which have the same length, consist of the same tokens.
 func equal(a, b []lexeme) bool {
 	for i := range a {
 		if a[i].token != b[i].token || a[i].literal != b[i].literal {
@@ -94,7 +95,7 @@ func equal(a, b []lexeme) bool {
 	return true
 }
 
-// replaced returns the source of the file with the place replaced by the text.
+// replaced returns the source of the file with the text in this place.
 func (p *place) replaced(text string) []byte {
 	return []byte(string(p.src[:p.start]) + strings.TrimSpace(text) + string(p.src[p.end:]))
 }

@@ -159,10 +159,12 @@ func fail(w http.ResponseWriter, err error) {
 	write(w, problem(e))
 }
 
+// problem returns the body of an error response.
 func problem(e *model.Error) any {
 	return map[string]any{"error": map[string]any{"message": e.Message, "type": string(e.Code), "code": e.Status}}
 }
 
+// write encodes v as JSON. If that fails, it aborts the response.
 func write(w io.Writer, v any) {
 	b, err := abijson.Marshal(v)
 	if err != nil {
@@ -178,6 +180,7 @@ type request struct {
 	usage  bool
 }
 
+// parse decodes the body of a request to the endpoint.
 func parse(body []byte) (*request, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {

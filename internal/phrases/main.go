@@ -46,7 +46,8 @@ func run(allow string, update bool) error {
 	return compare(allowed, found)
 }
 
-// compare reports files whose lines do not match the allowed numbers.
+// compare prints the files whose lines do not match the allowed numbers, and returns an error if
+// there are any.
 func compare(allowed map[string]int, found map[string][]string) error {
 	bad := 0
 	for _, file := range slices.Sorted(maps.Keys(found)) {

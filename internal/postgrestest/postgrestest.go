@@ -26,7 +26,7 @@ const EnvRequired = "AGENT_RUNNER_REQUIRE_POSTGRES"
 type Server struct {
 	bin, dir string
 	port     int
-	as       *syscall.Credential // initdb refuses to run as root
+	as       *syscall.Credential // nil unless the test runs as root, which initdb refuses
 	cmd      *exec.Cmd
 	exited   chan struct{}
 }
@@ -83,11 +83,13 @@ func programs() string {
 	return ""
 }
 
+// version returns the version in the path of a program, or 0 if there is none.
 func version(path string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
 	return n
 }
 
+// init creates the database files, chooses a free port and starts the server.
 func (s *Server) init() error {
 	if os.Geteuid() == 0 {
 		u, err := user.Lookup("postgres")
@@ -118,6 +120,7 @@ func (s *Server) init() error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
+// command returns a command for one of PostgreSQL's programs, which runs as s.as.
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, program), args...)
 	cmd.Dir = s.dir

@@ -80,6 +80,7 @@ func (m *model) assemblyScript() string {
 	return b.String()
 }
 
+// asRead generates the method that decodes a field.
 func asRead(b *strings.Builder, s *structure) {
 	if len(s.fields) == 0 {
 		return
@@ -118,6 +119,7 @@ func asRead(b *strings.Builder, s *structure) {
 	}
 }
 
+// asWrite generates the method that encodes the fields.
 func asWrite(b *strings.Builder, s *structure) {
 	if len(s.fields) == 0 {
 		return

@@ -130,6 +130,7 @@ func (f *field) cDeclaration() string {
 var cKinds = map[kind]string{text: "AM_TEXT", number: "AM_INT", large: "AM_LONG", boolean: "AM_BOOL", raw: "AM_RAW",
 	members: "AM_MEMBERS", object: "AM_OBJECT", texts: "AM_TEXTS", objects: "AM_OBJECTS"}
 
+// cTable generates the tables that describe a type and its fields.
 func (m *model) cTable(b *strings.Builder, s *structure) {
 	name, typ := snake(s.name), cType(s.name)
 	fmt.Fprintf(b, "\n")

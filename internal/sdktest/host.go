@@ -82,6 +82,7 @@ func NewWithWASI(ctx context.Context, wasm []byte) (*Host, error) {
 	return load(ctx, h, wasm)
 }
 
+// load defines the ABI's imports and instantiates the module.
 func load(ctx context.Context, h *Host, wasm []byte) (*Host, error) {
 	b := h.runtime.NewHostModuleBuilder("agent_middleware_v1")
 	function := func(name string, fn api.GoModuleFunc, params, results []api.ValueType) {
@@ -121,6 +122,7 @@ func load(ctx context.Context, h *Host, wasm []byte) (*Host, error) {
 	return h, err
 }
 
+// memory returns a text in the module's memory.
 func memory(m api.Module, ptr, n uint64) string {
 	b, ok := m.Memory().Read(uint32(ptr), uint32(n))
 	if !ok {
@@ -129,6 +131,7 @@ func memory(m api.Module, ptr, n uint64) string {
 	return string(b)
 }
 
+// call records a call of an import, and returns its result.
 func (h *Host) call(m api.Module, name string, params []int, stack []uint64) int32 {
 	c := Call{Import: name}
 	i := 0

@@ -76,6 +76,8 @@ func (o *Out) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// add sends a part and the chunk for it, and subtracts size from budget. A negative budget is no
+// limit.
 func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 
 const installTinyGo = "https://tinygo.org/getting-started/install, version 0.41 or later"
 
+// buildGo compiles a Go module. If that fails and there is no go.sum, it creates one and tries
+// again.
 func buildGo(ctx context.Context, p *Project, out string) error {
 	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")
 	if err == nil && p.TinyGo != "" {

@@ -71,6 +71,7 @@ func (r *rust) environment(ctx context.Context) ([]string, error) {
 	), nil
 }
 
+// buildRust compiles a Rust module with Cargo.
 func buildRust(ctx context.Context, p *Project, out string) error {
 	r, err := findRust(ctx)
 	if err != nil {

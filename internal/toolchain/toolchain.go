@@ -35,6 +35,7 @@ type Project struct {
 	TinyGo string // the TinyGo command that builds Go; Go's own compiler if empty
 }
 
+// languages lists all languages, in the order in which Find tries them.
 func languages() []*Language {
 	return []*Language{
 		{Name: "Rust", has: file("Cargo.toml"), build: buildRust},
@@ -46,6 +47,7 @@ func languages() []*Language {
 	}
 }
 
+// file returns a function that finds the first of the named files that exists in a folder.
 func file(names ...string) func(string) string {
 	return func(dir string) string {
 		for _, name := range names {
@@ -57,7 +59,8 @@ func file(names ...string) func(string) string {
 	}
 }
 
-// ending finds a file with one of the extensions: the one named after the folder, or the only one.
+// ending returns a function that finds a file with one of the extensions: the one named after the
+// folder, or the only one.
 func ending(endings ...string) func(string) string {
 	return func(dir string) string {
 		for _, end := range endings {
@@ -118,7 +121,8 @@ func (p *Project) Output() string {
 	return filepath.Join(p.Dir, name+".wasm")
 }
 
-// Build builds the module from the project's source and writes it to the file out.
+// Build builds the module from the project's source and writes it to the file out. The error
+// contains a [*MissingError] if a tool is missing.
 func (p *Project) Build(ctx context.Context, out string) error {
 	abs, err := filepath.Abs(out)
 	if err != nil {
@@ -204,6 +208,8 @@ func buildC(ctx context.Context, p *Project, out string) error {
 	return p.run(ctx, nil, linker, link...)
 }
 
+// buildAssemblyScript compiles an AssemblyScript module. If the compiler is missing, it installs
+// the dependencies with npm first.
 func buildAssemblyScript(ctx context.Context, p *Project, out string) error {
 	node := cmp.Or(p.Node, p.Dir)
 	tool, err := filepath.Abs(filepath.Join(node, "node_modules", ".bin", "asc"))

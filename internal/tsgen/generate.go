@@ -77,6 +77,7 @@ var fields = map[string]string{
 // optional lists the fields that scripts can omit although Go always encodes them.
 var optional = []string{"Message.Content", "ToolCall.Type"}
 
+// union returns the type whose values are the given strings.
 func union(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -94,6 +95,7 @@ var renamed = map[string]string{
 	"ListPatch": "MessagesPatch",
 }
 
+// nameOf returns the TypeScript name of a Go type.
 func nameOf(name string) string {
 	if other, ok := renamed[name]; ok {
 		return other
@@ -188,6 +190,7 @@ func (g *generator) named(d *abisource.Decl) string {
 	}
 }
 
+// words returns the type whose values are the given constants.
 func words[T ~string](all []T) string {
 	texts := make([]string, len(all))
 	for i, w := range all {
@@ -196,6 +199,7 @@ func words[T ~string](all []T) string {
 	return union(texts...)
 }
 
+// structure returns the interface for a struct.
 func (g *generator) structure(d *abisource.Decl) string {
 	var extends []string
 	var b strings.Builder

@@ -75,6 +75,7 @@ var count int
 
 func at(b []byte) (unsafe.Pointer, int32) { return unsafe.Pointer(unsafe.SliceData(b)), int32(len(b)) }
 
+// pending reads the n bytes that the host holds ready for the module.
 func pending(n int32) []byte {
 	b := make([]byte, max(n, 0))
 	if n > 0 {
@@ -99,6 +100,7 @@ func configure(int32) int32 {
 	return 0
 }
 
+// answerError sends err as the answer of a hook and returns the code of a failure.
 func answerError(err error) int32 {
 	hostWrite(at([]byte(`{"code":"invalid","message":` + strconv.Quote(err.Error()) + `}`)))
 	return 1
@@ -115,6 +117,8 @@ func act(hook string) {
 	}
 }
 
+// do makes one host call, or computes if what is "spin". number distinguishes the keys of several
+// calls, and text is the payload.
 func do(what, number, text string) {
 	key, n := at([]byte("k" + number))
 	value, m := at([]byte(`"` + text + `"`))
