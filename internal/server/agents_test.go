@@ -23,6 +23,8 @@ func (f *fixture) apply(key, name, yaml string) *reply {
 	return f.send("PUT", "/v1/agents/"+name, key, []byte(yaml), "Content-Type", "application/yaml")
 }
 
+// TestAgents checks that agents can be stored, shown, listed and deleted, and that a stored agent
+// keeps the modules that its file named at that time.
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

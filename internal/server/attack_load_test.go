@@ -221,7 +221,7 @@ func TestSlowloris(t *testing.T) {
 	require.Equal(t, 200, f.pushModule(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
 }
 
-// talk returns an agent whose answer has about the given number of bytes.
+// talk returns the options of an agent whose answer has about the given number of bytes.
 func talk(bytes int) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Text(strings.Repeat("blah ", bytes/5)))}
 }

@@ -63,7 +63,7 @@ func flooder() *inproc.Middleware {
 	}
 }
 
-// floods starts n runs of the agent flood, and returns their ids when each of them has emitted an
+// floods starts n runs of the agent "flood", and returns their ids when each of them has emitted an
 // event.
 func (f *fixture) floods(key string, n int) (ids []string) {
 	f.t.Helper()

@@ -30,7 +30,7 @@ type fixture struct {
 	server   *Server
 	store    store.Store
 	url      string
-	operator string // keys
+	operator string // API keys of the operator and of the two tenants
 	acme     string
 	beta     string
 }

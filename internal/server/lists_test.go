@@ -36,8 +36,8 @@ var lists = []struct {
 	{"/v1/quarantine", "runs", []string{"run"}, true},
 }
 
-// listed reads a list page by page and returns its rows' ids. It calls between after each page,
-// with the page's cursor.
+// listed reads a list page by page and returns its rows' ids. If between is not nil, listed calls
+// it after each page but the last, with the cursor of the next page.
 func (f *fixture) listed(
 	path, key, rows string,
 	id []string,

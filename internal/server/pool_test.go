@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
-// pool builds idle agents of these tenants, the least recently used one first.
+// pool builds an agent for each element of tenants, in this order, and releases it, so that the
+// pool keeps it as idle.
 func (f *fixture) pool(tenants ...string) {
 	f.t.Helper()
 	for i, tenant := range tenants {

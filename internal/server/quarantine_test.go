@@ -191,8 +191,9 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	}
 }
 
-// TestRunsWithinTheirShareAreNotQuarantined checks that runs that hold exactly their share are resumed, and
-// not quarantined, if each of their servers dies just below the watermark of memory.
+// TestRunsWithinTheirShareAreNotQuarantined checks that runs that hold exactly their share are
+// resumed, and not quarantined, if each of their servers dies while its memory usage is just below
+// overload.RejectAt.
 func TestRunsWithinTheirShareAreNotQuarantined(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")

@@ -19,7 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// flooding returns an agent whose middleware emits 1 MiB before each of many model calls.
+// flooding returns the options of an agent whose middleware emits 1 MiB before each of many model
+// calls.
 func flooding() *agent.Options {
 	data := json.RawMessage(`"` + strings.Repeat("x", 128<<10) + `"`)
 	c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: &inproc.Middleware{

@@ -31,7 +31,7 @@ export default defineMiddleware({
 });
 `
 
-// TestRedactedRunsAreStoredRedacted checks that the module redact keeps email addresses of the
+// TestRedactedRunsAreStoredRedacted checks that the module "redact" keeps email addresses of the
 // input, the model and tools out of the store and out of the server's responses once the run has
 // ended.
 func TestRedactedRunsAreStoredRedacted(t *testing.T) {

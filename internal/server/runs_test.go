@@ -36,7 +36,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// agentsOf provides native agents to servers of one database.
+// agentsOf provides native agents to several servers that use the same database.
 type agentsOf struct {
 	mu   sync.Mutex
 	make map[string]func() *agent.Options
@@ -145,6 +145,8 @@ func (f *fixture) finished(key, id string) *api.Run {
 	return &run
 }
 
+// TestRun checks that a run can be started, followed, listed, shown and deleted, and counts toward
+// its tenant's usage.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
@@ -281,7 +283,7 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	}
 }
 
-// asks returns an agent whose tool waits for an answer.
+// asks returns the options of an agent whose tool waits for an answer.
 func asks() *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")), scripted.Text("thanks")),
 		Tools: []tool.Tool{tool.ByClient(abi.Tool{Name: "ask"})}}
@@ -313,8 +315,8 @@ func TestRunPauses(t *testing.T) {
 	f.send("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"again"`)).problem(t, 409)
 }
 
-// slow returns an agent whose tool sends to began when it is called, and runs until its run ends or
-// release is closed.
+// slow returns the options of an agent whose tool sends to began when it is called, and runs until
+// its run ends or release is closed.
 func slow(began chan<- string, release <-chan struct{}) *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "wait", "{}")), scripted.Text("done")),
 		Tools: []tool.Tool{
@@ -488,8 +490,8 @@ func TestOperatorsModulesAreHidden(t *testing.T) {
 	require.Equal(t, "stopped by operator: not here", f.finished(f.acme, id).Error)
 }
 
-// TestBlockedModuleEndsRuns checks that the runs of a module that the operator blocks are canceled.
-// The tenant sees the digest and the reason only if the module is its own.
+// TestBlockedModuleEndsRuns checks that runs are canceled if the operator blocks a module that they
+// use. The tenant sees the digest and the reason only if the module is its own.
 func TestBlockedModuleEndsRuns(t *testing.T) {
 	t.Parallel()
 	began := make(chan string, 9)
@@ -621,7 +623,7 @@ func TestMetadataIsBounded(t *testing.T) {
 }
 
 // TestOperatorsRunsAreTakenOver checks that runs of the operator's tenant that a server started are
-// taken over. Runs of the command in the same store are not.
+// taken over. Runs that the command line started in the same store are not.
 func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 9), make(chan struct{})

@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// used matches the time of last use, which a request changes in its own key.
+// used matches a key's time of last use, which each request changes for its own key.
 var used = regexp.MustCompile(`"used":"[^"]*"`)
 
 func TestUnknownPaths(t *testing.T) {
@@ -201,7 +201,7 @@ func TestBlocks(t *testing.T) {
 	require.Equal(t, "it leaks", why)
 	require.Contains(t, string(f.ok("GET", "/v1/blocks", f.operator, nil, nil).body), digest)
 
-	// Another server of the database sees the block.
+	// Another server that uses the same database sees the block.
 	other := blocks.NewList(f.store, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -36,8 +36,8 @@ import (
 // The tests in this file run several servers on one database. Each server has its own process, so
 // that it can be killed.
 
-// envServer is the environment variable that makes the test binary a server of the database that
-// it names.
+// envServer is the environment variable that makes the test binary serve the platform with the
+// database that the variable names.
 const envServer = "AGENT_RUNNER_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -95,8 +95,8 @@ type process struct {
 	cmd *exec.Cmd
 }
 
-// start starts a server process of the database where. model is the URL of the operator's model. The
-// process is killed when the test ends.
+// start starts a server process that uses the database where. model is the URL of the operator's
+// model. The process is killed when the test ends.
 func (f *fixture) start(where, model string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
@@ -308,8 +308,8 @@ func TestServersTakeOver(t *testing.T) {
 	require.Equal(t, int64(2*count), used.Total.Runs)
 }
 
-// TestServersShare checks that quotas apply to all servers of a database together, and survive
-// restarts. A module that is blocked at one server stops on all servers, even during hooks.
+// TestServersShare checks that quotas apply to all servers that use the same database together, and
+// survive restarts. A module that is blocked at one server stops on all servers, even during hooks.
 func TestServersShare(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")

@@ -105,8 +105,8 @@ func TestFillGroups(t *testing.T) {
 	}
 }
 
-// TestDiskFullForMany checks that all writers of a transaction fail if they exceed the limit in
-// its middle and SQLite rolls it back.
+// TestDiskFullForMany checks that all writers that share a transaction fail if one of them exceeds
+// the limit on the file's size and SQLite rolls the transaction back.
 func TestDiskFullForMany(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])

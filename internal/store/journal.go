@@ -28,7 +28,9 @@ func (s *store) Create(ctx context.Context, r *journal.Creation) error {
 	}, r.Log)
 }
 
-// runInsertion returns a function that inserts a new run with the first entry of its log.
+// runInsertion returns a function that inserts a new run with the first entry of its log, and
+// counts the run's first bytes for its tenant. The function fails with [journal.ErrExists] if the
+// run exists.
 func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, error) {
 	usage, err := marshal(abi.Usage{})
 	if err != nil {
@@ -194,7 +196,7 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 	if err != nil {
 		return nil, err
 	}
-	err = s.db.View(context.WithoutCancel(ctx), func(t database.Tx) error { // the claim is committed, even if ctx ends
+	err = s.db.View(context.WithoutCancel(ctx), func(t database.Tx) error { // committed, even if ctx is done
 		if _, err := run(t, c.Run); err != nil { // a claim with no lease does not prevent a deletion
 			return err
 		}

@@ -73,7 +73,7 @@ func countDue(t database.Tx, run string, status journal.Status) (own scoped, at 
 	return own, at, n, countJournal(own, name, at, n)
 }
 
-// addJournalBytes adds to the size of the journals of the tenant's runs.
+// addJournalBytes adds n bytes to the recorded size of the journals of the tenant's runs.
 func addJournalBytes(t scoped, n int64) error {
 	if n == 0 {
 		return nil

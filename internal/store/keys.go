@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A key's text is ar_, an id of ten characters, _, and a secret of 256 bits. Such a secret
+// A key's text is "ar_", an id of ten characters, "_", and a secret of 256 bits. Such a secret
 // cannot be guessed, so a slow hash would add no protection.
 const (
 	keyPrefix      = "ar_"
@@ -42,7 +42,7 @@ type Key struct {
 type KeyOptions struct {
 	Name   string
 	Scopes []string
-	TTL    time.Duration // time until it expires; never if 0
+	TTL    time.Duration // time until the key expires; 0 means never
 }
 
 // A KeyError reports that a key is unknown, revoked or expired.
@@ -60,7 +60,7 @@ func (e *KeyError) Error() string { return e.Reason }
 var errUnknownKey = &KeyError{Reason: "unknown key"}
 
 // randomText encodes the given number of random bytes in base32, and returns the first chars
-// characters of that.
+// characters of the result.
 func randomText(bytes, chars int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails
@@ -128,6 +128,8 @@ const (
 
 const oldKey = `(revoked_ms > 0 OR expires_ms > 0 AND expires_ms <= NOW_MS)`
 
+// createKey creates a key, within the limit of maxKeys. It deletes the oldest of the revoked and
+// expired keys if there are more than maxOldKeys.
 func createKey(t scoped, o *KeyOptions) (*Key, string, error) {
 	if err := checkCount(t, "keys", maxKeys, `SELECT count(*) FROM api_keys WHERE tenant = $1 AND NOT `+oldKey); err != nil {
 		return nil, "", err
@@ -210,9 +212,10 @@ func (n *Tenant) RevokeKeys(ctx context.Context) error {
 	})
 }
 
-// RotateKey replaces a key with a new one of the same name, scopes and time to live. The old
-// key expires after grace, unless it expires earlier. RotateKey fails with [ErrNoKey] if the
-// tenant has no such key or the key is revoked.
+// RotateKey replaces a key with a new one of the same name, scopes and time to live. The old key
+// expires after grace, unless it expires earlier. RotateKey fails with [ErrNoKey] if the tenant has
+// no such key or the key is revoked, and with a [*QuotaError] if the tenant has 1,000 other valid
+// keys.
 func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		old, err := keyIn(t, id)

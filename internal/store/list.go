@@ -18,13 +18,13 @@ type Position struct {
 // A Page selects a part of a list.
 type Page struct {
 	After *Position // where the previous page ended; nil selects the first page
-	Limit int       // maximum number of rows; 100 when 0
+	Limit int       // maximum number of rows; the default is 100
 }
 
 const (
 	defaultPageLimit = 100
-	// maxPageBytes bounds the text and bytes that a page reads: the row that exceeds it
-	// is the last one of its page.
+	// maxPageBytes bounds the bytes in the text and binary columns of a page. The row that reaches
+	// it is the last one of its page.
 	maxPageBytes = 4 << 20
 )
 
@@ -48,9 +48,10 @@ func (p Page) older() (createdMS int64, name string) {
 // errStop ends a query that has read enough rows.
 var errStop = errors.New("enough")
 
-// list reads a page of a list. The query's last parameter is the maximum number of rows that it
-// returns, which list adds to args. next is the position of the page's last row if more rows follow
-// it, or else nil.
+// list reads a page of a list. The page ends after p.Limit rows, or after the row that reaches
+// maxPageBytes. The query's last parameter is the maximum number of rows that it returns, which
+// list adds to args. next is the position of the page's last row if more rows follow it, or else
+// nil.
 func list[T any](
 	q database.Querier,
 	p Page,

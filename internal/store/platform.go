@@ -34,16 +34,17 @@ type Platform interface {
 	// UpdateTenant changes the fields of a tenant that are not nil in u. It fails with
 	// [ErrNoTenant] if the tenant does not exist.
 	UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (*TenantInfo, error)
-	// DeleteTenant deletes a tenant and everything that belongs to it, its runs first. It
-	// works in batches, so that others can write in between. It fails with [ErrInUse] while
-	// the tenant has runs in progress; runs that it deleted before one started stay deleted.
+	// DeleteTenant deletes a tenant and everything that belongs to it, its runs first. It works in
+	// batches, so that others can write in between. It fails with [ErrNoTenant] if the tenant does
+	// not exist, and with [ErrInUse] while the tenant has runs in progress; runs that it deleted
+	// before one started stay deleted. The operator's tenant is always in use.
 	DeleteTenant(ctx context.Context, id string) error
 
 	// Authenticate returns the key with the given text and its tenant, and records the key's
 	// use. It fails with a [*KeyError] if the key is unknown, revoked or expired.
 	Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error)
 
-	// Block prevents calls of a module for all tenants, until Unblock. Unblock fails with
+	// Block prevents calls of a module for all tenants, until Unblock is called. Unblock fails with
 	// [ErrNoModule] if the module is not blocked.
 	Block(ctx context.Context, digest, reason string) error
 	Unblock(ctx context.Context, digest string) error

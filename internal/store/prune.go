@@ -82,8 +82,9 @@ func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, 
 	return n, more, freed.subtract(t)
 }
 
-// pruneRegularly prunes periodically until the store is closed. It ignores failures of the
-// database, which requests report, and retries at the next time.
+// pruneRegularly starts a goroutine that deletes finished runs older than retention, at once and
+// then periodically, until the store is closed. It ignores failures of the database, which requests
+// report, and tries again the next time.
 func (s *store) pruneRegularly(retention time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

@@ -67,7 +67,7 @@ func TestTenantIsDeletedInBatches(t *testing.T) {
 }
 
 // TestModulesOfRunsAreUsed checks that a module counts as used if the last of many runs uses it, or
-// a run that started after the search.
+// a run that started after the search began.
 func TestModulesOfRunsAreUsed(t *testing.T) {
 	t.Parallel()
 	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

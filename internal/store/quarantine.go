@@ -16,7 +16,7 @@ type Process struct {
 	Pressure int64  // memory used, in thousandths of the limit
 	Used     int64  // bytes
 	Limit    int64  // bytes
-	Cgroup   string // on Node, which limits its memory; empty if unknown
+	Cgroup   string // control group on Node that limits the memory of the process; empty if unknown
 	OOMKills int64  // processes of Cgroup that the kernel's OOM killer has killed
 }
 
@@ -69,8 +69,8 @@ type Quarantine interface {
 	Suspect(ctx context.Context, run, owner string) error
 	// Clear removes a run from the suspects.
 	Clear(ctx context.Context, run string) error
-	// Quarantine prevents a run from being resumed. It has no effect if the run was claimed
-	// since info was read.
+	// Quarantine prevents a run from being resumed. It has no effect if the run is in progress, has
+	// ended or paused, or was claimed since info was read.
 	Quarantine(ctx context.Context, info *journal.RunInfo, e *Evidence) error
 	// Release allows a quarantined run to be resumed. It fails with [journal.ErrNoRun] if the
 	// run does not exist or is not quarantined.

@@ -17,9 +17,9 @@ type TenantQuota struct {
 	FuelPerDay         int64 `json:"fuel_per_day,omitempty"`
 	Modules            int64 `json:"modules,omitempty"`
 	StorageBytes       int64 `json:"storage_bytes,omitempty"`         // of modules, agents and secrets
-	ValueBytes         int64 `json:"value_bytes,omitempty"`           // of durable values; [Quota].All when 0
-	JournalBytes       int64 `json:"journal_bytes,omitempty"`         // of stored runs; [DefaultJournalBytes] when 0
-	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"` // [DefaultJournalBytesPerDay] when 0
+	ValueBytes         int64 `json:"value_bytes,omitempty"`           // of durable values; the default is [Quota].All
+	JournalBytes       int64 `json:"journal_bytes,omitempty"`         // of runs; the default is [DefaultJournalBytes]
+	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"` // the default is [DefaultJournalBytesPerDay]
 	MemoryBytes        int64 `json:"memory_bytes,omitempty"`
 	UploadBytes        int64 `json:"upload_bytes,omitempty"`
 	InputBytes         int64 `json:"input_bytes,omitempty"`
@@ -39,9 +39,10 @@ func (q *TenantQuota) journalBytesPerDay() int64 {
 	return cmp.Or(q.JournalBytesPerDay, DefaultJournalBytesPerDay)
 }
 
-// A QuotaError reports that a quota is exhausted.
+// A QuotaError reports that a quota of a tenant, or a limit that applies to every tenant, is
+// exhausted.
 type QuotaError struct {
-	Quota string // the quota's name in [TenantQuota]'s JSON
+	Quota string // the name in [TenantQuota]'s JSON, or the kind of limited rows, such as "keys"
 	Limit int64
 	Used  int64
 	// RetryAfter is the time until the quota may allow more; 0 if only the tenant or the
@@ -58,8 +59,7 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the quota %s is reached: %d of %d%s", e.Quota, e.Used, e.Limit, advice)
 }
 
-// checkQuota returns a [*QuotaError] if used and more exceed a limit. A limit of 0 means no
-// limit.
+// checkQuota returns a [*QuotaError] if used+more exceeds limit. A limit of 0 means no limit.
 func checkQuota(quota string, limit, used, more int64, retry time.Duration) error {
 	if limit <= 0 || used+more <= limit {
 		return nil

@@ -55,6 +55,7 @@ func marshal(v any) (string, error) {
 	return string(b), err
 }
 
+// run returns the run with an id. It fails with [journal.ErrNoRun] if the run does not exist.
 func run(t database.Tx, id string) (info *journal.RunInfo, err error) {
 	err = t.Query(func(scan func(...any) error) error {
 		info, err = scanRun(scan)

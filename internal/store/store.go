@@ -43,17 +43,18 @@ type Store interface {
 	// Runs returns a page of the runs that the filter selects, the newest first, and the
 	// position of its last run if more follow.
 	Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error)
-	// Cancel asks the process that executes a run to cancel it. It fails with
-	// [journal.ErrFinished] if the run has finished.
+	// Cancel asks the process that executes a run to cancel it. It fails with [journal.ErrNoRun] if
+	// the run does not exist, and with [journal.ErrFinished] if the run has finished.
 	Cancel(ctx context.Context, run string) error
 	// Canceled returns the running runs of an owner for which Cancel was called.
 	Canceled(ctx context.Context, owner string) ([]string, error)
-	// Abandon finishes a run that no process executes and that cannot be resumed. It appends
-	// the run's last event and calls no module. It fails with [journal.ErrFinished] if the run
-	// has finished, and with [journal.ErrBusy] if a process executes the run or the run is
-	// quarantined.
+	// Abandon finishes a run that no process executes and that cannot be resumed. It appends the
+	// run's last event and calls no module. It fails with [journal.ErrNoRun] if the run does not
+	// exist, with [journal.ErrFinished] if the run has finished, and with [journal.ErrBusy] if a
+	// process executes the run or the run is quarantined.
 	Abandon(ctx context.Context, run, reason string) error
-	// Delete deletes a run. It fails with [journal.ErrBusy] if a process executes the run.
+	// Delete deletes a run. It fails with [journal.ErrNoRun] if the run does not exist, and with
+	// [journal.ErrBusy] if a process executes the run.
 	Delete(ctx context.Context, run string) error
 
 	// Prune deletes old runs of all tenants, by default those that finished, and returns
@@ -115,11 +116,11 @@ type Options struct {
 
 // A Quota limits durable values.
 type Quota struct {
-	Bytes   int64 // keys and values of one entry together; 16 MiB when 0
-	Keys    int64 // keys of one entry; 10,000 when 0
-	Value   int64 // bytes of one value; 1 MiB when 0
-	All     int64 // bytes of all entries of a tenant whose [TenantQuota] sets no limit; 64 MiB when 0
-	Entries int64 // entries of a tenant that have values; 1,000 when 0
+	Bytes   int64 // keys and values of one entry together; the default is 16 MiB
+	Keys    int64 // keys of one entry; the default is 10,000
+	Value   int64 // bytes of one value; the default is 1 MiB
+	All     int64 // bytes of all entries of a tenant whose [TenantQuota] sets no limit; the default is 64 MiB
+	Entries int64 // entries of a tenant that have values; the default is 1,000
 }
 
 // withDefaults returns the quota with zeros replaced by defaults.

@@ -13,7 +13,7 @@ import (
 // none of them can observe.
 type TenantModule struct {
 	Digest  string
-	Kind    string // wasm or script
+	Kind    string // "wasm" or "script"
 	Size    int64
 	About   json.RawMessage // the module's description, defined by the server
 	Names   []ModuleName
@@ -28,9 +28,10 @@ type ModuleName struct {
 	Created time.Time
 }
 
-// PutModule adds a module whose bytes the store has, and its name and version if the name is
-// not empty. It fails with [ErrExists] if another module has this name and version, and with a
-// [*QuotaError] if the tenant's quota does not allow the module.
+// PutModule adds a module whose bytes the store has, and its name and version if the name is not
+// empty. It fails with [ErrExists] if another module has this name and version, and with a
+// [*QuotaError] if the tenant's quota does not allow the module, or the tenant has 10,000 other
+// pairs of name and version.
 func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version string) error {
 	return n.update(ctx, func(t scoped) error {
 		info, err := tenantIn(t.tx, n.id)

@@ -44,8 +44,8 @@ func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Posit
 	return n.s.Runs(ctx, &own)
 }
 
-// RunEvents returns events of one of the tenant's runs; see [journal.Journal]. It returns fewer
-// than limit events if they reach maxBytes bytes, but at least one.
+// RunEvents returns events of one of the tenant's runs; see [journal.Journal]. It stops after the
+// event that reaches maxBytes bytes.
 func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit, maxBytes int) ([]abi.Event, error) {
 	return n.s.events(ctx, n.ownIn, id, after, limit, maxBytes)
 }
@@ -56,7 +56,7 @@ func (n *Tenant) LoadRun(ctx context.Context, id string) (*journal.StoredRun, er
 	return n.s.load(ctx, n.ownIn, id)
 }
 
-// CancelRun asks the process that executes one of the tenant's runs to cancel it.
+// CancelRun asks the process that executes one of the tenant's runs to cancel it; see [Store].
 func (n *Tenant) CancelRun(ctx context.Context, id string) error {
 	if _, err := n.own(ctx, id); err != nil {
 		return err

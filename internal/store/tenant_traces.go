@@ -12,7 +12,7 @@ import (
 
 const (
 	maxTraceParts = 100      // timelines stored of one run
-	maxTraceBytes = 16 << 20 // of these, without compression
+	maxTraceBytes = 16 << 20 // bytes of these together, without compression
 	traceRowBytes = 128      // counted for each timeline in addition to its bytes
 )
 

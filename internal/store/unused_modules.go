@@ -50,8 +50,9 @@ func (s *store) DeleteUnusedModules(ctx context.Context, age time.Duration) (n i
 	}
 }
 
-// unnamedModules returns a page of the modules that no tenant has, in the order of their
-// digests, and the time of the snapshot in milliseconds by the database's clock.
+// unnamedModules returns a page of the modules that are older than age and that no tenant has,
+// ordered by digest and starting after the digest after, and the time of the snapshot in
+// milliseconds by the database's clock.
 func (s *store) unnamedModules(
 	ctx context.Context,
 	age time.Duration,
@@ -69,8 +70,8 @@ func (s *store) unnamedModules(
 	return atMS, unnamed, err
 }
 
-// usedByRuns returns the modules that any run started with. The modules must be ordered by
-// digest.
+// usedByRuns returns those of the given modules that any run started with. The modules must be
+// ordered by digest.
 func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	for last, n := "", unusedRunsPage; n == unusedRunsPage; {
@@ -95,8 +96,9 @@ func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bo
 	return used, nil
 }
 
-// deleteUnused deletes modules that no tenant has and no run created since a time uses, for
-// about [database.BatchTime]. It returns the modules that it has not checked.
+// deleteUnused deletes those of the given modules that are older than age, that no tenant has and
+// that no run created since sinceMS uses. It stops after about [database.BatchTime], and returns
+// the modules that it has not checked.
 func deleteUnused(
 	t database.Tx,
 	modules []string,

@@ -10,7 +10,7 @@ import (
 // tokens, time, model calls and journal bytes. Each row with a module counts the module's fuel, time
 // and calls.
 type Usage struct {
-	Day              string // UTC, as 2026-01-31
+	Day              string // in UTC, such as "2026-01-31"
 	Agent            string
 	Module           string // digest; empty for the agent itself
 	Runs             int64  // runs that started

@@ -66,8 +66,8 @@ func (s *store) valueBytes(t database.Tx, tenant string) (int64, error) {
 // maxExpiredEntries is the maximum number of other entries whose expired values one write deletes.
 const maxExpiredEntries = 16
 
-// expireOthers deletes expired values of the tenant's entries other than scope's, and the usage of
-// other entries without values.
+// expireOthers deletes expired values of up to maxExpiredEntries entries of the tenant other than
+// scope's, and the usage of other entries without values.
 func expireOthers(t database.Tx, scope hook.ValueScope) error {
 	entries, err := database.Strings(
 		t,

@@ -140,8 +140,8 @@ func (s *store) DeleteValue(ctx context.Context, scope hook.ValueScope, key stri
 	return s.change(ctx, scope, key, func(storedValue, bool) (*storedValue, error) { return nil, nil }, nil)
 }
 
-// change replaces a value with the one that fn returns, within the quota. It deletes the value if fn
-// returns nil. It sets version to the version of the new value.
+// change replaces a value with the one that fn returns, within the quota. It deletes the value if
+// fn returns nil, and fails if fn does. It sets version to the version of the new value.
 func (s *store) change(
 	ctx context.Context,
 	scope hook.ValueScope,

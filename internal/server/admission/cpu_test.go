@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contended returns a controller of two processors for which another tenant always competes.
+// contended returns a controller for two processors in which another tenant is always active and
+// each yield takes 1 s, so that work counts as contended.
 func contended(t *testing.T) *Controller {
 	t.Helper()
 	c := New(2, time.Now, nil)
@@ -22,6 +23,8 @@ func contended(t *testing.T) *Controller {
 	return c
 }
 
+// TestThrottlingOfGuests checks that a tenant that has exceeded its CPU budget is delayed in
+// proportion, unless it is the only active tenant or nothing else wants the processor.
 func TestThrottlingOfGuests(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

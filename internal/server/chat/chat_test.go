@@ -214,6 +214,8 @@ func TestClientTools(t *testing.T) {
 	}
 }
 
+// TestEndings checks how completions, streamed and whole, report runs that are stopped, paused,
+// failed or limited.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	stop := &inproc.Middleware{

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeasesAfterAClockJump checks that no run is taken over after the database's clock jumps
-// forward until its server had time for another heartbeat.
+// TestLeasesAfterAClockJump checks that expired leases are not trusted for the duration of a lease
+// after the database's clock jumps forward, so that live servers have time for another heartbeat.
 func TestLeasesAfterAClockJump(t *testing.T) {
 	t.Parallel()
 	const lease = 15 * time.Second

@@ -162,8 +162,8 @@ func stagePiece(t database.Tx, id string, n int64, bytes []byte) error {
 	return err
 }
 
-// Adopt attaches the pieces to the row that this transaction writes. It fails if the pieces have been
-// swept, because their writer was too slow.
+// Adopt attaches the body's pieces, if it has any, to the row that this transaction writes. It
+// fails if the pieces have been swept, because their writer was too slow.
 func (b *Body) Adopt(t database.Tx) error {
 	if b.Pieces == "" {
 		return nil
@@ -210,7 +210,8 @@ func (b *Body) Read(t database.Tx) ([]byte, error) {
 	return out, nil
 }
 
-// Size returns the number of bytes.
+// Size returns the number of bytes. It fails with a [*database.Error] of kind [database.Corrupt] if
+// the id of the pieces is damaged.
 func (b *Body) Size() (int, error) {
 	if b.Pieces == "" {
 		return len(b.InRow), nil

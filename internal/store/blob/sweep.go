@@ -51,8 +51,9 @@ func (w *Writer) Sweep(ctx context.Context) error {
 	})
 }
 
-// drop deletes pieces that were last written at least age ago, for at most
-// [database.BatchTime]. It returns the ids that are left.
+// drop deletes the pieces with the ids, if they were last written at least age ago, for about
+// [database.BatchTime]. It returns the ids that are left. If age is negative, it deletes pieces of
+// any age.
 func drop(t database.Tx, ids []string, age time.Duration) (rest []string, err error) {
 	start := time.Now()
 	for i, id := range ids {

@@ -19,9 +19,9 @@ const (
 	Failed      Kind = "failed"      // any other failure
 )
 
-// An Error is a failure of a database. The transaction has no effect, with one exception:
-// after a failed fsync, any of the last transactions may be lost. The database then rejects all
-// further ones.
+// An Error is a failure of a database. The transaction has no effect, with one exception: after a
+// failed fsync, any of the last transactions may be lost. The database then rejects all further
+// transactions that write.
 type Error struct {
 	Kind     Kind
 	Database string // the database's path, or its address without credentials
@@ -53,7 +53,7 @@ func Corruptf(format string, args ...any) error {
 	return ForCaller(&Error{Kind: Corrupt, Err: fmt.Errorf(format, args...)})
 }
 
-// A callerError is an error that is not a failure of the database.
+// A callerError marks an error for the caller of a transaction; see [ForCaller].
 type callerError struct{ error }
 
 func (e callerError) Unwrap() error { return e.error }

@@ -59,7 +59,7 @@ func Apply(ctx context.Context, db database.DB) error {
 	})
 }
 
-// Execute executes the statements of one migration, such as 0001_runs.sql.
+// Execute executes the statements of one migration, such as "0001_runs.sql".
 func Execute(t database.Tx, name string) error {
 	b, err := files.ReadFile(name)
 	if err != nil {

@@ -39,7 +39,8 @@ func (d *DB) classify(err error) error {
 	return e
 }
 
-// kindOf classifies an error code: https://www.postgresql.org/docs/current/errcodes-appendix.html
+// kindOf returns the kind of one of PostgreSQL's error codes:
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
 func kindOf(code string) database.Kind {
 	switch {
 	case code == "53100": // disk_full

@@ -71,7 +71,7 @@ func (c *conn) read(ctx context.Context, fn func(database.Tx) error) error {
 	return fn(snapshot{c, ctx})
 }
 
-// A snapshot is a reading transaction that stops between rows when its context ends.
+// A snapshot is a reading transaction that stops between rows when its context is done.
 type snapshot struct {
 	*conn
 	ctx context.Context

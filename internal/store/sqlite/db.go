@@ -32,7 +32,7 @@ type DB struct {
 	writer  *conn // used only by the goroutine of work
 	syncer  *syncer
 
-	mu       sync.RWMutex // held for reading while something is sent to queue or priority
+	mu       sync.RWMutex // held for reading while a write is sent to queue or priority
 	closed   bool
 	closing  chan struct{} // closed when closed is set
 	queue    chan *write

@@ -32,7 +32,8 @@ func (d *DB) classify(err error) error {
 	return e
 }
 
-// kindOf classifies an extended result code of SQLite: https://www.sqlite.org/rescode.html
+// kindOf returns the kind of one of SQLite's extended result codes:
+// https://www.sqlite.org/rescode.html
 func kindOf(code int) database.Kind {
 	switch code {
 	case sqlite3.SQLITE_IOERR_WRITE,

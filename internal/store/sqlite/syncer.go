@@ -44,7 +44,8 @@ func newSyncer() *syncer {
 	return s
 }
 
-// openSyncer starts the syncer of a database.
+// openSyncer starts the syncer of a database. If the database cannot use a write-ahead log, the
+// syncer has no workers, and SQLite itself calls fsync.
 func (d *DB) openSyncer(ctx context.Context) (*syncer, error) {
 	s := newSyncer()
 	var mode string
@@ -101,8 +102,8 @@ func (s *syncer) end() {
 	s.workers.Wait()
 }
 
-// await completes writes that were executed: those that failed and lazy ones at once, the
-// others when they are synced.
+// await completes writes that were executed: those that failed and lazy ones at once, the others
+// when they are synced. If the syncer is not active, it completes all of them at once.
 func (s *syncer) await(group []*write) {
 	var pending []*write
 	failed := s.failure()
@@ -143,7 +144,7 @@ func (s *syncer) take() (group []*write) {
 	return group
 }
 
-// work syncs pending writes and completes them, until end.
+// work syncs pending writes and completes them, until end is called.
 func (s *syncer) work(sync func() error) {
 	for group := s.take(); group != nil; group = s.take() {
 		err := sync()
@@ -165,8 +166,8 @@ func (s *syncer) failure() error {
 	return s.failed
 }
 
-// fail records that a sync failed. The kernel drops pages that it could not write, so that
-// a second sync would succeed without them.
+// fail records that a sync failed, and returns the error of all further writes. The kernel drops
+// pages that it could not write, so that a second sync would succeed without them.
 func (s *syncer) fail(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,8 @@ func (s *syncer) fail(err error) error {
 	return s.failed
 }
 
-// checkpoint moves the WAL's pages into the database when there are many, until stop.
+// checkpoint moves the WAL's pages into the database whenever at least checkpointPages are not in
+// it yet, until stop is closed.
 func (s *syncer) checkpoint() {
 	for {
 		select {

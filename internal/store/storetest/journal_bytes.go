@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A journaled is a run whose journal bytes the test counts itself.
+// A journaled is a run for which the test counts the committed journal bytes itself.
 type journaled struct {
 	s     store.Store
 	id    string
@@ -38,9 +38,9 @@ func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *jour
 	return &journaled{s: s, id: id, epoch: 1, entry: 1, bytes: r.Bytes()}
 }
 
-// next returns the next commit. Its log entry has log bytes, and its event has events bytes; it has
-// none if the number is 0. The status is part of the progress, which only a commit with a log entry
-// has.
+// next returns the run's next commit, with a log entry of log bytes and an event of events bytes; 0
+// omits the entry or the event. status is the status in the progress, which only a commit with a
+// log entry has.
 func (r *journaled) next(log, events int, status journal.Status) *journal.Commit {
 	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, LeaseTTL: lease}
 	if log > 0 {

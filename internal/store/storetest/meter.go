@@ -64,6 +64,8 @@ func testMeter(t *testing.T, open Opener) {
 	}, rows)
 }
 
+// testExpiredRuns checks that ExpiredRuns omits live runs, runs of sub-agents and runs of commands,
+// and returns at most the given number of runs of each tenant.
 func testExpiredRuns(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

@@ -21,7 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// large returns size bytes, in which all pieces differ.
+// large returns size bytes of text that repeats of with increasing numbers, so that all pieces
+// differ.
 func large(size int, of string) []byte {
 	var out bytes.Buffer
 	for n := 0; out.Len() < size; n++ {

@@ -171,6 +171,8 @@ func testIsolation(t *testing.T, open Opener) {
 	require.Zero(t, all[0].Revoked)
 }
 
+// testKeys checks that a key authenticates its tenant, from its creation until it expires, is
+// rotated or revoked, or its tenant is deleted.
 func testKeys(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
@@ -246,6 +248,7 @@ func testFirstKey(t *testing.T, open Opener) {
 	require.Equal(t, int64(1), made.Load())
 }
 
+// testTenantModules checks the names, versions, quotas and deletion of a tenant's modules.
 func testTenantModules(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
