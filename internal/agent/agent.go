@@ -41,7 +41,7 @@ const (
 
 // Options configure an agent.
 type Options struct {
-	Name        string // defaults to "agent"
+	Name        string // the default is "agent"
 	Description string // the agent's purpose; shown to agents that may transfer to it
 	Model       model.Model
 	// ModelName and Params are part of each model request. Modules may change them for a
@@ -179,7 +179,7 @@ type Input struct {
 	Messages []abi.Message
 	// Chain holds middlewares of this run only; see [Agent.With]. Optional.
 	Chain *chain.Chain
-	// RunID identifies the run. Defaults to a random id.
+	// RunID identifies the run; the default is a random id.
 	RunID string
 	// Metadata is passed to modules.
 	Metadata abi.Params
@@ -221,7 +221,7 @@ func events(stream iter.Seq2[delivery.Event, error]) iter.Seq2[abi.Event, error]
 	}
 }
 
-// stream runs r and yields its events.
+// stream runs r, and yields its events and its error as [Agent.Run] does.
 func stream(ctx context.Context, r *run) iter.Seq2[delivery.Event, error] {
 	return func(yield func(delivery.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -25,7 +25,7 @@ func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Se
 }
 
 // ResumeFor is like [Agent.Resume] and also translates the events with enc, as [Agent.RunFor] does.
-// enc must be a new encoder.
+// enc must be a new encoder. The errors are those of [Agent.Resume].
 func (a *Agent) ResumeFor(
 	ctx context.Context,
 	state *runlog.State,

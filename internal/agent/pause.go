@@ -63,9 +63,10 @@ func (r *run) pause(ctx context.Context) {
 // modified.
 //
 // The answer to a gate's question is an [abi.Approval], true or false. Resume fails if the run does
-// not wait for an answer, if an answer has an unknown id or is invalid, or if the agent lacks
-// middlewares or a transfer that the run needs. It fails with a [*journal.PinError] if the agent's
-// modules differ from those with which the run paused.
+// not wait for an answer, if an answer has an unknown id or is invalid, if the run had other
+// additional middlewares than the agent has, or if the agent cannot transfer to the run's current
+// agent. It fails with a [*journal.PinError] if the agent's modules differ from those with which the
+// run paused.
 func (a *Agent) Resume(
 	ctx context.Context,
 	state *runlog.State,

@@ -477,6 +477,7 @@ func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseModel, nil
 }
 
+// draft returns the part of the step that state hooks may change.
 func (r *run) draft() chain.Draft {
 	s := &r.state
 	return chain.Draft{

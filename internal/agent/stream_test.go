@@ -54,7 +54,7 @@ func onText(change func(string) string) *inproc.Middleware {
 	}
 }
 
-// pieces returns a reply that streams text in chunks of three bytes.
+// pieces returns a reply that streams text in chunks of three characters.
 func pieces(text string) scripted.Reply {
 	r := scripted.Text(text)
 	r.Size = 3

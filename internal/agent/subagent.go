@@ -19,13 +19,13 @@ const MaxDepth = 8
 
 // ToolOptions describe an agent as a tool.
 type ToolOptions struct {
-	Name        string // defaults to the agent's name
+	Name        string // the default is the agent's name
 	Description string // the sub-agent's purpose, for the model
-	// Parameters is a JSON Schema of the arguments. The agent receives the arguments as
-	// its user message. Defaults to one string "request", which is the message.
+	// Parameters is a JSON Schema of the arguments, which the agent receives as its user message.
+	// The default is one string "request", which is the message.
 	Parameters json.RawMessage
 	// Forward lists the types of events that the caller of the outer run receives too, as child
-	// events. Defaults to all except chunks. The events pass the chain of the agent itself, but not
+	// events; the default is all except chunks. The events pass the chain of the agent itself, but not
 	// the chain of the outer run.
 	Forward []abi.EventType
 }

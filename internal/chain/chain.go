@@ -167,7 +167,8 @@ func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *lo
 // resumed run continues it.
 func (r *Run) Streams() *atomic.Int64 { return r.StreamIDs }
 
-// Close closes the sessions of all middlewares and releases the memory of the queued events.
+// Close closes the sessions of all middlewares, and releases the memory that is counted for queued
+// events and for the record.
 func (r *Run) Close() {
 	r.Release()
 	if r.queue.share != nil {

@@ -45,6 +45,7 @@ type ToolCall struct {
 	Mark func(ended bool)
 }
 
+// mark calls Mark if it is not nil.
 func (c *ToolCall) mark(ended bool) {
 	if c.Mark != nil {
 		c.Mark(ended)

@@ -36,6 +36,7 @@ type pieces struct {
 	many []byte // set from the second piece on; append-only
 }
 
+// add appends a piece. It copies the pieces from the second one on.
 func (p *pieces) add(piece string) {
 	switch {
 	case piece == "":

@@ -122,6 +122,7 @@ func (r *reader) add(e *Entry) error {
 	return nil
 }
 
+// begin starts a phase. The state that the log has described so far becomes its initial state.
 func (r *reader) begin(phase int64) {
 	r.phase, r.deeds = phase, map[string]RecordedCall{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step

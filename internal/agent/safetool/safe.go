@@ -28,10 +28,10 @@ const (
 
 // Options configure the limits of a Tool.
 type Options struct {
-	Timeout   time.Duration // of one call; defaults to 2 minutes
-	MaxResult int           // bytes of text in all parts of a result; defaults to 1 MiB
-	MaxMedia  int           // bytes of other parts as JSON; defaults to MaxResult if that is set, else to 4 MiB
-	MaxLeft   int           // abandoned calls that have not returned; defaults to 64
+	Timeout   time.Duration // of one call; the default is 2 minutes
+	MaxResult int           // bytes of text in all parts of a result; the default is 1 MiB
+	MaxMedia  int           // bytes of other parts as JSON; the default is MaxResult if that is set, else 4 MiB
+	MaxLeft   int           // abandoned calls that have not returned; the default is 64
 }
 
 // New wraps a tool so that no call panics, exceeds its timeout, or returns a result that is

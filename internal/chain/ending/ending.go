@@ -24,6 +24,7 @@ func Is(err error) bool {
 			is[*AbortedError](err) || is[*MemoryError](err))
 }
 
+// is reports whether err or an error that it wraps has type E.
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

@@ -174,9 +174,10 @@ func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q,
 	return q, answered, nil
 }
 
-// passChunks passes the chunks of a reply through the ring's on_chunk hooks if they have not passed
-// them yet, pushes chunks that have not been pushed to the ring outside, and assembles the reply
-// from the chunks that left the hooks. It returns a failed reply unchanged.
+// passChunks passes the chunks of a reply through the ring's on_chunk hooks and to the ring outside,
+// unless they have passed already. A tool's result that did not arrive in chunks is not passed to
+// the ring outside. passChunks assembles the reply from the chunks that left the hooks. It returns a
+// failed reply unchanged.
 func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep Reply[R]) (Reply[R], error) {
 	if rep.Err != nil {
 		return rep, nil

@@ -37,6 +37,7 @@ func (c *caller) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 
 func (c *caller) pushes() int { return c.n }
 
+// restart succeeds if the caller has received no content.
 func (c *caller) restart() bool {
 	if c.delivered() {
 		return false
@@ -97,6 +98,8 @@ type tap struct {
 	n    int
 }
 
+// push writes chunks to the pipe and waits while it is full. The end of the message follows when the
+// wrapped call returns.
 func (t *tap) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	if len(chunks) == 0 {
 		return nil

@@ -293,6 +293,7 @@ func (c *Call) send(e abi.Event) {
 	}
 }
 
+// denied returns an [*abi.Error] with the code [abi.CodeDenied].
 func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }

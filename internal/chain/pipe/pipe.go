@@ -64,6 +64,7 @@ func (f *Pipe) Take(ctx context.Context, limit int) (chunks []abi.Chunk, ended b
 	}
 }
 
+// signal sends a token unless there is one already.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

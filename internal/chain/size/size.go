@@ -76,6 +76,7 @@ func Event(e *abi.Event) int64 {
 	return n + Result(e.Result)
 }
 
+// fields returns the size of the names and values of fields in bytes.
 func fields(fields abi.Fields) int64 {
 	var n int64
 	for i := range fields {
