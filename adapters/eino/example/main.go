@@ -29,6 +29,7 @@ func main() {
 	}
 }
 
+// run runs an Eino agent with the modules at the given paths, and prints its messages.
 func run(ctx context.Context, paths []string) error {
 	h, err := host.New(ctx, nil)
 	if err != nil {

@@ -22,6 +22,8 @@ var remote = sync.OnceValue(func() *five.Remote {
 
 func main() {}
 
+// call passes the plug-in's input to the function of [five.Remote.Call] that hook names, and
+// outputs its answer. It returns 1 if the function fails.
 func call(hook string) int32 {
 	out, err := remote().Call(hook, pdk.Input())
 	if err != nil {

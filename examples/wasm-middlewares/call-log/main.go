@@ -118,6 +118,7 @@ func (l *callLog) Observe(ctx *middleware.Context, events []abi.Event) error {
 	return times.Set(ctx, began)
 }
 
+// log writes a line unless its level is below the configured one.
 func (l *callLog) log(ctx *middleware.Context, level int, text string) {
 	if level < l.minimum {
 		return

@@ -104,6 +104,7 @@ const (
 
 func good(money float64) bool { return money >= 0 && money <= maxMoney && !math.IsNaN(money) }
 
+// check validates the limits of the period. priced reports whether the configuration has prices.
 func (p *period) check(priced bool) error {
 	switch {
 	case p.ModelCalls < 0 || p.ToolCalls < 0 || p.Tokens < 0 || !good(p.Money):

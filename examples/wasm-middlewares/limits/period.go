@@ -35,6 +35,8 @@ func (dayBook) key(ctx *middleware.Context, name string) string {
 	return time.UnixMilli(ctx.Run.NowMS).UTC().Format(time.DateOnly) + "/" + name
 }
 
+// add adds delta to the day's counter and returns the new value. The first addition of a day also
+// sets the expiry.
 func (b dayBook) add(ctx *middleware.Context, name string, delta int64) (int64, error) {
 	key := b.key(ctx, name)
 	if n, err := (middleware.StoredCounter(key)).Add(ctx, delta); err != nil || n != delta {

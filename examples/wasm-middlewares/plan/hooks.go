@@ -104,6 +104,8 @@ type addArgs struct {
 	Tasks []newTask `json:"tasks" doc:"in the order in which they are to be done"`
 }
 
+// add implements the tool that appends tasks. It appends all tasks of a call or, if one is invalid,
+// none.
 func (p *planner) add(ctx *middleware.Context, args addArgs) (*abi.Result, error) {
 	return p.change(ctx, func(l *list) (string, error) {
 		if len(args.Tasks) == 0 {
@@ -224,6 +226,7 @@ type listArgs struct {
 	ID int `json:"id,omitempty" doc:"of one task; without it, all"`
 }
 
+// list implements the tool that shows one task or the whole list.
 func (p *planner) list(ctx *middleware.Context, args listArgs) (*abi.Result, error) {
 	l, _, err := noted(ctx).Get(ctx)
 	switch {

@@ -41,6 +41,7 @@ type list struct {
 	Step  int    `json:"step"` // the step of the last change
 }
 
+// find returns the task with the given ID. It fails if there is none.
 func (l *list) find(id int) (*task, error) {
 	for i := range l.Tasks {
 		if l.Tasks[i].ID == id {

@@ -18,6 +18,7 @@ const (
 // labels, the last of which begins with a letter. Letters are those of the Latin script.
 type email struct{}
 
+// find implements [detector].
 func (email) find(text string, from int) []span {
 	var out []span
 	for minimum := from; ; {
@@ -36,6 +37,7 @@ func (email) find(text string, from int) []span {
 	}
 }
 
+// open implements [detector].
 func (email) open(text string, from int) int {
 	// Check whether the text ends within an address: the domain after an @ may continue.
 	d := back(text, max(from, len(text)-maxDomain-1), len(text), inDomain)
@@ -139,6 +141,7 @@ func newVersion(chars string, longest int, length func(string) int) *version {
 	return v
 }
 
+// find implements [detector].
 func (ip) find(text string, from int) []span {
 	var out []span
 	for _, v := range versions {
@@ -147,6 +150,7 @@ func (ip) find(text string, from int) []span {
 	return out
 }
 
+// open implements [detector].
 func (ip) open(text string, from int) int {
 	minimum := len(text)
 	for _, v := range versions {

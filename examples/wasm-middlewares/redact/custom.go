@@ -44,6 +44,7 @@ func newCustom(pattern string) (*custom, error) {
 	return &custom{re, program}, nil
 }
 
+// find implements [detector].
 func (c *custom) find(text string, from int) []span {
 	var out []span
 	for _, m := range c.pattern.FindAllStringIndex(text, -1) {
@@ -55,8 +56,9 @@ func (c *custom) find(text string, from int) []span {
 	return out
 }
 
-// open runs the program over the end of the text, with a thread from each index. A match
-// may begin at the start of the oldest thread that could continue past the end of the text.
+// open implements [detector]. It runs the program over the end of the text, with a thread from each
+// index. A match may begin at the start of the oldest thread that could continue past the end of
+// the text.
 func (c *custom) open(text string, from int) int {
 	i := max(from, len(text)-maxTail)
 	for i < len(text) && !utf8.RuneStart(text[i]) {
@@ -105,6 +107,7 @@ type search struct {
 	reading []thread // threads that consume a character next
 }
 
+// at moves the search to the next position, at which the conditions in flags hold.
 func (s *search) at(flags syntax.EmptyOp) {
 	s.flags, s.reading = flags, s.reading[:0]
 	s.round++

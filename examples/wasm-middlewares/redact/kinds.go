@@ -71,6 +71,8 @@ func newScanner(r *redact) (scanner, error) {
 	return s, nil
 }
 
+// add adds the kind of the given name, which d detects, with the strategy that the configuration r
+// has for it. at is the configuration key of the kind, for errors.
 func (s *scanner) add(r *redact, at, name string, d detector) error {
 	if slices.ContainsFunc(s.kinds, func(k *kind) bool { return k.name == name }) {
 		return invalid("%s: %s is duplicated", at, name)

@@ -14,6 +14,7 @@ const (
 
 func separator(c byte) bool { return c == ' ' || c == '-' }
 
+// find implements [detector].
 func (card) find(text string, from int) []span {
 	var out []span
 	for i := from; i < len(text); {
@@ -62,8 +63,8 @@ func cardAt(text string, i int) (end int) {
 	}
 }
 
-// open goes back group by group while a group could begin a card number that more digits
-// would complete.
+// open implements [detector]. It goes back group by group while a group could begin a card number
+// that more digits would complete.
 func (card) open(text string, from int) int {
 	open, end, digits := len(text), len(text), 0
 	growing := true // the last group may still grow
@@ -121,6 +122,7 @@ const (
 	maxIBAN = 33 + 8
 )
 
+// find implements [detector].
 func (iban) find(text string, from int) []span {
 	var out []span
 	for i := from; i+minIBAN <= len(text); i++ {
@@ -135,6 +137,7 @@ func (iban) find(text string, from int) []span {
 	return out
 }
 
+// open implements [detector].
 func (iban) open(text string, from int) int {
 	for i := max(from, len(text)-maxIBAN); i < len(text); i++ {
 		if !beginsWord(text, i) {

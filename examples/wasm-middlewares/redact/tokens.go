@@ -36,6 +36,7 @@ func (r *redact) unlock(ctx *middleware.Context) error {
 	return err
 }
 
+// know sets the vault's values, and numbers them by label and canonical value.
 func (v *vault) know(values map[string][]string) {
 	v.values, v.numbers = values, map[string]int{}
 	for label, list := range values {
@@ -102,6 +103,7 @@ type tokens struct{ labels []string }
 // maxDigits is the maximum number of digits of a token's number.
 const maxDigits = 3
 
+// find implements [detector].
 func (t tokens) find(text string, from int) []span {
 	var out []span
 	for i := from; i < len(text); i++ {
@@ -116,6 +118,7 @@ func (t tokens) find(text string, from int) []span {
 	return out
 }
 
+// open implements [detector].
 func (t tokens) open(text string, from int) int {
 	i := strings.LastIndexByte(text[from:], '<')
 	if i < 0 {

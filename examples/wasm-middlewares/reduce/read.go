@@ -67,6 +67,8 @@ func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, e
 	return res, nil
 }
 
+// page returns at most PageBytes bytes of stored text from byte args.From on, after a line with
+// their offsets.
 func (r *reducer) page(ctx *middleware.Context, args readArgs, about stored) (string, error) {
 	text, start, err := r.load(ctx, args.ID, about, args.From, r.PageBytes)
 	if err != nil {
@@ -84,6 +86,8 @@ func (r *reducer) page(ctx *middleware.Context, args readArgs, about stored) (st
 	return middleware.Sprintf("[bytes %d to %d of %d; go on with \"from\": %d]\n%s", from, to, about.Bytes, to, page), nil
 }
 
+// find returns the offsets and surroundings of the first matches of args.Find in stored text, from
+// byte args.From on.
 func (r *reducer) find(ctx *middleware.Context, args readArgs, about stored) (string, error) {
 	text, start, err := r.load(ctx, args.ID, about, args.From, about.Bytes)
 	if err != nil {

@@ -68,6 +68,7 @@ func put[T any](ctx *middleware.Context, r *reducer, key string, value T) error 
 	return err
 }
 
+// get returns the value of a key, and whether there is one, from the place that Keep selects.
 func get[T any](ctx *middleware.Context, r *reducer, key string) (T, bool, error) {
 	if r.Keep == keepStore {
 		return middleware.Stored[T](key).Get(ctx)

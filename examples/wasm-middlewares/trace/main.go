@@ -116,6 +116,7 @@ func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 	return openSpans.Set(ctx, o)
 }
 
+// log writes a line to the run's log at a level of the import "log".
 func log(ctx *middleware.Context, level int, line string) {
 	[]func(string, ...any){ctx.Debugf, ctx.Infof, ctx.Warnf, ctx.Errorf}[level]("%s", line)
 }

@@ -125,6 +125,7 @@ func (c *checker) among(s map[string]any, value any, at place) {
 	}
 }
 
+// text checks the length and the pattern of a string.
 func (c *checker) text(s map[string]any, value string, at place) {
 	n := float64(utf8.RuneCountInString(value))
 	if minimum, ok := number(s["minLength"]); ok && n < minimum {

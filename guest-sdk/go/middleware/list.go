@@ -26,6 +26,7 @@ type listCache struct {
 // conversation, but most hooks read little of it.
 type stretch [maxBlock]*abi.Message
 
+// get returns message i, or nil if it is not cached.
 func (c *listCache) get(i int) *abi.Message {
 	if b := c.blocks[i/maxBlock]; b != nil {
 		return b[i%maxBlock]
@@ -33,6 +34,7 @@ func (c *listCache) get(i int) *abi.Message {
 	return nil
 }
 
+// set caches m as message i.
 func (c *listCache) set(i int, m *abi.Message) {
 	b := c.blocks[i/maxBlock]
 	if b == nil {

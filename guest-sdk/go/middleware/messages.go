@@ -110,6 +110,7 @@ func (h *History) Slice(from, to int) []abi.Message {
 	return out
 }
 
+// check panics unless i is from 0 to last.
 func (h *History) check(i, last int) {
 	if i < 0 || i > last {
 		panic("index " + strconv.Itoa(i) + " is out of range: the list has " + strconv.Itoa(h.length) + " messages")

@@ -79,6 +79,7 @@ func WithTools(tools ...Tool) Middleware {
 
 type toolset struct{ tools []Tool }
 
+// find returns the index of the tool with the given name, or -1.
 func (s *toolset) find(name string) int {
 	return slices.IndexFunc(s.tools, func(t Tool) bool { return t.Name == name })
 }

@@ -99,6 +99,7 @@ func (w *workspace) list(_ context.Context, in place) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
+// read returns the contents of a file of at most maxFile bytes.
 func (w *workspace) read(_ context.Context, in place) (string, error) {
 	f, err := w.root.Open(in.Path)
 	if err != nil {
@@ -117,6 +118,7 @@ type text struct {
 	Content string `json:"content" jsonschema:"all of the file"`
 }
 
+// write creates or replaces a file, and returns a confirmation.
 func (w *workspace) write(_ context.Context, in text) (string, error) {
 	if err := w.root.WriteFile(in.Path, []byte(in.Content), 0o644); err != nil {
 		return "", err

@@ -57,6 +57,8 @@ type search struct {
 	complete bool
 }
 
+// add adds a form and reports whether it is new. A form that exceeds a limit is not added and makes
+// the search incomplete.
 func (s *search) add(text string) bool {
 	if s.seen[text] || text == "" && len(s.forms) > 0 {
 		return false
@@ -98,6 +100,7 @@ func single(runes []rune, i int) bool {
 	return letter(at(runes, i)) && !letter(at(runes, i-1)) && !letter(at(runes, i+1))
 }
 
+// at returns the character at index i, or 0 if there is none.
 func at(runes []rune, i int) rune {
 	if i < 0 || i >= len(runes) {
 		return 0

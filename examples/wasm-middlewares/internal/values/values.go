@@ -25,6 +25,7 @@ func Read(text []byte) (any, error) {
 	return value, r.Err()
 }
 
+// read reads the next value of r, which must be valid JSON.
 func read(r *json.Reader) any {
 	switch r.Kind() {
 	case '{':
