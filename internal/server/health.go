@@ -21,7 +21,7 @@ type health struct {
 
 	turn    chan struct{} // has one slot, for the request that uses the fields below
 	checked time.Time     // when the store was last queried
-	failed  error         // the result
+	failed  error         // the result of that query
 }
 
 func newHealth(s store.Store, draining <-chan struct{}) *health {
@@ -34,6 +34,7 @@ type healthOutput struct {
 	}
 }
 
+// Routes registers the endpoints for health checks and the OpenAPI document.
 func (h *health) Routes(rt *httpapi.Router) {
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "healthz",

@@ -62,6 +62,7 @@ func newMetrics(s *Server) (*metrics, error) {
 	return m, nil
 }
 
+// Routes registers the endpoint that returns the metrics.
 func (m *metrics) Routes(rt *httpapi.Router) {
 	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	rt.Raw(httpapi.Route{

@@ -185,7 +185,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 			require.NoError(t, f.store.Suspect(t.Context(), id, d.owner))
 		}
 		d.dies(t, c.pressure, store.RunAccount{Run: id, Held: 50, Share: 100}, other)
-		q.EndTrial(t.Context(), time.Now().Add(quarantine.TrialTime), overload.State{}) // of the previous run
+		q.EndTrial(t.Context(), time.Now().Add(quarantine.TrialTime), overload.State{}) // ends the trial of the previous run
 		require.Equal(t, c.want == journal.StatusRunning, judge(id), "%d", i)
 		require.Equal(t, c.want, f.statusOf(id), "%d", i)
 	}

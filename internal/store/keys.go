@@ -122,8 +122,8 @@ func (n *Tenant) CreateFirstKey(ctx context.Context, o *KeyOptions) (text string
 
 // Limits of the keys of a tenant.
 const (
-	maxKeys    = 1000 // valid ones
-	maxOldKeys = 1000 // revoked and expired ones; the oldest are deleted
+	maxKeys    = 1000 // valid keys
+	maxOldKeys = 1000 // revoked and expired keys; the oldest are deleted
 )
 
 const oldKey = `(revoked_ms > 0 OR expires_ms > 0 AND expires_ms <= NOW_MS)`

@@ -21,7 +21,7 @@ type meter struct {
 	own           map[string]bool // the entries of the tenant, as opposed to the operator's
 	elapsed       time.Duration   // since the previous commit, if the run was running
 	now           time.Time
-	uncounted     int64 // bytes of the journal
+	uncounted     int64 // bytes of the journal that are not counted yet
 }
 
 // readMeter reads the meter of a run. It returns nil for a commit without progress, and for

@@ -12,10 +12,10 @@ import (
 // A Process describes a process that executes runs, as of its last heartbeat.
 type Process struct {
 	Owner    string // the owner of its runs
-	Node     string // the machine's name
+	Node     string // the name of the process's machine
 	Pressure int64  // memory used, in thousandths of the limit
-	Used     int64  // bytes
-	Limit    int64  // bytes
+	Used     int64  // bytes of memory in use
+	Limit    int64  // bytes of memory that the process may use
 	Cgroup   string // control group on Node that limits the memory of the process; empty if unknown
 	OOMKills int64  // processes of Cgroup that the kernel's OOM killer has killed
 }
@@ -23,7 +23,7 @@ type Process struct {
 // A RunAccount describes the memory of a run in its process.
 type RunAccount struct {
 	Run   string
-	Held  int64         // bytes
+	Held  int64         // bytes that it holds
 	Share int64         // bytes that it may hold
 	Over  time.Duration // time for which it requested more than its share
 }
@@ -58,7 +58,8 @@ type Quarantine interface {
 	// processes of its cgroup than at the last heartbeat of an earlier process, StartProcess
 	// records that the earlier process was killed.
 	StartProcess(ctx context.Context, p *Process) error
-	// Heartbeat stores the state of a process and the memory of its runs.
+	// Heartbeat stores the state of a process and the memory usage of its runs. It replaces those
+	// of the process's previous heartbeat.
 	Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error
 	// EndProcess records that a process exited cleanly.
 	EndProcess(ctx context.Context, owner string) error

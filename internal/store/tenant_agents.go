@@ -19,7 +19,7 @@ type StoredAgent struct {
 	Name    string
 	Version int64 // starts at 1
 	Digest  string
-	Body    []byte   // the agent.yaml
+	Body    []byte   // content of agent.yaml
 	Modules []string // digests of the modules that it refers to
 	Created time.Time
 }

@@ -30,7 +30,7 @@ func TestThrottlingOfGuests(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		before time.Duration // processor time that the tenant used
-		idle   time.Duration // idle time after that
+		idle   time.Duration // idle time after this use
 		yield  time.Duration // duration of a yield
 		alone  bool
 		delay  time.Duration // after a turn of 10 ms

@@ -26,7 +26,7 @@ func TestRejectionsAreDelayed(t *testing.T) {
 		require.InDelta(t, 10, reject(t.Context(), r, "mallory", 500).Seconds(), 0.1, "50 a second")
 		require.Zero(t, reject(t.Context(), r, "acme", 1))
 		require.Zero(t, reject(t.Context(), r, NoKey, 1))
-		for range 100 { // at once
+		for range 100 { // concurrently
 			go reject(t.Context(), r, "mallory", 1)
 		}
 		synctest.Wait()

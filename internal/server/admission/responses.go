@@ -12,7 +12,7 @@ import (
 // Limits on responses in memory. A response is in memory until its client has read it, or the time
 // for writing it is over.
 const (
-	MaxResponseBytes = 64 << 20 // of a tenant
+	MaxResponseBytes = 64 << 20 // of all responses to one tenant
 	SmallResponse    = 32 << 10 // bytes of each response that do not count
 
 	// All responses together may hold 1/responsesPart of the memory that the process's runs may
@@ -29,7 +29,7 @@ const (
 // written.
 type Responses struct {
 	all      *account.Account
-	limit    int64            // of a tenant, in bytes
+	limit    int64            // bytes that the responses to one tenant may hold
 	accounts *account.Tenants // children of all
 }
 

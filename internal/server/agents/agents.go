@@ -111,6 +111,7 @@ func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 		"application/json": {Schema: huma.SchemaFromType(schemas, agentType)}}}
 }
 
+// put checks the agent file in a request, stores it and responds with the stored version.
 func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	name := r.PathValue("agent")
 	if !store.Name.MatchString(name) {
@@ -178,8 +179,9 @@ func (a *Service) delete(ctx context.Context, c *httpapi.Caller, in *AgentPath) 
 	return nil, c.Tenant.DeleteAgent(ctx, in.Agent)
 }
 
-// Load returns the file of a version of an agent, and the API's description of that version.
-// Version 0 selects the newest one. The file's modules are pinned; see [Service.LoadModule].
+// Load reads a version of an agent, or the newest one if version is 0. It returns the parsed file
+// and the version's description for the API. The file's modules are pinned; see
+// [Service.LoadModule].
 func (a *Service) Load(
 	ctx context.Context,
 	t *store.Tenant,

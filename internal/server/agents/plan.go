@@ -102,8 +102,8 @@ func countServers(f *agentfile.File) int {
 	return n
 }
 
-// read parses the files of the agent and of the operator's rings, and prefixes the names of the
-// rings' middlewares with OperatorName.
+// read parses the agent's file and, if there are rings of the operator, their file. It prefixes the
+// names of the rings' middlewares with OperatorName and a dot.
 func (p *Plan) read() (err error) {
 	p.operatorModules = map[string]bool{}
 	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {

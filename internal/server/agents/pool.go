@@ -39,7 +39,7 @@ type poolKey struct{ tenant, plan string }
 // A builtAgent is an agent in the pool.
 type builtAgent struct {
 	*host.Agent
-	bytes int64 // estimate of its memory
+	bytes int64 // estimate of the agent's memory
 }
 
 // A Handle is an agent that is ready to run. The caller calls Release once its run has ended.

@@ -9,8 +9,8 @@ import (
 // A Spec identifies a run's agent. It is stored with the run.
 type Spec struct {
 	Agent   string `json:"agent"`
-	Version int64  `json:"version"`         // 0: the newest
-	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0: the newest, -1: none
+	Version int64  `json:"version"`         // 0 selects the newest
+	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0 selects the newest, -1 means none
 }
 
 // SpecOf decodes the spec of a run.

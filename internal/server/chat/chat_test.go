@@ -54,6 +54,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serve runs the agent for the request in b, or resumes the run that the request names, and writes
+// the completion.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 	q, err := chat.ParseRequest(b)
 	if err != nil {

@@ -202,8 +202,8 @@ func (s *sender) object(kind string, choices ...any) map[string]any {
 	}
 }
 
-// encodings is the number of times that the text of a turn is in memory at the end of its stream:
-// once as text and once as JSON.
+// encodings is the number of copies of a turn's text that are in memory when its stream ends: one
+// as text and one as JSON.
 const encodings = 2
 
 // stream responds with a chunk for each piece of text as it arrives.

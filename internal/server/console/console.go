@@ -58,6 +58,8 @@ func Mount(handle func(pattern string, h http.Handler)) {
 	}
 }
 
+// mount registers the files of web. It executes the page as a template, which receives the path of
+// the other files and the names of the scripts.
 func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
 	files, base, err := read(web)
 	if err != nil {

@@ -136,9 +136,9 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
 }
 
-// turnID returns the id of the run of a thread's last turn. The id is derived from the tenant, the
-// agent, the thread and the number of the turn. A request with answers therefore finds the run that
-// waits for them.
+// turnID returns the id of the run that executes the last turn of a thread. The id is derived from
+// the tenant, the agent, the thread and the number of the turn. A request with answers therefore
+// finds the run that waits for them.
 func turnID(tenant, name string, in *agui.Input) string {
 	turn := 0
 	for _, m := range in.Messages {

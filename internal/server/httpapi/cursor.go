@@ -109,8 +109,8 @@ const (
 
 const (
 	cursorVersion = 1
-	cursorSum     = 8   // bytes
-	maxCursor     = 512 // characters
+	cursorSum     = 8   // bytes of the checksum
+	maxCursor     = 512 // characters of a cursor
 )
 
 // encodeCursor encodes a position in a list of a tenant as a cursor: base64url of the

@@ -24,7 +24,7 @@ type Service struct {
 	log       *slog.Logger
 	admission *admission.Controller
 	timeouts  *httpapi.Timeouts
-	limit     int64 // bytes of one module
+	limit     int64 // maximum size of a module, in bytes
 	now       func() time.Time
 
 	cache *cache
@@ -39,7 +39,7 @@ type Options struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Timeouts  *httpapi.Timeouts
-	MaxUpload int64 // bytes of a module
+	MaxUpload int64 // maximum size of a module, in bytes
 }
 
 // New returns a service with the options.

@@ -17,7 +17,7 @@ const (
 // polls shares the queries for the states of runs among the followers in this process.
 type polls struct {
 	mu   sync.Mutex
-	runs map[string]*poll // by id
+	runs map[string]*poll // by run id
 }
 
 // A poll queries the store for the state of one run.

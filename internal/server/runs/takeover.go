@@ -52,15 +52,15 @@ func (r *Service) TakeOver(ctx context.Context) {
 	}
 }
 
-// SpecPrefix is the prefix of the specs of runs that a server started. Runs that the command line
-// started have other specs. Servers neither take them over nor end them.
+// SpecPrefix is the text with which the spec of each run starts that a server started. Runs that
+// the command line started have other specs. Servers neither take them over nor end them.
 const SpecPrefix = `{"agent":"`
 
 // TakeOverAll starts to resume runs whose leases have expired, up to maxTakeoversPerTenant for each
 // tenant. It does nothing while the server rejects new runs because memory is short.
 func (r *Service) TakeOverAll(ctx context.Context) error {
 	if r.options.Overload.State().Rejecting {
-		return nil // until there is memory
+		return nil // the next call tries again
 	}
 	list, err := r.store.ExpiredRuns(ctx, []byte(SpecPrefix), maxTakeovers, maxTakeoversPerTenant)
 	if err != nil {

@@ -123,7 +123,7 @@ func (r *Service) waitForTimeline(ctx context.Context, c *httpapi.Caller, id str
 // writes one timeline at a time.
 func (r *Service) trace(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	ctx, id := req.Context(), req.PathValue("run")
-	if err := r.waitForTimeline(ctx, c, id); err != nil { // without a slot
+	if err := r.waitForTimeline(ctx, c, id); err != nil { // before the request takes a slot
 		return err
 	}
 	t := &traceReader{runs: r, tenant: c.Tenant, run: id}

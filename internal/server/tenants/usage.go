@@ -57,6 +57,8 @@ func (u *Usages) Routes(rt *httpapi.Router) {
 	})
 }
 
+// get returns a page of a tenant's usage, the total of all its pages, and the size of the tenant's
+// journals.
 func (u *Usages) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usageOutput, error) {
 	today := store.Day(u.Now())
 	from, to := in.From, in.To

@@ -31,7 +31,7 @@ const (
 	// maxInRow is the maximum number of bytes that are stored in their row. Two pieces would need
 	// two more fsyncs, which would cost the writer more than they save other writers.
 	maxInRow = 2 * PieceBytes
-	maxPause = 20 * time.Millisecond // after writing a piece
+	maxPause = 20 * time.Millisecond // maximum pause after writing a piece
 	// stagedTTL is the time since the last written piece after which staged pieces are
 	// orphaned.
 	stagedTTL   = time.Hour

@@ -1,8 +1,9 @@
 // Package database defines the store's interface to an SQL database: transactions with a
 // selected durability, and errors with advice. Packages sqlite and postgres implement [DB].
 //
-// Both databases execute the same statements. Their parameters are $1, $2, and so on. NOW_MS
-// means the database's clock in milliseconds since 1970, and BYTES the type of a column of bytes.
+// Both databases execute the same statements. Their parameters are $1, $2, and so on. NOW_MS means
+// the database's clock in milliseconds since 1970, and BYTES means the database's type for byte
+// strings.
 //
 // The package imports no other package of this project, and does not depend on the schema.
 package database
@@ -90,7 +91,7 @@ func ScanRows(rows *sql.Rows, err error, scan func(func(...any) error) error) er
 	return rows.Err()
 }
 
-// Limits of one transaction of work that is split by [InBatches].
+// Limits on each of the transactions into which [InBatches] splits work.
 const (
 	BatchRows = 1000
 	BatchTime = 20 * time.Millisecond

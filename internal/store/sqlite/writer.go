@@ -68,7 +68,7 @@ func (d *DB) next() []*write {
 		if ok {
 			return gather(w, d.priority)
 		}
-		if w, ok = <-d.queue; ok { // both are closed
+		if w, ok = <-d.queue; ok { // both queues are closed, and this one may have writes left
 			return gather(w, d.queue)
 		}
 		return nil
