@@ -165,7 +165,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 	if a.tools[d.Name] != nil {
 		return fmt.Errorf("two tools are named %q; remove one of them", d.Name)
 	}
-	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
+	if inner, ok := t.(*agentTool); ok { // a run has limits of its own
 		a.tools[d.Name] = inner
 	} else {
 		a.tools[d.Name] = safetool.New(t, &safetool.Options{Timeout: a.ToolTimeout})

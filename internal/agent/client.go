@@ -42,7 +42,7 @@ func (a *Agent) ResumeFor(
 
 // A client holds the encoder for the run's client and the state of the translation.
 type client struct {
-	encoder chain.Encoder // nil: events are not translated
+	encoder chain.Encoder // if nil, events are not translated
 	gone    atomic.Bool   // the client takes no further events
 	// until is the context of translations. It is done later than the context of a canceled run, so
 	// that the run's last events are translated.

@@ -21,7 +21,7 @@ type eraser struct {
 	entries int64            // number of entries in the log
 	first   int64            // the entry in which the window begins, or an earlier one
 	begun   bool             // a window begins in the next entry
-	rewrite *journal.Rewrite // for the next commit
+	rewrite *journal.Rewrite // what the next commit erases; nil if nothing
 }
 
 // noteMessages notes whether modules changed or removed messages of the window, given that the

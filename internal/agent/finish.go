@@ -30,7 +30,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
 	if r.recorder != nil {
 		if ctx.Err() != nil {
-			r.recorder.Stop() // before after_agent emits, since it drops events
+			r.recorder.Stop() // drops pending events, so it precedes those of after_agent
 		}
 		r.recorder.Ending()
 	}
@@ -212,8 +212,8 @@ func asModelError(err error) (*model.Error, bool) {
 // resources.
 const shortageRetry = time.Minute
 
-// passes reports whether err or an error that it wraps has a method Retryable that returns true:
-// the host has a temporary shortage, for example of memory.
+// passes reports whether err, or an error that it wraps, has a method Retryable that returns true, as
+// errors have that report a temporary shortage of the host.
 func passes(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()

@@ -32,7 +32,7 @@ type recorder struct {
 	revision int64                   // revision of the messages when they were last recorded
 	rounds   int                     // number of recorded rounds
 	fixed    *runlog.Fixed           // the fixed fields as last recorded
-	progress *journal.Progress       // without usage
+	progress *journal.Progress       // the run's progress, without usage
 	used     func() []abi.EntryStats // returns the entries' statistics so far
 	bytes    int64                   // size of staged and pending, counted as pending memory
 	eraser   eraser

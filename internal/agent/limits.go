@@ -124,7 +124,7 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// emitLimit emits a limit event with a reached limit and the action taken.
+// emitLimit emits the event of a limit that was reached, with the action taken.
 func (r *run) emitLimit(l *ending.LimitError, action string) {
 	r.emit(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
 }
@@ -260,7 +260,7 @@ func (r *run) countToolCall(name string) *ending.LimitError {
 		if l := at.countTool(name); l != nil {
 			return l
 		}
-		name = at.agent.Name + "/" + name // not a tool of the run around it
+		name = at.agent.Name + "/" + name // so that it does not count as the outer run's own tool
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (r *run) Account() *account.Account { return r.memory.run }
 // the journal persists. A wait for the run's own messages does not count.
 func (r *run) AwaitMemory(ctx context.Context, n int64) error {
 	p := r.memory.Pending
-	n = min(delivery.Copies*n, p.Limit()) // the size of an event has other limits
+	n = min(delivery.Copies*n, p.Limit()) // more could never be reserved; other limits bound an event
 	if r.memory.Emitted.Load() > p.Limit()/2 {
 		r.memory.run.BeginExcess()
 		defer r.memory.run.EndExcess()

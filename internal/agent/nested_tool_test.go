@@ -69,7 +69,7 @@ func TestOwnTool(t *testing.T) {
 }
 
 // TestOwnToolRefused checks the errors of own tool calls that are invalid or not allowed, and the
-// error results of those that the tool fails or a gate denies.
+// error results of those that fail or that a gate denies.
 func TestOwnToolRefused(t *testing.T) {
 	t.Parallel()
 	fails := tool.Func(

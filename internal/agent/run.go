@@ -42,7 +42,7 @@ type run struct {
 	recorder *recorder // nil without a journal
 	crashed  bool      // the previous process ended without ending or pausing the run
 	canceled bool      // the run was resumed only to cancel it
-	lost     error     // error of the journal; set before the events end
+	lost     error     // why the run cannot continue in this process; set before the events end
 	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
@@ -366,7 +366,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}
 		}
 		if next == runlog.PhaseModel || next == runlog.PhaseTools || r.chain.Observes() {
-			r.observe(ctx) // before the run waits for others
+			r.observe(ctx) // the observers see the events before the run waits for the model or tools
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	}
 	r.endStep()
 	if r.transferTo() != nil {
-		return runlog.PhaseTurn, nil // a resumed run does not end the step twice
+		return runlog.PhaseTurn, nil // a phase of its own, so that a resumed run does not end the step twice
 	}
 	return runlog.PhaseStep, nil
 }
@@ -152,7 +152,7 @@ func (r *run) runCalls(ctx context.Context) error {
 			})
 		}
 		if len(calls) == 1 {
-			endings[i] = r.runCall(ctx, &calls[i]) // a new goroutine would first grow its stack
+			endings[i] = r.runCall(ctx, &calls[i]) // not in a new goroutine, which would first have to grow its stack
 			break
 		}
 		slots <- struct{}{}

@@ -47,8 +47,8 @@ func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	return &b, nil
 }
 
-// given returns a, or a with the chain c of an input if c is not nil. It also returns a if it
-// fails; the error then ends the run.
+// given returns the agent of a run whose input has the chain c: a itself if c is nil, and otherwise a
+// with the entries of c. If it fails, it returns a and the error that ends the run.
 func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	if c == nil {
 		return a, nil

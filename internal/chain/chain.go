@@ -52,7 +52,7 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined.plans = slices.Concat(c.plans, o.plans) // with their circuit breakers
+	joined.plans = slices.Concat(c.plans, o.plans) // the same plans share their circuit breakers
 	joined = joined.Scoped(c.scope)
 	joined.Options = c.Options
 	if o.Values != nil {

@@ -25,7 +25,7 @@ import (
 
 // A ToolCall describes a tool call for the chain to make.
 type ToolCall struct {
-	Call  abi.Call // arguments are valid
+	Call  abi.Call // its arguments are a JSON object
 	Tool  abi.Tool
 	State *message.List
 	// Run calls the tool itself, inside all rings and after the gates. It is not called for tools

@@ -31,7 +31,7 @@ type Encoder interface {
 
 // An Encoded is one event in a client's protocol.
 type Encoded struct {
-	JSON json.RawMessage // an object
+	JSON json.RawMessage // a JSON object
 	// Fixed lists the keys of the object that modules must not change, such as its type
 	// and ids.
 	Fixed []string

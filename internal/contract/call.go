@@ -15,7 +15,7 @@ type ToolReply struct {
 // A ToolRequest is the argument of the import "tool", which replies with a [ToolReply].
 type ToolRequest struct {
 	Name      string `json:"name"`
-	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty means {}
+	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty means "{}"
 }
 
 // LocalValue is the reply of the import "local_get".

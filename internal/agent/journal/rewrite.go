@@ -169,5 +169,5 @@ func (r *Rewrite) messages(d *MessagesChange) (changed bool, err error) {
 // A MessagesChange replaces the messages of a run from index From on with Items.
 type MessagesChange struct {
 	From  int             `json:"from"`
-	Items json.RawMessage `json:"items"` // an array
+	Items json.RawMessage `json:"items"` // a JSON array of messages
 }

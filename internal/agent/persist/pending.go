@@ -51,7 +51,7 @@ func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
 
 // A pendingSync is a commit that is written and may not be synced yet.
 type pendingSync struct {
-	previous *pendingSync // the events of previous come first
+	previous *pendingSync // the preceding commit, whose events are delivered first
 	synced   <-chan error // nil if the commit is lazy
 	events   []delivery.Event
 	bytes    int64 // size of the changes, counted as pending memory

@@ -170,7 +170,7 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 type busyDisk struct {
 	journal.Journal
 	waits         atomic.Int64
-	written, safe atomic.Int64 // writes
+	written, safe atomic.Int64 // numbers of the last write and of the last synced write
 }
 
 const syncTime = time.Second

@@ -17,7 +17,7 @@ type shedder struct {
 	stopped chan struct{} // closed by Stop
 	ending  bool          // the loop has ended, and after_agent is next
 	room    int           // bytes left for events that are emitted while ending
-	dropped int64         // number of events
+	dropped int64         // number of dropped events
 }
 
 func newShedder() shedder { return shedder{stopped: make(chan struct{}), room: maxLastBytes} }

@@ -295,7 +295,7 @@ type gathered struct {
 	commit  *journal.Commit // nil if there is nothing to commit
 	events  []delivery.Event
 	waiters []*waiter
-	bytes   int64 // counted as pending
+	bytes   int64 // size of the changes, counted as pending memory
 }
 
 // collect takes the source's changes, the events that are not held, and the waiters, and builds the

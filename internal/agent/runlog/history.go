@@ -18,7 +18,7 @@ import (
 // A History holds the recorded calls of a run by phase, as read from its log.
 type History struct {
 	State  *State        `json:"state"`
-	Input  []abi.Message `json:"input"` // input messages
+	Input  []abi.Message `json:"input"` // the messages that the run began with
 	Phases []PhaseRecord `json:"phases"`
 	// Answers holds the answers to the run's interrupts by interrupt id.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
@@ -86,7 +86,7 @@ type reader struct {
 	deeds    map[string]RecordedCall // recorded calls of the current phase, by key
 	name     Phase
 	step     int
-	messages []abi.Message // before the current phase
+	messages []abi.Message // the messages before the current phase
 }
 
 // add adds the calls, answers and input of one line of the log to the history.

@@ -47,7 +47,7 @@ type State struct {
 	StepOpen bool      `json:"step_open,omitempty"` // the step has started and not finished
 	Usage    abi.Usage `json:"usage"`
 	Deadline time.Time `json:"deadline,omitzero"`
-	Expires  time.Time `json:"expires,omitzero"` // of a paused run: it can be resumed until then
+	Expires  time.Time `json:"expires,omitzero"` // a paused run can be resumed until then
 
 	ModelCalls int            `json:"model_calls,omitempty"`
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // counted calls by tool
@@ -72,7 +72,7 @@ type State struct {
 	Locals   *local.Values `json:"locals"`
 	// Record holds the calls recorded in the current phase. A resumed run replays them.
 	Record  *record.Record `json:"record"`
-	Calls   []CallState    `json:"calls,omitempty"` // of the current round of tool calls
+	Calls   []CallState    `json:"calls,omitempty"` // calls of the current round
 	Respond *abi.Message   `json:"respond,omitempty"`
 
 	// Finish is the model's finish reason of the last response.
@@ -174,7 +174,7 @@ func SizeOf(s *State) int64 {
 		t := &s.Tools[i]
 		n += int64(overhead + len(t.Name) + len(t.Description) + len(t.Parameters))
 	}
-	n += int64(len(s.Input)+len(s.Rounds)) * 32 // ids
+	n += int64(len(s.Input)+len(s.Rounds)) * 32 // an estimate of 32 bytes for each id
 	for i := range s.Streamed {
 		c := &s.Streamed[i]
 		n += int64(overhead + len(c.Text) + len(c.Arguments))

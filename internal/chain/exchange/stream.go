@@ -56,7 +56,8 @@ func (s *stream) outlet() outlet {
 
 func (s *stream) pushes() int { return s.n }
 
-// restart discards what arrived, unless it was passed on and may have been seen.
+// restart discards what arrived, for another attempt. It returns false if a part was passed on and
+// may have been seen.
 func (s *stream) restart() bool {
 	if s.n > 0 && !s.out.restart() {
 		return false

@@ -21,7 +21,7 @@ import (
 
 // Limits of one hook call.
 const (
-	maxNext      = 64        // calls of next
+	maxNext      = 64        // calls of next and next_stream together
 	maxEmits     = 256       // custom events
 	maxEmitBytes = 256 << 10 // for one custom event
 	maxEmitted   = 2 << 20   // for all custom events together
@@ -46,8 +46,8 @@ type Call struct {
 
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
 	weight    int64        // size of the answer, in bytes
-	spent     tracing.Cost // for a tracer
-	key       string       // in the record; empty for translations
+	spent     tracing.Cost // resources that the call used, for a tracer
+	key       string       // key of the call in the record; empty for translations
 	tool      *abi.Call    // the tool call in question, if any
 	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not matter
 
@@ -68,7 +68,7 @@ type Call struct {
 	nexts     int            // calls of Next and NextStream
 	owns      int            // calls of Model and Tool
 	same      map[string]int // calls of Model and Tool, by their content
-	requests  int            // requests by HTTP
+	requests  int            // HTTP requests
 	emits     int
 	sent      int // bytes of custom events
 	logs      int

@@ -41,7 +41,7 @@ func (c *Call) HTTP(
 	}
 	err = c.waitFor(func() (err error) {
 		if res, err = sender.Send(ctx, r, granted); err != nil && ending.FromContext(ctx) != nil {
-			err = ending.FromContext(ctx) // the run has ended
+			err = ending.FromContext(ctx) // the run's context is done
 		}
 		return err
 	})

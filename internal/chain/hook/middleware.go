@@ -66,8 +66,8 @@ type Read string
 // The values of Read.
 const (
 	ReadAll  Read = "all"  // every message; the default
-	ReadLast Read = "last" // the last message
-	ReadNone Read = "none" // none
+	ReadLast Read = "last" // only the last message
+	ReadNone Read = "none" // no messages
 )
 
 // An Entry is one middleware in a chain.

@@ -78,7 +78,7 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 // End reads the rest of the stream and returns the error of the answer. It returns nil if
 // the answer succeeded or the loop was left early.
 func (s *Stream[R]) End() error {
-	for range s.Batches() { // to its end
+	for range s.Batches() { // read to the end
 	}
 	return s.err
 }

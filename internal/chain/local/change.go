@@ -22,7 +22,7 @@ const maxLinear = 16
 // changes lists the values that a hook call has changed, each once.
 type changes struct {
 	list  []change
-	index map[scopedKey]int // into list; nil below maxLinear changes
+	index map[scopedKey]int // indexes into list; nil below maxLinear changes
 }
 
 // add records a change of a key. If the key has changed before, delta is added to the delta of the

@@ -26,7 +26,7 @@ func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	return false
 }
 
-// EventSum returns a hash of an event's content.
+// EventSum returns a hash of an event's type, level, name, text and data.
 func EventSum(e *abi.Event) uint64 {
 	h := fnv.New64a()
 	for _, part := range []string{string(e.Type), e.Level, e.Name, e.Text} {

@@ -30,8 +30,8 @@ type Record struct {
 	entries map[string]*entry
 	counts  map[string]int // number of calls of each kind in this pass, for their keys
 
-	waiting   map[string]abi.Pending // by key
-	answers   map[string]abi.Resume  // by key
+	waiting   map[string]abi.Pending // unanswered interrupts by key
+	answers   map[string]abi.Resume  // answers to interrupts by key
 	approvals []approval
 
 	bytes      int64          // approximate size of the record
@@ -278,11 +278,11 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// First parts of the keys of calls of the model and of tools.
+// The first parts of the keys of model calls and tool calls.
 const (
 	kindModel    = "model"
 	kindTool     = "tool"
-	kindCallTool = string(contract.HookCallTool) // of tools of middlewares
+	kindCallTool = string(contract.HookCallTool) // calls of tools that middlewares added
 )
 
 // A Verdict is the outcome of a hook call that did not end the run: an answer that was

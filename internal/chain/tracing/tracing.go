@@ -37,7 +37,7 @@ type Operation struct {
 	Digest string // digest of the entry's module; empty for native Go
 	Hook   abi.Hook
 	Model  string
-	Call   *abi.Call // read-only
+	Call   *abi.Call // must not be modified
 }
 
 // An Outcome describes how an operation ended.
@@ -56,6 +56,6 @@ type Outcome struct {
 // A Cost holds the resources other than time that a hook call used.
 type Cost struct {
 	Fuel     int64
-	BytesIn  int64 // copied to the guest, bytes
-	BytesOut int64 // copied from the guest, bytes
+	BytesIn  int64 // bytes copied to the guest
+	BytesOut int64 // bytes copied from the guest
 }
