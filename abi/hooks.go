@@ -121,7 +121,7 @@ type AfterModelAnswer struct {
 	Again    *ModelAgain `json:"again,omitempty"`
 }
 
-// ModelAgain requests another model call, with a patched request.
+// ModelAgain requests another model call, optionally with a patched request.
 type ModelAgain struct {
 	Request RequestPatch `json:"request,omitzero"`
 	Reason  string       `json:"reason,omitempty"`
@@ -216,7 +216,7 @@ type AfterToolAnswer struct {
 	Again  *ToolAgain `json:"again,omitempty"`
 }
 
-// ToolAgain requests another call of the tool, with other arguments.
+// ToolAgain requests another call of the tool, optionally with other arguments.
 type ToolAgain struct {
 	Arguments *string `json:"arguments,omitempty"`
 	Reason    string  `json:"reason,omitempty"`

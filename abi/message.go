@@ -37,13 +37,13 @@ type Message struct {
 	Unknown Fields `json:"-"`
 }
 
-// System returns a message of the role system whose content is a string.
+// System returns a message with [RoleSystem] whose content is the string text.
 func System(text string) Message { return Message{Role: RoleSystem, Content: Text(text)} }
 
-// User returns a message of the role user whose content is a string.
+// User returns a message with [RoleUser] whose content is the string text.
 func User(text string) Message { return Message{Role: RoleUser, Content: Text(text)} }
 
-// Assistant returns a message of the role assistant whose content is a string.
+// Assistant returns a message with [RoleAssistant] whose content is the string text.
 func Assistant(text string) Message { return Message{Role: RoleAssistant, Content: Text(text)} }
 
 // ToolMessage returns the message that answers a tool call.

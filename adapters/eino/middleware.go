@@ -35,7 +35,8 @@ type Options struct {
 	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
 	// The last answer counts; an error takes precedence.
 	ContinueOnResponse bool
-	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
+	// Values stores the durable values of the entries, as values of the tenant that Tenant names.
+	// If nil, they are unavailable.
 	Values hook.Values
 	Tenant string
 	// HTTP sends requests of middlewares. If nil, the requests fail.

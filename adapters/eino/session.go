@@ -308,7 +308,7 @@ func (s *session) spend(u abi.Usage) {
 }
 
 // answered returns before_agent's message, which replaces the first model response. It returns nil
-// on all calls but the first.
+// if there is no such message, and on all calls but the first.
 func (s *session) answered() *abi.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

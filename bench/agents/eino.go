@@ -233,7 +233,7 @@ func (*einoRedact) WrapInvokableToolCall(
 	}, nil
 }
 
-// einoCache caches answers in the run-local values.
+// einoCache caches tool results in Eino's run-local values.
 type einoCache struct {
 	*adk.BaseChatModelAgentMiddleware
 }

@@ -122,7 +122,8 @@ func (w *writes) Commit(ctx context.Context, c *journal.Commit) error {
 	return w.Store.Commit(ctx, c)
 }
 
-// ofStep returns the commits and the bytes of a step after the first, on average.
+// ofStep returns the average number of commits in a step after the first, and the average number of
+// bytes that they write.
 func (w *writes) ofStep() (commits, bytes float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -90,7 +90,7 @@ func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 // measured holds the times of the runs with one conversation.
 type measured struct{ firstSpans, laterSpans []stats.Span }
 
-// stepsOf returns the time of the first step of a run, and of a later one on average.
+// stepsOf returns the time of the first step of a run, and the average time of a later step.
 func stepsOf(
 	ctx context.Context,
 	c *chain.Chain,

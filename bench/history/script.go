@@ -42,7 +42,7 @@ func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chu
 }
 
 // run reads all events of a run. It returns the time of the first step, up to the request to the
-// model, and of a later step on average.
+// model, and the average time of a later step.
 func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
 	s.asked = s.asked[:0]
 	began, err := stats.Now()

@@ -77,7 +77,7 @@ func firstHook(events io.Reader, began time.Time) (first time.Duration) {
 	return first
 }
 
-// middle returns the median in milliseconds.
+// middle returns the median of took in milliseconds.
 func middle(took []time.Duration) int64 {
 	return slices.Sorted(slices.Values(took))[len(took)/2].Milliseconds()
 }

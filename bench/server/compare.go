@@ -10,7 +10,7 @@ import (
 )
 
 // A contender is one of the two builds that compare measures: a server with honest tenants and a
-// hostile one.
+// hostile tenant.
 type contender struct {
 	*platform
 	tenants []*tenant
@@ -18,8 +18,8 @@ type contender struct {
 	samples []*sample
 }
 
-// compare measures two builds under the same attack, in pairs of rounds whose order alternates. It
-// shows the benefit of a mechanism that one of the builds lacks.
+// compare measures two builds under the same attack, in pairs of rounds whose order alternates, and
+// writes a table to text. It shows the benefit of a mechanism that one of the builds lacks.
 func compare(p *plan, program, against, guest, model string, text *bytes.Buffer) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -86,8 +86,8 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 	return nil
 }
 
-// contend starts a server with ten honest tenants, and a process that attacks it. The process is
-// paused.
+// contend starts a server with ten honest tenants and a process that attacks it. It returns both,
+// with the process paused.
 func contend(p *plan, program, guest string, wasm []byte, model string) (*contender, error) {
 	const tenants, modules = 10, 3
 	s, err := startPlatform(program, wasm, model)
@@ -114,7 +114,7 @@ func contend(p *plan, program, guest string, wasm []byte, model string) (*conten
 	return c, c.hostile.pause()
 }
 
-// attacked measures the honest tenants in one round of the attack.
+// attacked adds to c.samples a measurement of the honest tenants during one round of the attack.
 func (c *contender) attacked(p *plan) error {
 	c.rest()
 	if err := c.hostile.start(); err != nil {

@@ -30,7 +30,8 @@ var tenantQuotas = []struct {
 	{"inputs", "no quota, but inputs of 8 MiB", map[string]int64{"input_bytes": 8 << 20}},
 }
 
-// hostility measures the effect of a hostile tenant on the runs of other tenants.
+// hostility measures the effect of a hostile tenant on the runs of other tenants, and writes a
+// table to text.
 func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, modules = 10, 3
 	list, err := s.tenants("good-", tenants, "quick", modules)

@@ -147,7 +147,8 @@ func (p *platform) each(list []*tenant, agent string) error {
 	return failed
 }
 
-// throughput measures runs per second by the number of modules and of tenants.
+// throughput measures runs per second by the number of modules and of tenants, and writes a table
+// to text.
 func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	list, err := s.tenants("tenant-", slices.Max(p.tenants), "quick", p.modules...)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// memory measures the memory of idle tenants and of runs that wait for their model.
+// memory measures the memory of idle tenants and of runs that wait for their model, and writes a
+// table to text.
 func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	text.WriteString(
 		"## Memory\n\nGrowth of the server process for each. GOGC=10 keeps garbage small.\n\n| | memory |\n| --- | ---: |\n",
@@ -72,7 +73,7 @@ func more(bytes int64, n int) string {
 	return size(bytes / int64(n))
 }
 
-// streams measures the delay of events for readers of active runs.
+// streams measures the delay of events for readers of active runs, and writes a table to text.
 func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, runsOfEach = 10, 2
 	list, err := s.tenants("read-", tenants, "slow", 0)

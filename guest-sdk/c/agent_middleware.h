@@ -811,7 +811,7 @@ struct am_after_model_input {
 	am_str source; /* "model", or the entry that answered */
 };
 
-/* ModelAgain requests another model call, with a patched request. */
+/* ModelAgain requests another model call, optionally with a patched request. */
 struct am_model_again {
 	am_request_patch request;
 	am_str reason;
@@ -947,7 +947,7 @@ struct am_after_tool_input {
 	am_str source; /* "tool", "host", or the entry that answered or denied */
 };
 
-/* ToolAgain requests another call of the tool, with other arguments. */
+/* ToolAgain requests another call of the tool, optionally with other arguments. */
 struct am_tool_again {
 	am_str arguments;
 	am_str reason;

@@ -471,7 +471,7 @@ export interface Message {
 	readonly origin?: string;
 }
 
-/** ModelAgain requests another model call, with a patched request. */
+/** ModelAgain requests another model call, optionally with a patched request. */
 export interface ModelAgain {
 	readonly request?: RequestPatch;
 	readonly reason?: string;
@@ -633,7 +633,7 @@ export interface Tool {
 	readonly idempotent?: boolean;
 }
 
-/** ToolAgain requests another call of the tool, with other arguments. */
+/** ToolAgain requests another call of the tool, optionally with other arguments. */
 export interface ToolAgain {
 	readonly arguments?: string;
 	readonly reason?: string;

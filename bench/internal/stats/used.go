@@ -19,7 +19,7 @@ func Now() (Moment, error) {
 	return Moment{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano())}, err
 }
 
-// A Span is the time between two moments per item, in microseconds.
+// A Span is the time per item between two moments, in microseconds.
 type Span struct{ Wall, Used float64 }
 
 // Since returns the time per item of n items processed since began.

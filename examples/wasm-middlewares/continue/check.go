@@ -104,8 +104,8 @@ func (c *check) uncalled(ctx *middleware.Context) (string, error) {
 	}
 }
 
-// planned is the part of plan's list that this module reads. Another module of the ring may
-// have written the value, so its contents are not trusted.
+// planned is the part of the list of the module plan that this module reads. Another module of the
+// ring may have written the value, so its contents are not trusted.
 type planned struct {
 	Tasks []struct {
 		ID     int    `json:"id"`

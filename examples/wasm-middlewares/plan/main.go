@@ -25,8 +25,8 @@ func newPlanner() *planner {
 	}
 }
 
-// noted returns the variable that holds the plan of the run. Each entry has its own. Other
-// modules of the ring can read it, to check for open tasks.
+// noted returns the run-local value that holds the plan. Each entry of the chain has its own plan.
+// Other modules of the ring can read the plan, for example to check for open tasks.
 func noted(ctx *middleware.Context) middleware.Local[list] {
 	return middleware.Local[list](abi.SharedPrefix + "plan/" + ctx.Entry)
 }

@@ -64,7 +64,7 @@ func (s *scanner) holds(text string, depth int) *kind {
 	return nil
 }
 
-// openRun returns the start of the run at the end of the text, or the text's length if
+// openRun returns the start of the encoded run at the end of the text, or the text's length if
 // there is none.
 func openRun(text string, from int) int {
 	i := len(text)

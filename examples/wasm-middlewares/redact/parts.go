@@ -22,7 +22,7 @@ func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// join hides the matches that span several parts of one sequence of text parts.
+// join hides the matches that span several of parts, which are adjacent text parts.
 func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	var whole strings.Builder
 	begins := make([]int, len(parts))

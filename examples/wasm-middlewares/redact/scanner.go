@@ -44,7 +44,7 @@ type scanner struct {
 	decode bool // also look for disguised data
 }
 
-// with returns a scanner with an additional kind.
+// with returns a scanner for the kinds of s and for k.
 func (s *scanner) with(k *kind) scanner {
 	return scanner{append(slices.Clone(s.kinds), k), s.decode}
 }

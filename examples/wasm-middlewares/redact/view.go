@@ -54,7 +54,7 @@ func (v *view) whole(cut int) int {
 	return cut
 }
 
-// last returns the last character that ends at or before cut.
+// last returns the last character of the view that ends at or before index cut of the original.
 func (v *view) last(cut int) string {
 	i, _ := slices.BinarySearch(v.ends, cut+1)
 	_, size := utf8.DecodeLastRuneInString(v.text[:i])
@@ -136,7 +136,8 @@ func escape(text string, json bool) (rune, int) {
 	return 0, 0
 }
 
-// numbered decodes \u0040, \u{40} or \x40, after the given number of backslashes.
+// numbered decodes \u0040, \u{40} or \x40, after the given number of backslashes. Its results are
+// those of [escape].
 func numbered(text string, slashes int) (rune, int) {
 	if len(text) == slashes {
 		return 0, -1
@@ -162,7 +163,8 @@ func afterSlash(c byte) rune {
 	return rune(c)
 }
 
-// digits reads count hexadecimal digits that begin at i.
+// digits decodes the count hexadecimal digits that begin at i. It returns the character with that
+// number and the index after the digits, or 0 or -1 as [escape] does.
 func digits(text string, i, count int) (rune, int) {
 	for at := i; at < i+count; at++ {
 		if at == len(text) {
@@ -176,8 +178,8 @@ func digits(text string, i, count int) (rune, int) {
 	return rune(n), i + count
 }
 
-// closed reads a number of up to limit digits that begins at i, and the character by that closes
-// it.
+// closed decodes a number of up to limit digits that begins at i and ends before the character by.
+// It returns the character with that number and the index after by, or 0 or -1 as [escape] does.
 func closed(text string, i, base, limit int, by byte) (rune, int) {
 	for at := i; at <= i+limit; at++ {
 		switch {
@@ -198,7 +200,8 @@ func closed(text string, i, base, limit int, by byte) (rune, int) {
 
 func hexadecimal(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// percent decodes the bytes of one character: %40, %C3%A9.
+// percent decodes the percent-encoded bytes of one character, such as %40 or %C3%A9. Its results
+// are those of [escape].
 func percent(text string) (rune, int) {
 	var b [utf8.UTFMax]byte
 	for n := range b {
@@ -237,7 +240,8 @@ var entities = map[string]rune{
 	"sp":     ' ',
 }
 
-// entity decodes an HTML character reference: &#64;, &#x40;, &commat;.
+// entity decodes an HTML character reference, such as &#64;, &#x40; or &commat;. Its results are
+// those of [escape].
 func entity(text string) (rune, int) {
 	switch {
 	case strings.HasPrefix(text, "&#x") || strings.HasPrefix(text, "&#X"):

@@ -43,7 +43,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	return ctx.Emit("cut", result)
 }
 
-// how returns the call with which the model reads stored text.
+// how returns the tool call with which the model reads stored text, as text for the model.
 func (r *reducer) how(id string) string { return middleware.Sprintf(`%s {"id":%q}`, r.Tool, id) }
 
 // withText replaces the content's text. Other parts remain, after the text.

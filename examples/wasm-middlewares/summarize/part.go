@@ -51,7 +51,7 @@ func readPart(messages []abi.Message) *part {
 // call.
 func (p *part) worth() bool { return len(p.messages) >= 2 }
 
-// transcripts returns the part's messages as strings of about limit tokens at most. It shortens
+// transcripts returns the part's messages as strings of at most about limit tokens. It shortens
 // messages of more than half of limit.
 func (p *part) transcripts(limit int) []string {
 	var out []string

@@ -33,7 +33,7 @@ type checker struct {
 	wrong error  // the first error in the schema
 }
 
-// end aborts the check, and records the first reason for that.
+// end aborts the check, and records the reason unless an earlier one is recorded.
 func (c *checker) end(reason string) {
 	if c.left = 0; c.over == "" {
 		c.over = reason

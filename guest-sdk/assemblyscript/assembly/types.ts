@@ -909,7 +909,7 @@ export class AfterModelInput extends Value {
 	}
 }
 
-/** ModelAgain requests another model call, with a patched request. */
+/** ModelAgain requests another model call, optionally with a patched request. */
 export class ModelAgain extends Value {
 	request: RequestPatch = new RequestPatch();
 	reason: string = "";
@@ -1339,7 +1339,7 @@ export class AfterToolInput extends Value {
 	}
 }
 
-/** ToolAgain requests another call of the tool, with other arguments. */
+/** ToolAgain requests another call of the tool, optionally with other arguments. */
 export class ToolAgain extends Value {
 	arguments: string | null = null;
 	reason: string = "";

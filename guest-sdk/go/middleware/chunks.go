@@ -49,7 +49,8 @@ func (*Chunks) serve(s *served) (abijson.Writable, error) {
 	return &v.out, nil
 }
 
-// A chunksInput has capacity for one chunk, the most common number.
+// A chunksInput is the input of on_chunk with memory for one chunk, which is the most common
+// number.
 type chunksInput struct {
 	abi.OnChunkInput
 	one [1]abi.Chunk

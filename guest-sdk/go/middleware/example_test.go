@@ -136,7 +136,7 @@ func ExampleNewTool() {
 	// arguments of weather: unknown: town <nil>
 }
 
-// ExampleLocal shows that a local outlives the module's memory. It belongs to a single run.
+// ExampleLocal shows that a local, which belongs to one run, outlives the module's memory.
 func ExampleLocal() {
 	type visit struct {
 		Tool  string `json:"tool"`

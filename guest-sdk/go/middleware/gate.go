@@ -16,16 +16,18 @@ type Decision struct {
 	err      error  // error of encoding the payload
 }
 
-// Allow allows the call. Other gates can still deny it.
+// Allow returns the decision to allow the call. Other gates can still deny it.
 func Allow() Decision { return Decision{decision: abi.DecideAllow} }
 
-// Deny denies the call. The model receives the message as an error result.
+// Deny returns the decision to deny the call. The model receives the message as an error result.
 func Deny(message string) Decision { return Decision{decision: abi.DecideDeny, message: message} }
 
-// Ask pauses the run until a person, who sees the message, approves, edits or denies the call.
+// Ask returns the decision to pause the run until a person, who sees the message, approves, edits
+// or denies the call.
 func Ask(message string) Decision { return Decision{decision: abi.DecideAsk, message: message} }
 
-// StopRun ends the run. To give programs a code as well, return [Context.Stop] as the gate's error.
+// StopRun returns the decision to end the run. To give programs a code as well, return
+// [Context.Stop] as the gate's error.
 func StopRun(reason string) Decision { return Decision{decision: abi.DecideStop, message: reason} }
 
 // With returns the decision with a payload for the person who is asked: any value that can be

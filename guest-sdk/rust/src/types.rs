@@ -1015,7 +1015,7 @@ impl Object for AfterModelInput {
     }
 }
 
-/// ModelAgain requests another model call, with a patched request.
+/// ModelAgain requests another model call, optionally with a patched request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelAgain {
     pub request: RequestPatch,
@@ -1493,7 +1493,7 @@ impl Object for AfterToolInput {
     }
 }
 
-/// ToolAgain requests another call of the tool, with other arguments.
+/// ToolAgain requests another call of the tool, optionally with other arguments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolAgain {
     pub arguments: Option<String>,

@@ -8,9 +8,9 @@ import (
 	guestjson "github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// Of returns a key for the call. Calls that differ only in key order, spaces or escapes of
-// their arguments have the same key; empty arguments are an empty object. Of returns an
-// error if the arguments are not a JSON object.
+// Of returns a key for the call. Calls that differ only in key order, spaces or escapes of their
+// arguments have the same key; empty arguments count as an empty object. Of returns an error if the
+// arguments are not a JSON object.
 func Of(name, arguments string) (string, error) {
 	object := map[string]any{}
 	if arguments != "" {

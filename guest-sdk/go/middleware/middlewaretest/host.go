@@ -163,8 +163,9 @@ func (h *Host) Call(hook abi.Hook, input []byte) (output []byte, ok bool) {
 	return output, ok
 }
 
-// call calls a hook with an input and decodes its answer. If the hook fails, the error is
-// an *abi.Error.
+// call calls a hook with an input and decodes its answer. If the hook fails, the error is an
+// *abi.Error. call also fails if the module does not have the hook, or if the answer has unknown
+// keys.
 func call[A any](h *Host, hook abi.Hook, input any) (A, error) {
 	var answer A
 	switch hook {

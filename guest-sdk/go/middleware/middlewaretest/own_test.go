@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// reviewer asks the model whether an answer is good, and calls a tool if it is not.
+// reviewer asks the model whether an answer is good, and calls a tool if it is not good.
 type reviewer struct{ verdict, found string }
 
 func (r *reviewer) AfterModel(ctx *middleware.Context, end *middleware.ModelEnd) error {

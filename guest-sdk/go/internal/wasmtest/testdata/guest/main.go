@@ -41,8 +41,8 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState counts its calls in the run, and appends a message with the phrase and
-// the count. If the list has more than three messages, it first removes the last one.
+// BeforeModelRewriteState counts the calls of this hook in the run, and appends a message with the
+// phrase and the count. If the list has more than three messages, it first removes the last one.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	n, err := seen.Add(ctx, 1)
 	if err != nil {

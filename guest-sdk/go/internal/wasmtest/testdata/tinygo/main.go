@@ -44,8 +44,8 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState replaces the last message with the phrase and the number of its calls in
-// the run.
+// BeforeModelRewriteState replaces the last message with the phrase and the number of calls of this
+// hook in the run.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	g.hooks["before_model_rewrite_state"]++
 	n, err := seen.Add(ctx, 1)
