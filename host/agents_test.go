@@ -26,6 +26,9 @@ func (c counter) Generate(ctx context.Context, req *model.Request, sink func(abi
 	return c.Model.Generate(ctx, req, sink)
 }
 
+// TestAgentsOfAFile checks that the sub-agents of a file use their own models or else the outer
+// agent's, that the model wrapper is called once for each request, and that the rings of the outer
+// agent apply to sub-agents.
 func TestAgentsOfAFile(t *testing.T) {
 	t.Parallel()
 	first := serve(t, scripted.Calls(abi.NewToolCall("1", "researcher", `{"request":"find out"}`)), scripted.Text("found"),

@@ -34,8 +34,8 @@ func serve(t *testing.T, replies ...scripted.Reply) *openaitest.Server {
 	return s
 }
 
-// load writes an agent file and loads it. It replaces $MODULES by the folder of the test modules,
-// and each placeholder in values, such as $FIRST, by the value that follows the placeholder.
+// load writes an agent file and loads it. It replaces $MODULES with the folder of the test modules,
+// and each placeholder in values, such as $FIRST, with the value that follows the placeholder.
 func load(t *testing.T, text string, values ...string) *agentfile.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent.yaml")

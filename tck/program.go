@@ -94,6 +94,7 @@ func (p *program) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, erro
 	return nil, err
 }
 
+// close ends the process if it is running. The error describes an exit code other than 0.
 func (p *program) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

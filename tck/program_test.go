@@ -128,7 +128,7 @@ func flood(text string) {
 }
 
 // answer is a host that prints hello, and then answers each case with text, in which it replaces
-// "ID" by the case's name. After each answer it calls more.
+// "ID" with the case's name. After each answer it calls the functions in more.
 func answer(hello, text string, more ...func()) int {
 	for first := true; ; first = false {
 		line, err := readLine()

@@ -36,7 +36,7 @@ type Result struct {
 // A Difference is one part of a case in which the host differs from the case's expectation.
 type Difference struct {
 	// Part is the part of the case's file, such as "events custom" or "request 2". It is "start" if
-	// the host refused to build an agent that must run. Got is then the reason.
+	// the host did not build an agent that must run. Got is then the host's reason.
 	Part string `json:"part"`
 	Want string `json:"want"`
 	Got  string `json:"got"`

@@ -122,7 +122,7 @@ type chaosWorld struct {
 // command.
 var changed = regexp.MustCompile(`has come to its end|does not wait for an answer|waits for answers|no interrupt`)
 
-// chaosTools are the tools of the agent. Only look is idempotent.
+// chaosTools are the tools of the agent. Only "look" is idempotent.
 var chaosTools = []string{"pay", "look", "send"}
 
 // rounds is the number of steps in which the model calls all tools concurrently.

@@ -13,6 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
+// TestParseInput checks the messages, tools and answers of a valid input, and that invalid inputs
+// are rejected with an *abi.Error.
 func TestParseInput(t *testing.T) {
 	t.Parallel()
 	in, err := agui.ParseInput(

@@ -95,6 +95,7 @@ type use struct {
 	in, out any // types of the JSON bodies; nil if there is none
 }
 
+// uses returns how the client calls each operation, by operation id.
 func uses() map[string]use {
 	type list[T any] struct{ V T }
 	one := func(_ any, err error) error { return err }

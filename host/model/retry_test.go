@@ -32,6 +32,7 @@ func discard(abi.Chunk) error { return nil }
 // cut returns a reply that fails after one chunk.
 func cut(c abi.Chunk) scripted.Reply { return scripted.Reply{Chunks: []abi.Chunk{c}, Err: busy(0)} }
 
+// TestRetry checks when calls are retried, the delays, the reported attempts and the final error.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -93,6 +93,7 @@ func (g *liveTimeline) begin(op tracing.Operation, parent int, now time.Time) in
 	return s.ID
 }
 
+// end records the outcome of the operation whose span has the given id. It does nothing if id is 0.
 func (g *liveTimeline) end(id int, op tracing.Operation, o tracing.Outcome, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

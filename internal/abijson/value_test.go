@@ -110,6 +110,8 @@ func TestAuthorValues(t *testing.T) {
 	}
 }
 
+// TestAuthorScalars checks that single values of many Go types are encoded and decoded as
+// encoding/json does, and that values without a JSON encoding, cyclic ones included, are rejected.
 func TestAuthorScalars(t *testing.T) {
 	t.Parallel()
 	type named string

@@ -39,6 +39,7 @@ func (s *Share) Force(n int64) {
 	s.n += max(n, 0)
 }
 
+// set is Set for a caller that holds the lock.
 func (s *Share) set(n int64) error {
 	n = max(n, 0)
 	if n > s.n {

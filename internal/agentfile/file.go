@@ -203,6 +203,7 @@ func load(path string, files []string) (*File, error) {
 	return f, nil
 }
 
+// read reads an agent file of at most MaxSize bytes.
 func read(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -81,6 +81,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// TestAllFields checks that Load reads each key of an agent file into its field.
 func TestAllFields(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"agent.yaml": whole, "wasm/redact.wasm": "", "wasm/policy.json": "", "files/a": ""})
@@ -163,6 +164,8 @@ func TestOtherEditors(t *testing.T) {
 	require.ErrorContains(t, err, "agent.yaml:1:1: unknown key \"modell\"")
 }
 
+// TestErrors checks that Parse rejects invalid files, and that the errors say what is wrong and
+// where.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{

@@ -136,6 +136,8 @@ func refused(t *testing.T, c *Client, code abi.Code, text string, r *abi.HTTPReq
 	require.Equal(t, code, err.Code, err.Message)
 }
 
+// TestSend checks the request that a server receives, and the response that a module receives, with
+// text and with binary bodies.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
@@ -250,6 +252,8 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
+// TestRedirects checks that redirects are followed to granted hosts only, without the credentials
+// of the first host, and that a redirect cannot read or move a secret.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	var port string
@@ -353,6 +357,8 @@ func each(s, format string) string {
 	return out.String()
 }
 
+// TestLimits checks the limits of requests and responses in size and time, that responses are not
+// decompressed, and the error of a canceled request.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})

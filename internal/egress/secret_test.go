@@ -17,6 +17,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
+// TestSecrets checks that secrets are filled into all parts of a request and redacted from the
+// response, that they are sent only to their hosts and over https, and that their number is
+// limited.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {

@@ -174,6 +174,8 @@ func jailed(profile, attempt string, args []string) int {
 	return 0
 }
 
+// TestEnforce checks which attempts each profile denies and allows, as far as the kernel supports
+// the protections.
 func TestEnforce(t *testing.T) {
 	t.Parallel()
 	support := Support()

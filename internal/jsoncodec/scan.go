@@ -426,6 +426,7 @@ type keySet struct {
 	many map[string]struct{}
 }
 
+// add adds a key, and reports whether the set did not have it.
 func (k *keySet) add(key []byte) bool {
 	if k.many != nil {
 		if _, ok := k.many[string(key)]; ok {

@@ -100,6 +100,8 @@ func TestGoLimit(t *testing.T) {
 	require.EqualValues(t, minHeap, goLimit(3000<<20, 2900<<20))
 }
 
+// TestLimits checks the limits and the highest pressure that are computed from the operator's
+// limit, cgroups of both versions, resource limits and the machine's memory.
 func TestLimits(t *testing.T) {
 	const gib = 1 << 30
 	type files map[string]string

@@ -192,6 +192,7 @@ func (l *spellings) has(char rune) bool {
 	return false
 }
 
+// add adds a reading that ends at end, unless l has it or is full.
 func (l *spellings) add(char rune, end int) {
 	for _, u := range l.all() {
 		if u.char == char && int(u.end) == end {

@@ -104,7 +104,7 @@ func TestOtherTextIsUnchanged(t *testing.T) {
 	require.Equal(t, "[0][0]a", redacted(t, strings.Repeat("a", 17), strings.Repeat("a", 8)))
 }
 
-// spell writes a character in one of its spellings, and escapes those again.
+// spell returns a random spelling of c, with escapes nested at most depth levels deep.
 func spell(r *rand.Rand, c rune, depth int) string {
 	var out string
 	switch r.IntN(9) {

@@ -38,6 +38,8 @@ func NewSecret(value, mark string) *Secret {
 	return s
 }
 
+// add adds a derived form as a pattern, unless it is too short, is not valid UTF-8 or is a pattern
+// already.
 func (s *Secret) add(form string) {
 	if len(form) < minLength || !utf8.ValidString(form) {
 		return

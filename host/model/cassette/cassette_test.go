@@ -87,6 +87,8 @@ func replies() []scripted.Reply {
 	}
 }
 
+// TestRecordAndReplay checks that a replay gives the recorded answers, chunks and errors, whatever
+// the model's name and the host's internal fields, and checks the text of the file.
 func TestRecordAndReplay(t *testing.T) {
 	t.Parallel()
 	r, path := record(t, replies()...)
@@ -257,6 +259,8 @@ func TestRecordAtTheSameTime(t *testing.T) {
 	require.Equal(t, 8, c.Replay().Left())
 }
 
+// TestDiverged checks the position and the diff of the error for a request that differs from the
+// recorded one, and that such a request does not consume the interaction.
 func TestDiverged(t *testing.T) {
 	t.Parallel()
 	r, path := record(t, replies()...)

@@ -173,6 +173,7 @@ func (a *answer) part(p abi.Part) error {
 	return nil
 }
 
+// call processes deltas of tool calls, or complete calls if whole is set.
 func (a *answer) call(raw json.RawMessage, whole bool) error {
 	if !isSet(raw) {
 		return nil
@@ -197,6 +198,7 @@ func (a *answer) call(raw json.RawMessage, whole bool) error {
 // and ignores null if the field is present. Any other value replaces the previous one.
 func (a *answer) keep(f abi.Field) { a.unknown = keep(a.unknown, f) }
 
+// keep returns fields with f merged as [answer.keep] describes.
 func keep(fields abi.Fields, f abi.Field) abi.Fields {
 	for i := range fields {
 		old := &fields[i]
@@ -272,6 +274,7 @@ type contentPiece struct {
 	text *strings.Builder // set for a text part without other fields
 }
 
+// add adds a part. It joins adjacent text parts that have no other fields.
 func (c *content) add(p abi.Part) {
 	if p.Type != abi.PartText || len(p.Unknown) > 0 {
 		c.pieces = append(c.pieces, contentPiece{part: p})

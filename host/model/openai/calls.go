@@ -222,6 +222,8 @@ type braces struct {
 	closed, unusable bool
 }
 
+// read processes the next piece of the object's text. It sets closed after the closing brace, and
+// unusable if the text is not an object.
 func (b *braces) read(s string) {
 	for i := 0; i < len(s) && !b.closed && !b.unusable; i++ {
 		switch c := s[i]; {

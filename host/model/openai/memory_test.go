@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnswersAreCounted checks that an answer that exceeds the run's memory limit is an error
-// with the code limit, and that its memory is released.
+// with the code [abi.CodeLimit], and that its memory is released.
 func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	long := delta(`{"content":"` + strings.Repeat("x", 512<<10) + `"}`)

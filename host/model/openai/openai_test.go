@@ -108,6 +108,8 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, &abi.Usage{PromptTokens: 3, CompletionTokens: 4, TotalTokens: 7}, res.Usage)
 }
 
+// TestWhatIsSent checks the path, headers and body of requests, with and without streaming, and
+// that the client does not change the caller's request.
 func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
 	var got struct {

@@ -81,6 +81,7 @@ func newCall(ctx context.Context, c *Client, body []byte, stream bool, modelName
 	return k
 }
 
+// close stops the timer, cancels the request and releases the memory.
 func (k *call) close() {
 	k.timer.Stop()
 	k.cancel(nil)

@@ -139,6 +139,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, sink func(abi.
 	return &res, nil
 }
 
+// wait waits for d. It returns the error of ctx if ctx is done first.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -28,7 +28,8 @@ func one(t testing.TB, name, dir string) tool.Tool {
 	return tools[0]
 }
 
-// ask calls a tool and returns its text, which begins with ERROR if it is an error.
+// ask calls a tool and returns the text of its result. If the result is an error, the text begins
+// with "ERROR".
 func ask(t testing.TB, tl tool.Tool, arguments string) string {
 	t.Helper()
 	res, err := tl.Call(t.Context(), abi.Call{Name: tl.Declaration().Name, Arguments: arguments})

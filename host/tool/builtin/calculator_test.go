@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
+// TestCalculator checks the results of valid expressions.
 func TestCalculator(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
@@ -68,6 +69,8 @@ func TestCalculator(t *testing.T) {
 	}
 }
 
+// TestCalculatorRefuses checks the errors for invalid expressions and for those that exceed a
+// limit.
 func TestCalculatorRefuses(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{

@@ -77,6 +77,7 @@ func (p *parser) take(c byte) bool {
 	return true
 }
 
+// end returns an error that describes the next text, or nil at the end of the expression.
 func (p *parser) end() error {
 	switch c := p.peek(); {
 	case c == 0 && p.at == len(p.in):

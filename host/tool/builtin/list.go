@@ -44,6 +44,7 @@ func newListFiles(r *root) tool.Tool {
 	)
 }
 
+// list returns the text of a directory's entries, down to depth levels, for the model.
 func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 	dir, err := r.open()
 	if err != nil {

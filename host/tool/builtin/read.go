@@ -59,6 +59,7 @@ func newReadFile(r *root) tool.Tool {
 	})
 }
 
+// read returns up to limit lines of a file from line offset on, for the model.
 func (r *root) read(ctx context.Context, p string, offset, limit int) (string, error) {
 	dir, err := r.open()
 	if err != nil {

@@ -67,6 +67,8 @@ type fakeRequest struct {
 	} `json:"params"`
 }
 
+// serveFake serves MCP on standard input and output with the given misbehavior, until the input
+// ends.
 func serveFake(mode string) {
 	s := &fakeServer{mode: mode, out: bufio.NewWriter(os.Stdout)}
 	switch mode {

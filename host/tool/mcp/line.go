@@ -20,6 +20,7 @@ type longLine struct {
 // endBytes is the number of bytes of each end of a long line that are retained.
 const endBytes = 256
 
+// add adds the next piece of the line, of which it retains only what belongs to an end.
 func (l *longLine) add(piece []byte) {
 	l.size += len(piece)
 	l.head = append(l.head, piece[:min(len(piece), endBytes-len(l.head))]...)
@@ -81,6 +82,7 @@ type lastLines struct {
 	lines []string
 }
 
+// add adds a line, unless it is blank, and returns its text, truncated to maxTailLineBytes.
 func (l *lastLines) add(line []byte) string {
 	text := strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\ufffd")
 	if len(text) > maxTailLineBytes {

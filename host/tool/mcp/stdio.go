@@ -143,6 +143,7 @@ func (c *stdioConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return nil
 }
 
+// write writes messages to the process until the connection is closed. It runs in a goroutine.
 func (c *stdioConn) write() {
 	for {
 		select {

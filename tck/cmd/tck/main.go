@@ -45,6 +45,7 @@ type arguments struct {
 	program     []string
 }
 
+// run runs the command, prints the report or the error, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// refusing is a host with the given capabilities that refuses to build any agent.
+// refusing is a host with the given capabilities that builds no agent.
 type refusing []string
 
 func (r refusing) Hello(context.Context) (*wire.Hello, error) {
@@ -47,7 +47,7 @@ func TestExitCodes(t *testing.T) {
 		capabilities, match string
 		want                int
 	}{
-		{"native,hook:before_model", "^trpc-A72-two-of-one-name$", exitPassed}, // the agent must be refused
+		{"native,hook:before_model", "^trpc-A72-two-of-one-name$", exitPassed}, // the host must not build the agent
 		{"*", "^adk-G1-", exitFailed},
 		{"resume", "", exitFailed}, // every case is skipped
 		{"resumes", "", exitTrouble},

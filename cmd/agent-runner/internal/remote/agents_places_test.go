@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// TestModulePlaces checks the text of an agent file in which paths were replaced by digests, and
+// TestModulePlaces checks the text of an agent file after its paths were replaced with digests, and
 // that the text parses to the same entries as before.
 func TestModulePlaces(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,8 @@ func finished(text string) abi.Event {
 	return abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &m}
 }
 
+// TestWhatIsShown checks the text that a terminal shows for a run's events, with and without
+// --verbose.
 func TestWhatIsShown(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c", Name: "calc", Arguments: `{"n": 1}`}

@@ -136,6 +136,7 @@ func (p *Replay) which(r *journal.RunInfo) (entry, digest string, err error) {
 	return "", "", cli.Usagef("run %s had no module %q%s; choose one with --entry", r.ID, name, cli.Among(name, names))
 }
 
+// show prints the difference. It returns an error if the runs differ.
 func (p *Replay) show(d *runDiff) error {
 	var err error
 	if p.Output == "json" {
@@ -254,6 +255,8 @@ func (r *recorded) tools() []tool.Tool {
 	return out
 }
 
+// call returns the recorded result of a tool call. It fails if the run did not make the call, or
+// made it with other arguments.
 func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

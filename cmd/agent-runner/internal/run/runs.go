@@ -299,6 +299,8 @@ func hostFlags(cmd *cobra.Command, r *runCommand) {
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
 }
 
+// resumeRun resumes a stored run with the answers of --answer, or else with those that the user gives
+// on the terminal, and shows its events.
 func (c *runsCommand) resumeRun(ctx context.Context, r *runCommand, a *host.Agent, info *journal.RunInfo) error {
 	answers, err := r.given()
 	if err != nil {
