@@ -211,8 +211,8 @@ func TestAgentLimits(t *testing.T) {
 	)
 }
 
-// TestHostsAndPorts checks that the check of a stored agent treats ports like the check of a
-// request, so that an accepted agent is not rejected later.
+// TestHostsAndPorts checks which hosts and ports a policy allows for the MCP servers of a stored
+// agent. The rules must equal those for requests, so that an accepted agent is not rejected later.
 func TestHostsAndPorts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -98,8 +98,8 @@ func (f freedBytes) add(tenant string, n int64) {
 	}
 }
 
-// subtract subtracts the bytes from the sizes of the tenants' journals. It is the last step
-// of a transaction, because it waits for commits of the tenants' runs.
+// subtract subtracts the bytes from the sizes of the tenants' journals. It must be the last step of
+// a transaction, because it locks rows that commits of the tenants' runs also update.
 func (f freedBytes) subtract(t database.Tx) error {
 	for _, tenant := range slices.Sorted(maps.Keys(f)) {
 		if err := addJournalBytes(scoped{t, tenant}, -f[tenant]); err != nil {

@@ -21,8 +21,9 @@ type Keyring struct {
 	keys  map[string]cipher.AEAD
 }
 
-// ParseKeyring parses lines of name:key, with the key's 32 bytes in base64. It ignores empty
-// lines and lines that start with #.
+// ParseKeyring parses lines of name:key, with the key's 32 bytes in base64. It ignores empty lines
+// and lines that start with #. It fails if another line is malformed, a name is repeated, or there
+// is no key.
 //
 //	2026-06:yQ3Yc0o…=
 //	2025-11:Zm9vYmF…=

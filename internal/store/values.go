@@ -48,7 +48,7 @@ func checkValueKey(key string) error {
 	return nil
 }
 
-// unexpired is a condition of values that have not expired.
+// unexpired is the SQL condition that selects values that have not expired.
 const unexpired = ` AND (expires_ms = 0 OR expires_ms > NOW_MS)`
 
 // readValue reads a value. also is an additional SQL condition, or empty.

@@ -168,7 +168,7 @@ func (p *Pool) EvictTenant(tenant string) int {
 }
 
 // evictOthers closes up to n idle agents of other tenants, the least recently used ones first. It
-// closes no agents of tenants that have fewer agents than this one.
+// closes no agents of tenants that have fewer agents in the pool than the given tenant.
 func (p *Pool) evictOthers(tenant string, n int) int {
 	of := p.Count()
 	return p.cache.Evict(func(idle []idleAgent) []idleAgent {

@@ -148,7 +148,8 @@ func (t *turn) end(e abi.Event) []map[string]any {
 // text returns the text of the completion.
 func (t *turn) text() string { return strings.Join(t.steps, "\n\n") }
 
-// corrected returns the completion's text if it differs from the streamed text.
+// corrected returns the completion's text, and reports whether a message or the answer changed it
+// after it was streamed.
 func (t *turn) corrected() (string, bool) {
 	whole := t.text()
 	return whole, t.replaced && whole != t.streamed.String()

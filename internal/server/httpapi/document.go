@@ -46,7 +46,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return huma.DefaultSchemaNamer(t, hint)
 }
 
-// newAPI returns huma's API: the OpenAPI document and the encoding of bodies.
+// newAPI returns a huma API that registers its handlers with m. It configures the OpenAPI document,
+// the encoding of bodies and the format of errors.
 func newAPI(m *mux, version string) huma.API {
 	c := huma.DefaultConfig("agent-runner", version)
 	c.Info.Description = "Tenants bring middlewares as WebAssembly modules, and run agents with them."

@@ -212,7 +212,8 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 }
 
 // store stores the content of a loaded module, and adds the module to those of the tenant, with the
-// upload's name and version. It fails if the tenant's quota does not allow another module.
+// upload's name and version. It fails if the tenant's quota does not allow another module, or if
+// another module has this name and version.
 func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*api.Module, error) {
 	kind := "wasm"
 	if b := module.BundleOf(m); b != nil {

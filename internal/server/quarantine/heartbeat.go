@@ -31,8 +31,9 @@ type excessRate struct {
 	over     time.Time // start of the time in which fraction exceeds excessThreshold; zero if it does not
 }
 
-// next returns the rate at a later time. Intervals below half of heartbeatInterval are too short to
-// measure, and change nothing.
+// next returns the rate at a later time. excess is the total time for which the run has wanted more
+// than its share. If b is nil, this is the first measurement. Intervals below half of
+// heartbeatInterval are too short to measure, and change nothing.
 func (b *excessRate) next(now time.Time, excess time.Duration) *excessRate {
 	if b == nil {
 		return &excessRate{at: now, excess: excess}

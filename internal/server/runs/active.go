@@ -83,8 +83,8 @@ func (r *ActiveRun) count(a *account.Account) {
 	r.share = account.NewShare(a)
 }
 
-// append adds an event to tail. It drops the oldest events if tail is too long, or the tenant's
-// memory is full.
+// append adds an event to tail, and wakes the followers. It drops the oldest events, but never the
+// new one, if tail is too long or the tenant's memory is full.
 func (r *ActiveRun) append(l Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *ActiveRun) hasEnded() bool {
 	return len(r.tail) > 0 && r.tail[len(r.tail)-1].last()
 }
 
-// fail records the error with which the run cannot continue here.
+// fail records the error because of which the run cannot begin or continue in this process.
 func (r *ActiveRun) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,8 @@ const (
 	MaxTakeoverTime = time.Hour
 )
 
-// TakeOver resumes runs whose server has ended, until ctx is done or the server drains.
+// TakeOver resumes runs of servers that have ended, until ctx is done or the server drains. It
+// searches for such runs every takeoverInterval, unless leases cannot be trusted.
 func (r *Service) TakeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()

@@ -16,7 +16,7 @@ type Usages struct {
 }
 
 type (
-	// UsageInput is embedded in inputs.
+	// UsageInput is embedded in the inputs of the routes that show usage.
 	UsageInput struct {
 		From string `query:"from" format:"date" doc:"The first day (UTC). Default: today."`
 		To   string `query:"to" format:"date" doc:"The last day (UTC). Default: today."`

@@ -58,7 +58,7 @@ type Writer struct {
 // NewWriter returns a writer to a database.
 func NewWriter(db database.DB) *Writer { return &Writer{db, make(chan struct{}, 1)} }
 
-// Options configure one write.
+// Options configure a call of [Writer.Write].
 type Options struct {
 	// Abort, when closed, makes a write fail with [ErrAborted] unless its rows are being
 	// written already.

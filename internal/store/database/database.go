@@ -45,14 +45,15 @@ type TxOptions struct {
 
 // A Querier reads rows.
 type Querier interface {
-	// Query calls scan for each row.
+	// Query executes a statement, and calls scan for each row with a function that reads the row's
+	// columns.
 	Query(scan func(scan func(...any) error) error, sql string, args ...any) error
 }
 
 // A Tx is a transaction.
 type Tx interface {
 	Querier
-	// Exec returns the number of rows that it changed.
+	// Exec executes a statement, and returns the number of rows that it changed.
 	Exec(sql string, args ...any) (int64, error)
 }
 

@@ -87,7 +87,7 @@ func (d *DB) openSyncer(ctx context.Context) (*syncer, error) {
 	return s, nil
 }
 
-// start starts a worker that calls sync.
+// start makes the syncer active, and starts a worker that calls sync for pending writes.
 func (s *syncer) start(sync func() error) {
 	s.active = true
 	s.workers.Go(func() { s.work(sync) })

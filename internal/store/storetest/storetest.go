@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// An Opener opens a store on an empty database. A second store opened at where uses the same
-// database, as another process would.
+// An Opener opens a store on an empty database, and returns the database's location. A second store
+// that is opened at this location uses the same database, as another process would.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
 // slow names the tests that -short skips.
