@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// Pins returns the modules of an agent and of the agents that its runs may involve. The entries of
-// the other agents have the agent's name and a slash as prefix.
+// Pins returns the modules of agent a and of the other agents that its runs may involve. The entry
+// of a module of another agent has that agent's name and a slash as prefix.
 func Pins(a *Agent) []journal.Pin {
 	var out []journal.Pin
 	for _, b := range a.all() {

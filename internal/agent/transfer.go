@@ -20,8 +20,8 @@ import (
 const TransferTool = "transfer_to_agent"
 
 // AllowTransfer gives the agent a tool that transfers the conversation to one of the other
-// agents. It is called once, before the agent's first run. The names of all reachable agents
-// must differ.
+// agents. It is called once, before the agent's first run. It fails if to is empty, if the agent has
+// a tool named [TransferTool], or if two reachable agents have the same name.
 //
 // A transfer is a tool call like any other: hooks observe the call and gates may deny it. After its
 // round, after_agent of the agent's chain runs with the finish reason [abi.RunTransfer]. The same

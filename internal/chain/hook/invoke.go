@@ -247,7 +247,7 @@ func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == contract.MessagesFull {
 		_, first, _ := c.list(n)
-		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // for the list's cache and for the input
+		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // for the list's cache and the input
 			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
 			c.shownList = n
 		}
