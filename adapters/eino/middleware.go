@@ -85,7 +85,8 @@ func New(
 	return &middleware{name: name, chain: c.Chain, loader: h.Loader(), onEvent: o.OnEvent}, c.Close, nil
 }
 
-// BeforeAgent runs before_agent. Eino calls it again when a run resumes.
+// BeforeAgent runs before_agent. It returns a context with the session of the run, and a copy of rc
+// with the changes of the hooks. Eino calls it again when a run resumes.
 func (m *middleware) BeforeAgent(
 	ctx context.Context,
 	rc *adk.ChatModelAgentContext,

@@ -85,8 +85,8 @@ func (w *wrappedModel) Stream(
 	return reader, nil
 }
 
-// call makes a call through the chain. It streams if send is not nil. The session then stores the
-// final message for Eino's state, if it differs from the streamed one.
+// call makes a call through the chain and returns the final message. It streams if send is not nil.
+// The session then stores the final message for Eino's state, if it differs from the streamed one.
 func (w *wrappedModel) call(
 	ctx context.Context,
 	input []*schema.Message,

@@ -49,8 +49,8 @@ func (p *peer) checked(ctx context.Context) error {
 // mainPeer is the name of the peer that the others are compared with.
 const mainPeer = "here: five modules, Go guests"
 
-// start creates the peers whose names contain the string only, which may be empty. It fails if
-// there are none.
+// start starts and returns the peers whose names contain the string only, which may be empty. It
+// fails if there are none.
 func start(
 	ctx context.Context,
 	h *host.Host,

@@ -22,8 +22,8 @@ type halt struct {
 	worked time.Duration
 }
 
-// stopping samples the times in which the runtime stopped all goroutines, for the garbage collector
-// and for other callers.
+// A stopping reads how long the runtime took to stop all goroutines, in pauses for the garbage
+// collector and for other callers.
 type stopping []metrics.Sample
 
 func newStopping() stopping {

@@ -106,7 +106,9 @@ func stepsOf(
 	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: conversation}) })
 }
 
-// looking returns a chain with a module that reads the part at, or an empty chain if at is empty.
+// looking returns a chain with the module m, configured to read the part of the conversation that
+// at names, or an empty chain if at is empty. If wiped is true, the module's memory is lost at each
+// hook.
 func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain.Chain, error) {
 	if at == "" {
 		return chain.New()

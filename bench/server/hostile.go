@@ -170,7 +170,7 @@ func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (qu
 // ratio returns the p99 with the hostile tenant over the p99 without it.
 func ratio(quiet, loud *sample) float64 { return loud.at(0.99).Seconds() / quiet.at(0.99).Seconds() }
 
-// together merges the samples of all rounds.
+// together merges the samples of all rounds into one.
 func together(rounds []*sample) *sample {
 	all := &sample{}
 	for _, r := range rounds {
@@ -246,7 +246,7 @@ func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neig
 	}
 }
 
-// alone measures a load in rounds without a neighbour.
+// alone measures a load in rounds without a neighbour, and returns one sample per round.
 func (p *platform) alone(much *plan, load func() (*sample, error)) (rounds []*sample, err error) {
 	for range much.rounds {
 		p.rest()
@@ -259,7 +259,8 @@ func (p *platform) alone(much *plan, load func() (*sample, error)) (rounds []*sa
 	return rounds, nil
 }
 
-// besides measures a load in pairs of rounds: first without the neighbour, then with it.
+// besides measures a load in pairs of rounds: first without the neighbour, then with it. It returns
+// the samples of the rounds without it and of those with it, and ends the neighbour.
 func (p *platform) besides(
 	much *plan,
 	who *neighbour,

@@ -70,7 +70,8 @@ func (s *sample) at(q float64) time.Duration {
 }
 
 // load runs each tenant's agent of the given name, one tenant after another, for the duration d,
-// with the given number of concurrent workers. It stops early if a run fails.
+// with the given number of concurrent workers. It stops early if a run fails. It returns the time
+// of each run.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -102,8 +103,8 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 }
 
 // steady runs each tenant's agent of the given name, one tenant after another, for the duration d.
-// It starts perSecond runs per second, even while earlier ones are active, and times each run from
-// its scheduled start.
+// It starts perSecond runs per second, even while earlier ones are active, and returns the time of
+// each run from its scheduled start.
 func (p *platform) steady(list []*tenant, agent string, perSecond float64, d time.Duration) (*sample, error) {
 	var mu sync.Mutex
 	var failed error

@@ -178,8 +178,9 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// self starts this program as the hostile tenant, in its own session. Linux first divides the
-// processors between sessions, so in one session the attacker would use the benchmark's share.
+// self starts this program as the hostile tenant, in its own session, and returns the running
+// command. Linux first divides the processors between sessions, so in one session the attacker
+// would use the benchmark's share.
 func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {

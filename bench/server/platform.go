@@ -30,7 +30,8 @@ type platform struct {
 
 var servingAt = regexp.MustCompile(`http://[0-9.:\[\]]+[0-9]`)
 
-// startPlatform starts a server with an empty store.
+// startPlatform starts a server with an empty store and returns it. env is added to the environment
+// of the server.
 func startPlatform(program string, wasm []byte, model string, env ...string) (*platform, error) {
 	program, err := filepath.Abs(program)
 	if err != nil {
@@ -169,8 +170,8 @@ func (p *platform) json(method, path, key string, body any, want int, out any) e
 // A tenant is a tenant of the platform with its key.
 type tenant struct{ id, key string }
 
-// tenant creates a tenant with a quota and a key. The tenant's policy allows all models and all
-// grants.
+// tenant creates a tenant with a quota and a key, and returns it. The tenant's policy allows all
+// models and all grants.
 func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	all := map[string]any{"models": []string{"*"}, "grants": []string{"*"}}
 	create := map[string]any{"id": id, "quota": quota, "policy": all}
@@ -182,8 +183,8 @@ func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	return &tenant{id, key.Secret}, err
 }
 
-// tenants creates n tenants, uploads the guest as a module of each, and adds an agent that uses the
-// model for each number of modules.
+// tenants creates and returns n tenants. It uploads the guest as a module of each, and adds an
+// agent that uses the model for each number of modules.
 func (p *platform) tenants(prefix string, n int, model string, modules ...int) ([]*tenant, error) {
 	out := make([]*tenant, n)
 	var wg sync.WaitGroup

@@ -63,8 +63,8 @@ type Kept struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// Call runs the function of a middleware that hook names, such as "policy" or "cache_get". It fails
-// if there is no such function.
+// Call runs the function of a middleware that hook names, such as "policy" or "cache_get", and
+// returns its answer. It fails if there is no such function.
 func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 	switch hook {
 	case "patch":

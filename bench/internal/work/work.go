@@ -15,7 +15,7 @@ type Message struct {
 	Extra   map[string]any `json:"extra"`
 }
 
-// Do decodes a conversation, marks its last message and encodes it again.
+// Do decodes a conversation, marks its last message and returns the encoded result.
 func Do(in []byte) ([]byte, error) {
 	var messages []Message
 	if err := json.Unmarshal(in, &messages); err != nil {

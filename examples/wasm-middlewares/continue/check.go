@@ -78,8 +78,9 @@ type call struct {
 // calls holds the calls of the run by tool name.
 var calls = middleware.Local[map[string]call]("deeds")
 
-// uncalled returns a message if the tool was not called as required. The call must be in a
-// later step than those of After, because calls of one step may run concurrently.
+// uncalled returns a message to the model if the tool was not called as required, and "" otherwise.
+// The call must be in a later step than the calls of the tools in After, because calls of one step
+// may run concurrently.
 func (c *check) uncalled(ctx *middleware.Context) (string, error) {
 	all, _, err := calls.Get(ctx)
 	if err != nil {

@@ -24,7 +24,7 @@ type memory struct {
 	Left    int      `json:"left,omitempty"` // the number of omitted messages of the user
 }
 
-// extra is the JSON in the extra of a summary's message.
+// An extra is the value of the field extra of a summary's message.
 type extra struct {
 	Summarize *memory `json:"summarize"`
 }

@@ -16,8 +16,8 @@ func init() {
 		Name:        "trace",
 		Version:     "1.0.0",
 		Description: "Writes each event of a run as a line of OpenTelemetry's JSON, or for people to read.",
-		// No chunk events: message has their text. No log events: each line would cause
-		// another.
+		// Chunk events are excluded because message events have their text, and log events because
+		// each line would cause another.
 		Events: slices.DeleteFunc(
 			middleware.EventTypes(),
 			func(e abi.EventType) bool { return e == abi.EventChunk || e == abi.EventLog },

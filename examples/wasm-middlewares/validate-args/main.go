@@ -99,7 +99,7 @@ func (v *validate) report(tool string, mistakes []mistake) string {
 	return b.String()
 }
 
-// check compares a value with a schema and returns the checker.
+// check compares a value with a schema and returns the checker, which holds the mistakes.
 func (v *validate) check(schema abi.JSON, value any) *checker {
 	c := &checker{closed: v.closed, limit: v.maxErrors + 1, left: maxSteps}
 	root, err := values.Read(schema)

@@ -19,7 +19,7 @@ func NewReader(b []byte) *Reader { return jsoncodec.NewReader(b) }
 // halves of surrogate pairs, more than 64 levels of nesting, and numbers of more than 64 bytes.
 func Valid(b []byte) error { return jsoncodec.Valid(b) }
 
-// Marshal encodes v without escaping <, > and &.
+// Marshal returns the JSON encoding of v, in which <, > and & are not escaped.
 func Marshal(v any) ([]byte, error) { return abijson.MarshalValue(v) }
 
 // Unmarshal decodes b into v, which must be a pointer. It ignores unknown keys. b must be
@@ -30,5 +30,5 @@ func Unmarshal(b []byte, v any) error { return abijson.ReadValue(b, v) }
 // fails if b is not [Valid] or has a value of the wrong type. If Decode fails, v is unchanged.
 func Decode(b []byte, v any) (unknown []string, err error) { return abijson.DecodeValue(b, v) }
 
-// AppendString appends text to b as a JSON string.
+// AppendString appends text to b as a JSON string and returns the extended slice.
 func AppendString(b []byte, text string) []byte { return jsoncodec.AppendText(b, text) }

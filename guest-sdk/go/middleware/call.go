@@ -173,8 +173,8 @@ type ToolEnd struct {
 	again *string
 }
 
-// Again repeats the call with the arguments of Call, at most three times per call. The
-// gates decide again.
+// Again makes the host repeat the call with the arguments of Call after the hook returns, at most
+// three times per call. The gates decide again.
 func (e *ToolEnd) Again(reason string) { e.again = &reason }
 
 func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHook](m) }

@@ -69,7 +69,7 @@ func endHook(hook abi.Hook, _ int32) {
 	}
 }
 
-// snapshotOf copies all memory in use.
+// snapshotOf returns a snapshot of all memory in use.
 //
 //go:noinline
 func snapshotOf() *snapshot {

@@ -112,8 +112,8 @@ type ModelEnd struct {
 	again *string
 }
 
-// Again repeats the model call with the request in Request, at most three times per call.
-// It is not possible after a part of the response was delivered.
+// Again makes the host repeat the model call with the request in Request after the hook returns, at
+// most three times per call. It is not possible after a part of the response was delivered.
 func (e *ModelEnd) Again(reason string) { e.again = &reason }
 
 func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelHook](m) }

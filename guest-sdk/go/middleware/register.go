@@ -28,7 +28,7 @@ func Serve(d *Declaration) {
 	registered = d.Module()
 }
 
-// Combine combines several middlewares into one. They are called in the given order.
+// Combine returns a middleware that consists of the given ones. They are called in the given order.
 func Combine(middlewares ...Middleware) Middleware { return combined(middlewares) }
 
 // several is implemented by a middleware that consists of other middlewares.
