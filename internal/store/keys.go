@@ -120,7 +120,7 @@ func (n *Tenant) CreateFirstKey(ctx context.Context, o *KeyOptions) (text string
 	return text, err
 }
 
-// Limits of the keys of a tenant.
+// Limits on a tenant's keys.
 const (
 	maxKeys    = 1000 // valid keys
 	maxOldKeys = 1000 // revoked and expired keys; the oldest are deleted

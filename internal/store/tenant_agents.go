@@ -24,7 +24,7 @@ type StoredAgent struct {
 	Created time.Time
 }
 
-// Limits of the agents of a tenant.
+// Limits on a tenant's agents.
 const (
 	maxAgents        = 1000
 	maxAgentVersions = 100 // per agent; the oldest are deleted

@@ -21,7 +21,7 @@ const (
 // request may have started a run.
 const activeFor = 10 * time.Second
 
-// InFlight counts the requests in flight of each tenant.
+// InFlight counts each tenant's requests in flight, and the bytes of their bodies in memory.
 type InFlight struct {
 	mu      sync.Mutex
 	tenants map[string]*load

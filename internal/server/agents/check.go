@@ -52,7 +52,7 @@ func (a *checkedAgent) show(stored *store.StoredAgent) *api.Agent {
 }
 
 // walk calls fn for each middleware of an agent and its sub-agents. f is the file of the agent or
-// sub-agent, and at the middleware's location in it, such as "rings.outer[0]".
+// sub-agent. at is the middleware's location in that file, such as "rings.outer[0]".
 func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.Middleware)) {
 	for _, ring := range []struct {
 		at   string

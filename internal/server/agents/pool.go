@@ -21,7 +21,7 @@ const (
 	evictInterval      = 10 * time.Second
 )
 
-// A Pool caches built agents. All runs with the same plan share one.
+// A Pool caches built agents. All runs with the same plan share one agent.
 type Pool struct {
 	options *Options
 	agents  *Service

@@ -114,8 +114,8 @@ func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) 
 	rt.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// A requestBody removes the read deadline when the body has been read, because a stream in the
-// response has only write deadlines.
+// A requestBody is a request's body that removes the read deadline when it has been read, because a
+// stream in the response has only write deadlines.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController

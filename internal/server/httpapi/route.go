@@ -31,8 +31,8 @@ type Route struct {
 	// Input marks a body that is the input of a run. The tenant's quota input_bytes also limits its
 	// size.
 	Input bool
-	// Control marks a request that controls a run or asks for its state. Such requests have
-	// their own rate limit and do not wait for other requests.
+	// Control marks a request that controls a run or asks for its state. Such requests have their
+	// own rate limit, and do not wait for requests that read lists.
 	Control bool
 	// Large marks a GET request whose response may be large. The request fails before it reads data
 	// if the responses in memory have reached a limit. A GET request without Large fails after it
@@ -170,11 +170,11 @@ func (rt *Router) markDeprecated(r Route) {
 }
 
 // Raw registers a handler that reads the request and writes the response itself. The route limits
-// the size of the body. Its read deadline, which the router sets from [Timeouts], can be changed
-// with [http.ResponseController]. An error that the handler returns before it writes becomes a
-// problem; a later one aborts the connection. A handler of large responses reads and encodes them
-// in [Caller.Read], and counts them in [Caller.Response]. describe adds parameters, bodies and
-// responses to the document.
+// the size of the body. The router sets the body's read deadline from [Timeouts]; the handler can
+// change it with [http.ResponseController]. An error that the handler returns before it writes
+// becomes a problem; a later one aborts the connection. A handler of large responses reads and
+// encodes them in [Caller.Read], and counts them in [Caller.Response]. describe adds parameters,
+// bodies and responses to the document.
 func (rt *Router) Raw(
 	r Route,
 	describe func(*huma.Operation, huma.Registry),

@@ -14,9 +14,9 @@ const (
 	maxIdleModules = 64
 )
 
-// A cache holds loaded modules, which are verified, compiled and described. Tenants whose
-// modules have the same bytes and limits share one loaded module. Runs do not use its
-// instances.
+// A cache holds loaded modules, which are verified, compiled and described. Tenants whose modules
+// have the same bytes and limits share one loaded module. Each run has its own instances of the
+// module.
 type cache = refcache.Cache[cacheKey, *host.Module]
 
 type cacheKey struct {

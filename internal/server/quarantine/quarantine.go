@@ -59,8 +59,9 @@ func (q *Service) OnTrial() bool {
 }
 
 // Judge reports whether a run of an ended process may be resumed here now. It quarantines the run
-// if there is evidence that the run crashed its process. It puts the run on trial if memory was
-// short and another run may have been the cause.
+// if there is evidence that the run crashed its process. If memory was short and the run is not
+// clearly the cause, Judge puts the run on trial, or reports false while another run is on trial
+// here.
 func (q *Service) Judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
 	d, err := q.options.Store.CrashOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {

@@ -14,7 +14,8 @@ import (
 // server. A cancellation must take effect within a second.
 const cancelInterval = 500 * time.Millisecond
 
-// WatchCancels cancels runs that were canceled through another server, until ctx is done.
+// WatchCancels cancels the runs in progress here that were canceled through another server, until
+// ctx is done.
 func (r *Service) WatchCancels(ctx context.Context) {
 	ticker := time.NewTicker(cancelInterval)
 	defer ticker.Stop()

@@ -106,7 +106,8 @@ func (r *Service) page(w http.ResponseWriter, req *http.Request, c *httpapi.Call
 	return err
 }
 
-// encodePage writes a page of events to b.
+// encodePage writes a page of events to b as JSON. The page says that more events follow if it ends
+// before event number last.
 func (f *Follower) encodePage(ctx context.Context, b *bytes.Buffer, last int64) error {
 	list, err := f.tenant.RunEvents(ctx, f.run, f.after, pageSize, maxPageBytes)
 	if err != nil {
@@ -146,7 +147,7 @@ func lastID(req *http.Request) (int64, error) {
 	return n, nil
 }
 
-// runParameter describes the path parameter of a route that reads its requests itself.
+// runParameter describes the path parameter "run" of a route that [httpapi.Router.Raw] registers.
 func runParameter() *huma.Param {
 	return &huma.Param{
 		Name:        "run",

@@ -213,8 +213,8 @@ func (h *Redactor) pending(list []abi.Pending) []abi.Pending {
 	return out
 }
 
-// spans removes the hooks of the operator's middlewares from a timeline. Spans inside them move
-// to the parent.
+// spans removes the hooks of the operator's middlewares from a timeline. Spans inside a removed one
+// move to its parent.
 func (h *Redactor) spans(line *api.Timeline) {
 	parents := map[int]int{}
 	shown := []api.Span{}
