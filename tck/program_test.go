@@ -50,6 +50,8 @@ var hosts = map[string]func() int{
 		return 3
 	},
 	"answers":            func() int { return answer(hello, `{"type":"result","id":"ID"}`+"\n") },
+	"answers twice":      func() int { return answer(hello, strings.Repeat(`{"type":"result","id":"ID"}`+"\n", 2)) },
+	"serves":             serves,
 	"hangs":              func() int { return answer(hello, "") },
 	"prints garbage":     func() int { return answer(hello, "done!\n") },
 	"prints no UTF-8":    func() int { return answer(hello, "\xff\xfe\n") },
@@ -229,6 +231,18 @@ func TestProgramsThatDoNotGreet(t *testing.T) {
 	h, _ := NewProgram("/no/such/host")
 	_, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})
 	require.ErrorContains(t, err, "greet the host: starting it: ")
+}
+
+// TestAnswersOutOfTurn checks that a line that a program prints after its answer fails the next case,
+// and no further one.
+func TestAnswersOutOfTurn(t *testing.T) {
+	h, _ := start(t, "answers twice")
+	_, err := h.Run(t.Context(), &wire.Request{Type: "case", ID: "a"})
+	require.NoError(t, err)
+	_, err = h.Run(t.Context(), &wire.Request{Type: "case", ID: "b"})
+	require.ErrorContains(t, err, `a line has the id "a"`)
+	_, err = h.Run(t.Context(), &wire.Request{Type: "case", ID: "c"})
+	require.NoError(t, err)
 }
 
 // TestSkips checks that a program can skip a case with a reason.
