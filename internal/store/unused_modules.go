@@ -113,7 +113,7 @@ func deleteUnused(
 			used[d] = true
 		}
 		return err
-	}, `SELECT modules FROM runs WHERE status IN ('running', 'paused', 'finished') AND created_ms >= $1`, sinceMS-unusedMargin.Milliseconds()); err != nil {
+	}, `SELECT modules FROM runs WHERE status IN ('running', 'paused', 'finished', 'quarantined') AND created_ms >= $1`, sinceMS-unusedMargin.Milliseconds()); err != nil {
 		return 0, modules, err
 	}
 	for i, d := range modules {
