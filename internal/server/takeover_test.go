@@ -15,12 +15,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // TestTakeoverRetriesByTheLocalClock checks that a run whose agent cannot be built is retried for
-// an hour by the server's own clock. A jump of the database's clock does not end the run.
+// an hour by the server's own clock. Neither a jump of the database's clock nor a problem of the
+// server, such as overload, ends the run earlier.
 func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
@@ -28,8 +30,9 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, func(o *Options) {
 		o.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
 	})
+	failure := errors.New("not now")
 	f.server.runs.Agents = agentSourceFunc(func(context.Context, *store.Tenant, agents.Spec) (*agents.Handle, error) {
-		return nil, errors.New("not now")
+		return nil, failure
 	})
 	require.NoError(
 		t,
@@ -50,6 +53,10 @@ func TestTakeoverRetriesByTheLocalClock(t *testing.T) {
 		return info.Status
 	}
 	require.Equal(t, journal.StatusRunning, take())
+	for _, code := range []string{api.CodeUnavailable, api.CodeInternal, api.CodeQuota} {
+		failure = httpapi.NewProblem(code, "not now")
+		require.Equal(t, journal.StatusRunning, take(), code)
+	}
 	ahead.Store(int64(runs.MaxTakeoverTime))
 	require.Equal(t, journal.StatusRunning, take())
 	ahead.Store(int64(runs.MaxTakeoverTime + time.Second))

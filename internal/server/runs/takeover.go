@@ -161,9 +161,10 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 	}
 }
 
-// isPermanent reports whether a failure to build an agent is permanent. All problems are, such as a
-// blocked module, except exceeded quotas. Other errors are temporary.
+// isPermanent reports whether a failure to build an agent is permanent. Problems with the agent or
+// its tenant are, such as a blocked module. Exceeded quotas, problems of the server, such as
+// overload, and all other errors are temporary.
 func isPermanent(err error) bool {
 	var p *httpapi.Problem
-	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests
+	return errors.As(err, &p) && p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests
 }
