@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -78,7 +79,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 			return &chat.Error{Status: http.StatusConflict, Message: err.Error()}
 		}
 	}
-	return chat.Serve(w, r, q, s.recording(events), hold)
+	return chat.Serve(w, r, q, s.recording(events), hold, timeouts)
 }
 
 func (s *server) recording(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {
@@ -382,6 +383,8 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
+var timeouts = chat.Timeouts{Response: 2 * time.Minute, Part: 30 * time.Second}
+
 // hold is a Hold that does not wait.
 func hold(context.Context, int, func(context.Context, <-chan struct{}) bool) error { return nil }
 
@@ -409,7 +412,7 @@ func TestFullResponse(t *testing.T) {
 				)
 				require.NoError(t, err)
 				w := httptest.NewRecorder()
-				err = chat.Serve(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), q, events, never)
+				err = chat.Serve(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), q, events, never, timeouts)
 				if !stream {
 					var full *chat.Error
 					require.ErrorAs(t, err, &full)
@@ -423,6 +426,45 @@ func TestFullResponse(t *testing.T) {
 				require.Contains(t, body, ": still here")
 				require.Contains(t, body, `"code":"response_bytes"`)
 				require.True(t, strings.HasSuffix(body, "data: [DONE]\n\n"), "%s", body)
+			})
+		})
+	}
+}
+
+// A deadlineRecorder is a response that records the time until its write deadline when it is set.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	left time.Duration
+}
+
+func (d *deadlineRecorder) SetWriteDeadline(t time.Time) error {
+	d.left = time.Until(t)
+	return nil
+}
+
+// TestDeadlineAfterALongRun checks that a client has the time of a whole response to read the
+// completion, or the error, of a run that took longer than that.
+func TestDeadlineAfterALongRun(t *testing.T) {
+	t.Parallel()
+	for reason, fails := range map[string]bool{abi.RunStop: false, abi.RunTimeout: true} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q, err := chat.ParseRequest([]byte(`{"model":"x","messages":[{"role":"user","content":"hi"}]}`))
+				require.NoError(t, err)
+				events := func(yield func(abi.Event, error) bool) {
+					time.Sleep(10 * timeouts.Response)
+					e := abi.Event{Type: abi.EventRunFinished, Run: "run_1", FinishReason: reason}
+					if fails {
+						e.Error = &abi.Error{Message: "too late"}
+					}
+					yield(e, nil)
+				}
+				w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+				r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+				err = chat.Serve(w, r, q, events, hold, timeouts)
+				require.Equal(t, fails, err != nil)
+				require.Equal(t, timeouts.Response, w.left)
 			})
 		})
 	}

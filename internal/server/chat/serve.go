@@ -18,13 +18,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// writeTime is the maximum time for a client to read one part of a response.
-const writeTime = 30 * time.Second
-
-// holdTimeout is the maximum time for which a completion waits until the tenant's other responses
-// leave room for it. It equals the server's default limit for a whole response, the Response of
-// httpapi.Timeouts.
-const holdTimeout = 2 * time.Minute
+// Timeouts bound the writing of a response.
+type Timeouts struct {
+	// Response bounds the time for which a completion waits until the tenant's other responses
+	// leave room for it, and then the time to write a whole completion. It starts when the run is
+	// over, since a run may take longer.
+	Response time.Duration
+	Part     time.Duration // writing one part of a stream
+}
 
 // A Hold is a function that waits until the response may hold a number of bytes in memory.
 // Meanwhile it calls wait with a channel that is closed when the bytes are reserved or ctx is done.
@@ -33,8 +34,8 @@ type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, do
 
 // Serve responds to a request with the events of its run, which must end with run_finished or
 // run_paused. It calls hold when the run is over. If the run fails before anything is written,
-// Serve returns the error and the caller writes the response; an [*Error] may be shown to the
-// client. If the run fails while a stream is being written, Serve sends the error as the stream's
+// Serve returns the error and the caller writes the response, within timeouts.Response; an [*Error]
+// may be shown to the client. If the run fails while a stream is being written, Serve sends the error as the stream's
 // last object. Serve also returns errors of writes.
 func Serve(
 	w http.ResponseWriter,
@@ -42,20 +43,27 @@ func Serve(
 	q *Request,
 	events iter.Seq2[abi.Event, error],
 	hold Hold,
+	timeouts Timeouts,
 ) error {
-	s := &sender{w: w, request: q, made: time.Now().Unix(), hold: hold}
-	if !q.stream {
-		return s.whole(r.Context(), events)
+	s := &sender{w: w, request: q, made: time.Now().Unix(), hold: hold, timeouts: timeouts}
+	send := s.whole
+	if q.stream {
+		send = s.stream
 	}
-	return s.stream(r.Context(), events)
+	err := send(r.Context(), events)
+	if err != nil && s.events == nil {
+		s.extendDeadline()
+	}
+	return err
 }
 
 // A sender writes a completion.
 type sender struct {
-	w       http.ResponseWriter
-	request *Request
-	made    int64
-	hold    Hold
+	w        http.ResponseWriter
+	request  *Request
+	made     int64
+	hold     Hold
+	timeouts Timeouts
 
 	run    string
 	turn   turn
@@ -96,16 +104,22 @@ func (s *sender) whole(ctx context.Context, events iter.Seq2[abi.Event, error]) 
 		return full
 	}
 	s.w.Header().Set("Content-Type", "application/json")
-	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(writeTime))
+	s.extendDeadline()
 	_, err = s.w.Write(b)
 	return err
 }
 
+// extendDeadline lets the client read a whole response from now on. The deadline that the server set
+// when the request arrived may have passed during the run.
+func (s *sender) extendDeadline() {
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(s.timeouts.Response))
+}
+
 // holdRest waits until the response can hold the rest of the completion. It returns an error if that
-// takes longer than holdTimeout, or ctx is done. The client should not repeat the request, since the
+// takes longer than timeouts.Response, or ctx is done. The client should not repeat the request, since the
 // run is over.
 func (s *sender) holdRest(ctx context.Context, bytes int) *Error {
-	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Response)
 	defer cancel()
 	if s.hold(ctx, bytes, s.events.Wait) == nil {
 		return nil
@@ -286,7 +300,7 @@ func (s *sender) begin() {
 	if s.events != nil {
 		return
 	}
-	s.events = sse.New(s.w, writeTime)
+	s.events = sse.New(s.w, s.timeouts.Part)
 	s.delta(map[string]any{"role": abi.RoleAssistant, "content": ""}, nil)
 }
 

@@ -27,6 +27,7 @@ import (
 type Chat struct {
 	Runs      *runs.Service
 	Admission *admission.Controller
+	Timeouts  *httpapi.Timeouts
 }
 
 // maxConversation limits a request with a conversation, in bytes.
@@ -191,7 +192,8 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 		return err
 	}
 	events := x.Runs.Follow(c, info, l.From).All(req.Context())
-	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Wait)
+	return chat.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Wait,
+		chat.Timeouts{Response: x.Timeouts.Response, Part: x.Timeouts.Write})
 }
 
 // subtractUsage returns events, with before subtracted from the usage in the event that ends or
