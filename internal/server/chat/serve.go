@@ -35,8 +35,8 @@ type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, do
 // Serve responds to a request with the events of its run, which must end with run_finished or
 // run_paused. It calls hold when the run is over. If the run fails before anything is written,
 // Serve returns the error and the caller writes the response, within timeouts.Response; an [*Error]
-// may be shown to the client. If the run fails while a stream is being written, Serve sends the error as the stream's
-// last object. Serve also returns errors of writes.
+// may be shown to the client. If the run fails while a stream is being written, Serve sends the
+// error as the stream's last object. Serve also returns errors of writes.
 func Serve(
 	w http.ResponseWriter,
 	r *http.Request,

@@ -14,7 +14,7 @@ import (
 // Exit codes.
 const (
 	ExitAnswered = 0
-	ExitFailed   = 1 // the run failed
+	ExitFailed   = 1 // the run, the database or the server failed
 	ExitUsage    = 2 // any other error, such as wrong usage or a bad file
 	ExitStopped  = 3 // a module stopped the run
 	ExitPaused   = 4 // the run is waiting for an answer

@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // A runsCommand holds the flags and the state of agent-runner runs.
@@ -112,7 +113,8 @@ func (c *runsCommand) command(
 }
 
 // inStore opens the store, calls run with id, and closes the store. It adds what to do to the error
-// for a run that does not exist.
+// for a run that does not exist. If the database fails after it was opened, the error has the exit
+// code ExitFailed.
 func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	where := cmp.Or(c.storeAt, c.env.Getenv(hosting.EnvStore), hosting.DefaultStore)
 	at := hosting.StorePath(c.env, where)
@@ -121,9 +123,19 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 		return err
 	}
 	defer c.store.Close()
-	if err = run(ctx, id); errors.Is(err, journal.ErrNoRun) {
-		err = fmt.Errorf("%w in %s; list them with: agent-runner runs list%s",
+	err = run(ctx, id)
+	var ended *cli.EndedError
+	var failed *database.Error
+	switch {
+	case errors.As(err, &ended):
+		return err
+	case errors.Is(err, journal.ErrNoRun):
+		return fmt.Errorf("%w in %s; list them with: agent-runner runs list%s",
 			err, hosting.RedactedLocation(at), hosting.StoreFlag(c.storeAt))
+	case errors.As(err, &failed):
+		return cli.Ended(cli.ExitFailed, err)
+	case err != nil && ctx.Err() != nil:
+		return cli.Ended(cli.ExitCanceled, errors.New("canceled"))
 	}
 	return err
 }
