@@ -237,8 +237,8 @@ func TestListsHaveCursors(t *testing.T) {
 	}
 }
 
-// TestListsAreInTheDocument checks that all lists in the document have cursors, and are in the table
-// lists.
+// TestListsAreInTheDocument checks that all lists in the document have cursors, and are in the
+// variable lists.
 func TestListsAreInTheDocument(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -90,7 +90,8 @@ func (r *eventRow) read(t database.Tx, after int64) ([]byte, error) {
 	return lines, nil
 }
 
-// eventRows returns the rows whose events the method events returns.
+// eventRows returns the rows that contain the events which the method events returns for the same
+// arguments.
 func eventRows(t database.Tx, run string, after int64, limit, maxBytes int) (rows []eventRow, err error) {
 	events, size := int64(0), 0
 	err = t.Query(func(scan func(...any) error) error {

@@ -131,8 +131,8 @@ func journalBytes(t scoped) (size int64, err error) {
 	return size, t.row([]any{&size}, `SELECT bytes FROM journal_room WHERE tenant = $1`)
 }
 
-// exceededJournalQuota returns the journal quota that a tenant exceeds, or nil. A tenant
-// without a row, such as one of a command without a platform, has no quota.
+// exceededJournalQuota returns the journal quota that a tenant exceeds, or nil. A tenant without a
+// row, such as that of a run that the command line started, has no quota.
 func exceededJournalQuota(t scoped, at time.Time) (*journal.FullError, error) {
 	info, err := tenantIn(t.tx, t.tenant)
 	if errors.Is(err, ErrNoTenant) {

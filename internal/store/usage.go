@@ -73,7 +73,7 @@ func addUsage(t scoped, rows ...Usage) error {
 	return addDay(t, &day)
 }
 
-// addDay adds to the day's totals, which the daily quotas limit.
+// addDay adds u to the tenant's totals of its day, which the daily quotas limit.
 func addDay(t scoped, u *Usage) error {
 	tokens := u.PromptTokens + u.CompletionTokens
 	if u.Runs == 0 && tokens == 0 && u.Fuel == 0 && u.JournalBytes == 0 {

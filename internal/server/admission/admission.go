@@ -35,7 +35,7 @@ const MaxDelay = time.Second
 // many uploads in progress.
 const queueRetry = 5 * time.Second
 
-// A Controller admits the work of the tenants of one server.
+// A Controller decides when the work of one server's tenants may run.
 type Controller struct {
 	InFlight   *InFlight
 	Responses  *Responses

@@ -28,7 +28,7 @@ const (
 	maxBuildsPerTenant = 2
 	maxQueuedBuilds    = 256 // per tenant
 
-	// A load holds the bytes of a module in memory, at most modules.MaxUpload.
+	// A load holds the bytes of a module in memory, at most MaxUpload of modules.Options.
 	maxLoadsPerTenant = 8
 )
 

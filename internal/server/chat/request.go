@@ -52,7 +52,7 @@ type toolSpec struct {
 	Function abi.Tool `json:"function"`
 }
 
-// Limits of a request.
+// Limits on a request.
 const (
 	maxMessages = 10_000
 	maxTools    = 128

@@ -128,7 +128,7 @@ func (f *Follower) query(ctx context.Context) (wait time.Duration, over bool, er
 	return wait, f.known <= f.after && info.Status != journal.StatusRunning, nil
 }
 
-// leavePoll ends the use of state.
+// leavePoll ends the follower's use of its poll, if it has one.
 func (f *Follower) leavePoll() {
 	if f.state != nil {
 		f.leave()

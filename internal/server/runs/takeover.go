@@ -53,8 +53,8 @@ func (r *Service) TakeOver(ctx context.Context) {
 	}
 }
 
-// SpecPrefix is the text with which the spec of each run starts that a server started. Runs that
-// the command line started have other specs. Servers neither take them over nor end them.
+// SpecPrefix is the beginning of the spec of every run that a server started. Runs that the command
+// line started have other specs. Servers neither take them over nor end them.
 const SpecPrefix = `{"agent":"`
 
 // TakeOverAll starts to resume runs whose leases have expired, up to maxTakeoversPerTenant for each

@@ -55,7 +55,7 @@ type Writer struct {
 	turn chan struct{} // holds a value while a piece is written
 }
 
-// NewWriter returns a writer to a database.
+// NewWriter returns a writer that stores bodies in db.
 func NewWriter(db database.DB) *Writer { return &Writer{db, make(chan struct{}, 1)} }
 
 // Options configure a call of [Writer.Write].

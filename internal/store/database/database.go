@@ -38,8 +38,8 @@ type TxOptions struct {
 	// Priority transactions are started before others that wait for SQLite's writer. They are
 	// for control operations: a cancellation, a block, the renewal of a lease.
 	Priority bool
-	// Written, if not nil, may be called once the transaction survives the end of the
-	// process but not yet a power failure.
+	// Written, if not nil, may be called as soon as the transaction survives the end of the process
+	// but not yet a power failure.
 	Written func()
 }
 
@@ -67,7 +67,7 @@ func One(q Querier, sql string, args []any, out ...any) (found bool, err error) 
 	return found, err
 }
 
-// Strings reads rows of one string each.
+// Strings returns the results of a query whose rows have one column, a string.
 func Strings(q Querier, sql string, args ...any) (out []string, err error) {
 	err = q.Query(func(scan func(...any) error) error {
 		var s string
@@ -78,7 +78,8 @@ func Strings(q Querier, sql string, args ...any) (out []string, err error) {
 	return out, err
 }
 
-// ScanRows calls scan for each row and closes rows. It returns err if that is not nil.
+// ScanRows calls scan for each row and closes rows. If err, the error of the query, is not nil, it
+// only returns err.
 func ScanRows(rows *sql.Rows, err error, scan func(func(...any) error) error) error {
 	if err != nil {
 		return err
