@@ -354,8 +354,9 @@ func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	return b.host.Load(ctx, path, limits)
 }
 
-// model returns the model of the options, or the file's endpoint with retries and fallbacks. A
-// sub-agent whose file describes the same model as that of the enclosing agent shares its model.
+// model returns the model of the options, or else the file's endpoint with retries and fallbacks. A
+// sub-agent shares the model of the enclosing agent if the options have a model, or if both files
+// describe the same one.
 func (b *builder) model() (m model.Model, err error) {
 	switch {
 	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):

@@ -13,8 +13,8 @@ import (
 
 // Serve is the other end of [NewProgram]: it reads requests from in, runs them with h, and writes the
 // answers to out. It returns nil at the end of in, and the error of ctx if ctx is done after a request.
-// It fails if h.Hello fails or if a line cannot be read, decoded or written. It answers an error of
-// h.Run with a line of type "failed", and continues.
+// It fails if h.Hello fails, if the kit speaks another version of the protocol, or if a line cannot be
+// read, decoded or written. It answers an error of h.Run with a line of type "failed", and continues.
 func Serve(ctx context.Context, h Host, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxRequest)

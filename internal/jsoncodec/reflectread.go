@@ -193,8 +193,8 @@ func setNumber(v reflect.Value, text string) error {
 	return nil
 }
 
-// authorStruct reads an object into the struct v. It passes fields that v does not have to keep, or
-// else skips them.
+// authorStruct reads an object into the struct v. If t.keep is set, it is called with the fields that
+// the struct lacks. Otherwise they are skipped, and their keys recorded if unknown keys are collected.
 func (t *Parser) authorStruct(v reflect.Value) error {
 	if c := t.Space(); c != '{' {
 		return t.wantError("an object")

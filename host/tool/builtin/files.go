@@ -179,7 +179,8 @@ type walker struct {
 }
 
 // walk visits the entries of the directory p, and of the directories below it down to depth levels. It
-// fails if p cannot be read, but only skips a directory below p that cannot.
+// returns the error of reading p, of visit or of the context, and errStop after maxVisited entries. It
+// only counts a directory below p that cannot be read.
 func (w *walker) walk(p string, depth int) error {
 	list, more, err := entries(w.dir, p)
 	if err != nil {

@@ -122,8 +122,8 @@ func (t *tenantFlags) policy(cmd *cobra.Command, p *api.Policy) bool {
 	return some
 }
 
-// present returns the non-empty strings of a flag's values. A flag whose only value is "" so sets an
-// empty list.
+// present returns the non-empty values of a flag, so that a flag whose only value is "" sets an empty
+// list.
 func present(list []string) (out []string) {
 	for _, s := range list {
 		if s != "" {

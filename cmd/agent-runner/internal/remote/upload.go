@@ -72,7 +72,7 @@ func (p *upload) bundle(ctx context.Context, e *cli.Env) error {
 
 // manifest reads the module that an Extism manifest names, and checks its hash. It ignores the
 // manifest's configuration, hosts and limits, which agent files set. If the manifest does not name
-// exactly one module, manifest uploads the manifest itself, and the server reports the error.
+// exactly one module, the content to upload is the manifest itself, and the server reports the error.
 func (p *upload) manifest() error {
 	b, err := cli.ReadFile(p.path, maxUpload)
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *serveCommand) ownTempDir() error {
 }
 
 // confine restricts the process to the files, ports and system calls that the server
-// needs, as far as the kernel supports it. It does nothing with --no-confine.
+// needs, as far as the kernel supports it. It does nothing if confines returns false.
 func (c *serveCommand) confine(store, cacheDir string) error {
 	if !c.confines() {
 		return nil
