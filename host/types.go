@@ -35,7 +35,7 @@ type (
 type (
 	// Input is the input of a run: the messages, and optionally an id and metadata.
 	Input = agent.Input
-	// RunLimits limit the calls of one run: model calls, tool calls, by tool.
+	// RunLimits limit the model calls, the tool calls and the calls of each tool in one run.
 	RunLimits = agent.Limits
 	// State is a paused run, which [Agent.Resume] resumes. It can be encoded as JSON.
 	State = runlog.State

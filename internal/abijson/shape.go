@@ -52,7 +52,7 @@ const (
 	shapeOther
 )
 
-// grown sets *p to a new T and returns the address of that.
+// grown sets *p to the address of a new T, and returns that address.
 func grown[T any](p **T) unsafe.Pointer {
 	*p = new(T)
 	return unsafe.Pointer(*p)

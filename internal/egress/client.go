@@ -194,7 +194,8 @@ func (c *Client) may(to endpoint, granted []Pattern) error {
 	return nil
 }
 
-// exchange sends a request and follows redirects.
+// exchange sends a request, follows at most maxRedirects redirects to granted hosts, and returns the
+// last response.
 func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern) (*abi.HTTPResponse, error) {
 	f := &filler{client: c}
 	for hop := 0; ; hop++ {

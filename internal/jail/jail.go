@@ -14,8 +14,8 @@ import (
 // that are confined with it. Files and sockets that are already open remain usable.
 //
 // Landlock before ABI 9 does not restrict connections to Unix sockets that have a
-// path, before ABI 10 it does not restrict UDP, and it never restricts TCP's
-// descendants such as multipath TCP: use Syscalls where that matters.
+// path, before ABI 10 it does not restrict UDP, and it never restricts protocols derived
+// from TCP, such as multipath TCP. Use Syscalls where that matters.
 type Profile struct {
 	// Read names the files that can be read, and the directories whose files can be read. Paths
 	// that do not exist are skipped.

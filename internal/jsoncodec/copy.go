@@ -59,8 +59,9 @@ func copyPieces[T ~string | ~[]byte](to []byte, from T) {
 	}
 }
 
-// copyPiece must not be inlined, because the scheduler preempts at function calls. Its
-// other means, a signal, would nearly always arrive during the next copy.
+// copyPiece copies from to to, like copy. It must not be inlined, because the scheduler
+// preempts at function calls. The signal with which it could also preempt would nearly
+// always arrive during the next copy.
 //
 //go:noinline
 func copyPiece[T ~string | ~[]byte](to []byte, from T) int { return copy(to, from) }

@@ -1,5 +1,5 @@
 // Package jsoncodec converts between JSON text and Go values, for hosts and for modules. Its
-// errors have a path and a position.
+// errors contain the path of the value and the position in the text, if these are known.
 //
 //   - A [Scanner] reads text of unknown origin. It requires valid UTF-8, a single value, a
 //     limited depth and length of numbers, and unique keys.

@@ -78,7 +78,7 @@ type tool struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
-// recordedMessages returns the parts of messages that a model sees.
+// recordedMessages returns copies of messages with only the fields that a model sees.
 func recordedMessages(in []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(in))
 	for i, m := range in {

@@ -357,7 +357,8 @@ func secrets(opts Options, base *url.URL) []*redact.Secret {
 	return out
 }
 
-// failure returns err with secrets redacted from its message.
+// failure returns a copy of err with secrets redacted from its message if err is a *model.Error. It
+// returns any other error unchanged.
 func (c *Client) failure(err error) error {
 	e, ok := err.(*model.Error) //nolint:errorlint // an error that holds one is the sink's, and stays as it is
 	if !ok {
@@ -368,7 +369,8 @@ func (c *Client) failure(err error) error {
 	return &shown
 }
 
-// redacted returns s without the secrets of the endpoint, in any spelling.
+// redacted returns s with the secrets of the endpoint, in any spelling, replaced with "***". If s is
+// too complex to search, it returns only "***".
 func (c *Client) redacted(s string) string {
 	out, err := redact.Text(s, c.secrets)
 	if err != nil {

@@ -189,7 +189,7 @@ func (l *lineReader) next() (text string, more int, err error) {
 	return strings.ToValidUTF8(string(line), "\ufffd"), more, nil
 }
 
-// withoutHalfRune removes an incomplete rune from the end.
+// withoutHalfRune returns b without an incomplete rune at its end.
 func withoutHalfRune(b []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {

@@ -57,7 +57,8 @@ var (
 	idAtTail = regexp.MustCompile(`[,{]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
-// id returns the id of a response on a long line.
+// id returns the id of a response on a long line. It returns false if it does not find the id near
+// either end of the line.
 func (l *longLine) id() (int64, bool) {
 	m := idAtHead.FindSubmatch(l.head)
 	if m == nil {

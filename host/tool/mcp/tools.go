@@ -18,8 +18,9 @@ import (
 )
 
 // Tools returns the server's tools under their own names. It omits tools that cannot be declared to
-// a model, because the schema is invalid or the declaration is too large, and logs them to
-// Options.Logger. It fails if there are more than Options.MaxTools.
+// a model, because the name or the schema is invalid, the declaration is too large or the name is a
+// duplicate, and logs them to Options.Logger. It fails if the server is unavailable, has no tools or
+// more than Options.MaxTools, or does not list them within Options.Timeout.
 func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
 	if err := s.unavailable(); err != nil {
 		return nil, err

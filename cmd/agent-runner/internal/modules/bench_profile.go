@@ -26,7 +26,7 @@ type functionRow struct {
 	Together int64  `json:"fuel_with_callees"`
 }
 
-// functionRows sums a profile by function, in descending order of fuel.
+// functionRows returns the usage of each function in a profile, in descending order of fuel.
 func functionRows(samples []sandbox.ProfileSample) []functionRow {
 	rows := map[string]*functionRow{}
 	row := func(name string) *functionRow {
@@ -55,7 +55,7 @@ func functionRows(samples []sandbox.ProfileSample) []functionRow {
 	return all
 }
 
-// readable demangles the names of Rust and C++ functions.
+// readable demangles the names of Rust and C++ functions in samples.
 func readable(samples []sandbox.ProfileSample) {
 	for _, s := range samples {
 		for i, name := range s.Stack {

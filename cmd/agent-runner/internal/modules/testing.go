@@ -207,8 +207,8 @@ func rewrite(path string, c *golden.Case, outcome *wire.Outcome) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// explain lists unknown keys in the module's answers and, if the outcome differs from the
-// expectations, the faults.
+// explain returns a list of the unknown keys in the module's answers and, if differs is set, of the
+// faults, one per line.
 func explain(outcome *wire.Outcome, differs bool) string {
 	var text strings.Builder
 	for _, e := range outcome.Events {

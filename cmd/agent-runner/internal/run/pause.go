@@ -136,7 +136,7 @@ func (c *runCommand) begin(
 	return events, nil
 }
 
-// waiting lists interrupts, one per line.
+// waiting returns a list of interrupts with their ids, reasons and tool calls, one per line.
 func waiting(pending []abi.Pending) string {
 	var b strings.Builder
 	for _, p := range pending {

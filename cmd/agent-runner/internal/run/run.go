@@ -242,7 +242,7 @@ func (c *runCommand) withAgent(
 }
 
 // explainConfig adds the command that shows a module's configuration schema to the error of a
-// module that rejected its configuration.
+// module that rejected its configuration. It returns any other error, and a fault, unchanged.
 func explainConfig(err error) error {
 	var refused *module.ConfigError
 	var fault *ending.FaultError
