@@ -165,7 +165,7 @@ func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verd
 	return v, err
 }
 
-// decide converts a verdict to a decision, and emits an event.
+// decide returns the decision that follows from a verdict, and emits an event about it.
 func (a *approve) decide(ctx *middleware.Context, call *middleware.Call, v *verdict) (middleware.Decision, error) {
 	decision, data := "", map[string]any{"call": call.ID, "tool": call.Name}
 	var d middleware.Decision

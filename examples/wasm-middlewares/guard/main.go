@@ -154,8 +154,8 @@ func (g *guard) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) erro
 	return report(ctx, "tool_result", what)
 }
 
-// marked puts a warning around a result. Both ends of the warning contain a digest of the result,
-// so that the result cannot fake the end of the warning.
+// marked returns the content of a result between two parts of a warning. Both parts contain a
+// digest of the result, so that the result cannot fake the end of the warning.
 func marked(c abi.Content, what string) abi.Content {
 	sum := sha256.Sum256([]byte(c.String()))
 	name := middleware.Sprintf("%x", sum[:4])

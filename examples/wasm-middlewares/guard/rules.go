@@ -151,7 +151,7 @@ var leet = strings.NewReplacer(
 	"l",
 )
 
-// bare removes everything except the letters a to z.
+// bare returns only the letters a to z of text.
 func bare(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < 'a' || c > 'z' {

@@ -157,8 +157,8 @@ func parseSkill(p, text string) (skill, error) {
 	return s, nil
 }
 
-// headFields parses "key: value" lines. A value may continue on indented lines, which are
-// joined. Skills use no other YAML.
+// headFields returns the values in "key: value" lines, by key. A value may continue on indented
+// lines, which are joined. Skills use no other YAML.
 func headFields(head string) map[string]string {
 	fields := map[string]string{}
 	key := ""

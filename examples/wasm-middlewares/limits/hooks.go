@@ -72,8 +72,9 @@ func or(err error, then func() error) error {
 	return then()
 }
 
-// reached counts a model call. last is the limit that this call reaches. over is a limit
-// that is already exceeded: model calls including this one, tokens or money.
+// reached counts a model call. It returns two limits, each of which may be nil: last is the limit
+// that this call reaches. over is a limit that is already exceeded: model calls including this one,
+// tokens or money.
 func (l *limits) reached(ctx *middleware.Context) (last, over *hit, err error) {
 	for _, p := range l.periods {
 		if h, err := p.spent(ctx); err != nil || h != nil {
@@ -147,7 +148,7 @@ func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) 
 	return nil
 }
 
-// within limits a reported count to the range from 0 to 1e9, so that sums cannot overflow.
+// within returns a reported count, limited to the range from 0 to 1e9 so that sums cannot overflow.
 func within(tokens int64) int64 { return min(max(tokens, 0), 1_000_000_000) }
 
 func millionths(money float64) int64 { return int64(math.Ceil(money * 1e6)) }

@@ -124,8 +124,8 @@ func (p *patcher) repair(ctx *middleware.Context, messages *middleware.Messages,
 	return nil
 }
 
-// placeholder answers a call. Its extra marks it as synthetic for later readers of the
-// conversation; models do not see it.
+// placeholder returns a message that answers a call. Its extra marks it as synthetic for later
+// readers of the conversation; models do not see it.
 func (p *patcher) placeholder(c abi.ToolCall) abi.Message {
 	text := strings.NewReplacer("{name}", c.Function.Name, "{id}", c.ID).Replace(p.Template)
 	m := abi.ToolMessage(c.ID, c.Function.Name, abi.Text(text))

@@ -208,7 +208,8 @@ func (p *planner) mayBecome(l *list, t *task, before string) error {
 	return nil
 }
 
-// unique removes duplicates. It preserves nil, which means no change, unlike an empty list.
+// unique returns ids without duplicates. It preserves nil, which means no change, unlike an empty
+// list.
 func unique(ids []int) []int {
 	if ids == nil {
 		return nil

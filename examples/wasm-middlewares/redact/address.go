@@ -165,8 +165,9 @@ func (ip) open(text string, from int) int {
 	return minimum
 }
 
-// find checks runs of an address's characters that are not adjacent to word characters. It
-// ignores a run that begins before from.
+// find appends the addresses in text, from index from on, to out. It checks the runs of an
+// address's characters that are not adjacent to word characters, and ignores a run that begins
+// before from.
 func (v *version) find(out []span, text string, from int) []span {
 	for i := from; i < len(text); i++ {
 		if !v.in[text[i]] {

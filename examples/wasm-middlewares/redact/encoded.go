@@ -16,8 +16,8 @@ const (
 	maxEncodings = 3
 )
 
-// encoded finds runs of base64 or hexadecimal digits whose decoded text contains a match.
-// The whole run is hidden.
+// encoded returns the runs of base64 or hexadecimal digits whose decoded text contains a match. The
+// whole run is hidden.
 func (s *scanner) encoded(text string, from int) []span { return s.runs(text, from, maxEncodings) }
 
 // runs returns the encoded runs in text, from index from on, whose decoded text contains a match.

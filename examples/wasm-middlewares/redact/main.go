@@ -259,8 +259,8 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	return found.report(ctx, "tool_arguments")
 }
 
-// each applies change to all strings and numbers of a JSON value, but not to the keys of objects. A
-// number that changes becomes a string.
+// each applies change to all strings and numbers of a JSON value, but not to the keys of objects,
+// and returns the changed value. A number that changes becomes a string.
 func each(value any, change func(string) string) any {
 	switch v := value.(type) {
 	case string:

@@ -6,8 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// across hides matches that begin in one text part and end in a later one, within sequences
-// of adjacent text parts. Matches within a part are already hidden.
+// across hides matches that begin in one text part and end in a later one, within sequences of
+// adjacent text parts. Matches within a part are already hidden. It reports whether it changed a
+// part.
 func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	for i := 0; i < len(parts); {
 		end := i
@@ -22,7 +23,8 @@ func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// join hides the matches that span several of parts, which are adjacent text parts.
+// join hides the matches that span several of parts, which are adjacent text parts. It reports
+// whether there are any.
 func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	var whole strings.Builder
 	begins := make([]int, len(parts))

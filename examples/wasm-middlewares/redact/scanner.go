@@ -83,12 +83,12 @@ type tail struct {
 	Place place `json:"place,omitzero"`
 }
 
-// all redacts complete text, and counts the matches in found.
+// all returns the redacted form of a complete text, and counts the matches in found.
 func (s *scanner) all(text string, found finds) string {
 	return s.next(&tail{}, text, true, found)
 }
 
-// json redacts a complete JSON value, and counts the matches in found.
+// json returns the redacted form of a complete JSON value, and counts the matches in found.
 func (s *scanner) json(text string, found finds) string {
 	return s.next(&tail{JSON: true}, text, true, found)
 }
@@ -240,7 +240,7 @@ func (t *tail) pass(text string) string {
 	return text
 }
 
-// quoted makes a replacement a string if it replaces a number.
+// quoted returns a replacement, in quotes if it replaces a number in JSON.
 func (t *tail) quoted(text string) string {
 	if t.JSON && !t.Place.Inside {
 		return `"` + text + `"`

@@ -46,7 +46,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 // how returns the tool call with which the model reads stored text, as text for the model.
 func (r *reducer) how(id string) string { return middleware.Sprintf(`%s {"id":%q}`, r.Tool, id) }
 
-// withText replaces the content's text. Other parts remain, after the text.
+// withText returns c with its text replaced. Other parts remain, after the text.
 func withText(c abi.Content, text string) abi.Content {
 	if !c.IsParts() {
 		return abi.Text(text)

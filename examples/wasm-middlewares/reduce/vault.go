@@ -26,7 +26,8 @@ const saved = middleware.Counter("saved")
 func textKey(id string) string         { return "text/" + id }
 func pieceKey(id string, i int) string { return middleware.Sprintf("text/%s/%d", id, i) }
 
-// save stores text under a new id.
+// save stores text under a new id and returns the id. If it fails, it removes the pieces that it
+// has stored.
 func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, err error) {
 	n, err := saved.Add(ctx, 1)
 	if err != nil {

@@ -139,8 +139,9 @@ func nameParts(name string) []string {
 	return parts
 }
 
-// splitCamelCase splits before a capital that follows a lower-case letter, and before the last of
-// several capitals if a lower-case letter follows: "HTMLParser" becomes "HTML" and "Parser".
+// splitCamelCase returns the parts of s. It splits before a capital that follows a lower-case
+// letter, and before the last of several capitals if a lower-case letter follows: "HTMLParser"
+// becomes "HTML" and "Parser".
 func splitCamelCase(s string) []string {
 	var parts []string
 	runes := []rune(s)

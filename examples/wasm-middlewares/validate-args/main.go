@@ -23,7 +23,7 @@ type validate struct {
 	maxErrors      int
 }
 
-// declare declares the module's hooks and configuration, so that the SDK needs no
+// declare returns a declaration of the module's hooks and configuration, so that the SDK needs no
 // reflection, which would add a third to the module's size.
 func (v *validate) declare() *middleware.Declaration {
 	d := middleware.Declare(middleware.Options{

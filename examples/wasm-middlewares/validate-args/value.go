@@ -143,8 +143,8 @@ func (c *checker) text(s map[string]any, value string, at place) {
 	}
 }
 
-// matches applies a pattern. JSON Schema patterns have JavaScript's syntax, and most have
-// the same meaning in RE2. sure is false if the pattern cannot be applied.
+// matches reports whether a pattern matches text. JSON Schema patterns have JavaScript's syntax,
+// and most have the same meaning in RE2. sure is false if the pattern cannot be applied.
 func (c *checker) matches(pattern, text string) (matches, sure bool) {
 	re, known := c.patterns[pattern]
 	if !known {

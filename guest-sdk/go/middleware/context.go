@@ -61,7 +61,7 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
-// EventTypes lists the types of events, for [Options].Events.
+// EventTypes returns all types of events, from which to make a list for [Options].Events.
 func EventTypes() []abi.EventType { return contract.EventTypes() }
 
 // The levels of log lines.

@@ -99,7 +99,8 @@ func (d *directive) read(s string) string {
 	return s[n:]
 }
 
-// digits parses a decimal number at the start of s. Numbers above 999 become 999.
+// digits parses the decimal number at the start of s, which is 0 if there is none, and returns the
+// rest of s. Numbers above 999 become 999.
 func digits(s string) (n int, rest string) {
 	for ; s != "" && s[0] >= '0' && s[0] <= '9'; s = s[1:] {
 		n = min(10*n+int(s[0]-'0'), 999)
@@ -107,7 +108,7 @@ func digits(s string) (n int, rest string) {
 	return n, s
 }
 
-// append appends a value, padded to the width.
+// append appends a value to b as text, padded to the width, and returns the extended slice.
 func (d *directive) append(b []byte, v any) []byte {
 	if d.width == 0 && d.precision < 0 && !d.sign {
 		switch known := v.(type) { // the most common types
@@ -204,7 +205,7 @@ func (d *directive) value(r reflect.Value, depth int) (text string, number bool)
 	return d.parts(r, depth+1), false
 }
 
-// parts formats a composite value.
+// parts formats a struct, a map, an array or a slice.
 func (d *directive) parts(r reflect.Value, depth int) string {
 	var parts []string
 	add := func(name string, v reflect.Value) {

@@ -61,9 +61,9 @@ func (h *History) Last() (abi.Message, bool) {
 	return h.At(h.length - 1), true
 }
 
-// All iterates over the messages from first to last. It fetches them in growing blocks,
-// so that leaving the loop early is cheap. If the loop's body edits the list, the
-// iteration continues at the next index of the edited list.
+// All returns an iterator over the messages and their indices, from first to last. It fetches them
+// in growing blocks, so that leaving the loop early is cheap. If the loop's body edits the list,
+// the iteration continues at the next index of the edited list.
 func (h *History) All() iter.Seq2[int, abi.Message] {
 	return func(yield func(int, abi.Message) bool) {
 		for i := 0; i < h.length; i++ {
@@ -74,8 +74,8 @@ func (h *History) All() iter.Seq2[int, abi.Message] {
 	}
 }
 
-// Backward iterates from last to first, as [History.All] does. Edits at or after the
-// current index do not affect the iteration.
+// Backward is like [History.All], but iterates from last to first. Edits at or after the current
+// index do not affect the iteration.
 func (h *History) Backward() iter.Seq2[int, abi.Message] {
 	return func(yield func(int, abi.Message) bool) {
 		for i := h.length - 1; i >= 0; i-- {

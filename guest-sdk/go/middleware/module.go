@@ -152,7 +152,8 @@ func (m *Module) find(hook abi.Hook) *served {
 	return nil
 }
 
-// other handles describe, configure and the hooks that no middleware has.
+// other returns the answer of describe and of configure, nil for a hook that no middleware has, and
+// an error for an unknown hook.
 func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable, error) {
 	switch {
 	case hook == contract.HookDescribe:

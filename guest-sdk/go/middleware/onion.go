@@ -96,8 +96,8 @@ func (o *onion[Q, R]) run() (*R, error) {
 	return reply, nil
 }
 
-// layer calls wrapper i and those inside it. Chunks that it passes on go to pass, or
-// directly to the host if pass is nil.
+// layer calls wrapper i and those inside it, and returns their reply. Chunks that it passes on go
+// to pass, or directly to the host if pass is nil.
 func (o *onion[Q, R]) layer(i int, original *Q, pass *listener) (*R, error) {
 	if i == o.count {
 		return o.next(original, pass)
@@ -140,7 +140,8 @@ type turn[Q, R any] struct {
 	failed      error
 }
 
-// next is the function that the wrapper calls to continue.
+// next is the function that the wrapper calls to continue. It returns the reply of the layers
+// inside the wrapper.
 func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	o, inside := t.onion, t.pass
 	req, listens := o.asked(req, t.original)
@@ -199,7 +200,8 @@ func (o *onion[Q, R]) asked(req, original *Q) (*Q, *listener) {
 	return req, listenerOf(a)
 }
 
-// next continues the call outside of the module, with the changes of req to the original request.
+// next continues the call outside of the module, with the changes of req to the original request,
+// and returns the host's reply.
 func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	o.last = nil
 	patch, unchanged, err := o.patch(o.request, req)
@@ -231,7 +233,8 @@ func (o *onion[Q, R]) setLast(reply *R) {
 	o.copy(o.lastCopy, reply)
 }
 
-// ask calls the host's next, or reads its stream if there is a listener.
+// ask calls the host's next, or passes its stream to pass if that is not nil, and returns the
+// reply.
 func (o *onion[Q, R]) ask(patch []byte, pass *listener) (reply *R, err error) {
 	if pass != nil {
 		end, err := pass.read(o.call.host, patch, pass.receive)

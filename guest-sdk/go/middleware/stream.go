@@ -32,7 +32,7 @@ type Stream[R any] struct {
 // errLeft is the error of passing chunks to a wrapper that has left the loop over its stream.
 var errLeft = errors.New("the wrapper outside left the stream")
 
-// Chunks iterates over the chunks of the answer.
+// Chunks returns an iterator over the chunks of the answer.
 func (s *Stream[R]) Chunks() iter.Seq[abi.Chunk] {
 	return func(yield func(abi.Chunk) bool) {
 		for batch := range s.Batches() {
@@ -45,7 +45,7 @@ func (s *Stream[R]) Chunks() iter.Seq[abi.Chunk] {
 	}
 }
 
-// Batches iterates over batches of available chunks. It is cheaper than Chunks for a
+// Batches returns an iterator over batches of available chunks. It is cheaper than Chunks for a
 // wrapper that sends while it reads.
 func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 	return func(yield func([]abi.Chunk) bool) {
@@ -146,8 +146,8 @@ func (c *Context) sendToHost(chunks []abi.Chunk) error {
 	return nil
 }
 
-// readStream opens the host's stream and passes its chunks to receive until the stream ends. It
-// stops at the first error of receive.
+// readStream opens the host's stream, passes its chunks to receive, and returns the end of the
+// stream. It stops at the first error of receive.
 func readStream(h Host, patch []byte, receive func([]abi.Chunk) error) (*contract.StreamEnd, error) {
 	if err := h.NextStream(patch); err != nil {
 		return nil, err

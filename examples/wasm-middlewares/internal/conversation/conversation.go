@@ -154,7 +154,7 @@ type modules struct {
 	language string
 }
 
-// middleware builds, loads and configures an example.
+// middleware builds, loads and configures the example that m.Module names, and returns it.
 func (ms modules) middleware(ctx context.Context, m *wire.Middleware) (hook.Middleware, error) {
 	loaded, err := ms.load(ctx, m.Module)
 	if err != nil {

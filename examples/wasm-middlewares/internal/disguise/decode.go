@@ -23,7 +23,7 @@ var entities = map[string]string{
 	"hyphen": "-", "dash": "-", "nbsp": " ", "Tab": "\t", "NewLine": "\n",
 }
 
-// unescape replaces escapes with their characters.
+// unescape returns text with characters in place of their escapes.
 func unescape(text string) string {
 	if !strings.ContainsAny(text, `%\&`) {
 		return text
@@ -97,7 +97,8 @@ var (
 	hexRun    = regexp.MustCompile(`(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}`)
 )
 
-// base64s decodes base64 in text: each run of lines as a whole, and each word of a run.
+// base64s returns the readable texts to which base64 in text decodes: each run of lines as a whole,
+// and each word of a run.
 func base64s(text string) []string {
 	var out []string
 	for _, run := range base64Run.FindAllString(text, -1) {
@@ -126,7 +127,7 @@ func fromBase64(word string) []string {
 	return readable(b)
 }
 
-// hexes decodes runs of hexadecimal digits in text.
+// hexes returns the readable texts to which runs of hexadecimal digits in text decode.
 func hexes(text string) []string {
 	var out []string
 	for _, run := range hexRun.FindAllString(text, -1) {

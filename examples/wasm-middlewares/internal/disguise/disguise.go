@@ -73,8 +73,9 @@ func (s *search) add(text string) bool {
 	return true
 }
 
-// join removes separators between single letters: i g n o r e, ig-nore. More than one space
-// between words of spaced letters still separates them.
+// join returns text without separators between single letters, as in "i g n o r e", and without
+// hyphens and similar signs between letters, as in "ig-nore". More than one space between words of
+// spaced letters still separates them.
 func join(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))

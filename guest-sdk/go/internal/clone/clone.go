@@ -35,7 +35,7 @@ func CopyMessage(out, m *abi.Message) {
 	}
 }
 
-// Messages copies each message of a list with [CopyMessage].
+// Messages returns a copy of a list, whose messages [CopyMessage] made.
 func Messages(list []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(list))
 	for i := range list {
@@ -51,7 +51,8 @@ func cloneContent(c abi.Content) abi.Content {
 	return abi.Parts(slices.Clone(c.Parts())...)
 }
 
-// Response copies a response, which may be nil. It copies the message with [CopyMessage].
+// Response returns a copy of a response, which may be nil. The message in it is a copy that
+// [CopyMessage] made.
 func Response(r *abi.Response) *abi.Response {
 	if r == nil {
 		return nil
@@ -65,7 +66,7 @@ func Response(r *abi.Response) *abi.Response {
 	return &out
 }
 
-// Result copies a result, which may be nil, with [CopyResult].
+// Result returns a copy of a result as [CopyResult] does, or nil if the result is nil.
 func Result(r *abi.Result) *abi.Result {
 	if r == nil {
 		return nil

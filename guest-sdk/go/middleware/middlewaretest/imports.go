@@ -17,7 +17,7 @@ type imports struct {
 	hook abi.Hook
 }
 
-// Next runs Host.Model or Host.Tool.
+// Next implements the import "next" with Host.Model or Host.Tool.
 func (i *imports) Next(patch []byte) ([]byte, error) {
 	switch i.hook {
 	case contract.HookWrapModel:
@@ -99,7 +99,7 @@ func applyTools(tools []abi.Tool, patch abi.ToolsPatch) []abi.Tool {
 	return append(out, patch.Add...)
 }
 
-// Messages implements the messages import.
+// Messages implements the import "messages".
 func (i *imports) Messages(id, from, to int) ([]byte, error) {
 	if id < 0 || id >= len(i.h.lists) || i.h.lists[id].revisions == nil {
 		return nil, fail(abi.CodeInvalid, "%s shows no list %d", i.hook, id)
@@ -111,7 +111,7 @@ func (i *imports) Messages(id, from, to int) ([]byte, error) {
 	return abijson.Marshal(append([]abi.Message{}, now[from:to]...))
 }
 
-// Changed implements the changed import.
+// Changed implements the import "changed".
 func (i *imports) Changed(id int, revision int64) (int, error) {
 	if id < 0 || id >= len(i.h.lists) {
 		return 0, fail(abi.CodeInvalid, "%s shows no list %d", i.hook, id)
@@ -119,7 +119,7 @@ func (i *imports) Changed(id int, revision int64) (int, error) {
 	return i.h.lists[id].changed(revision), nil
 }
 
-// Emit implements the emit import.
+// Emit implements the import "emit".
 func (i *imports) Emit(b []byte) error {
 	if i.hook == contract.HookObserve {
 		return fail(abi.CodeDenied, "observe cannot emit")
@@ -135,7 +135,7 @@ func (i *imports) Emit(b []byte) error {
 	return nil
 }
 
-// Log implements the log import.
+// Log implements the import "log".
 func (i *imports) Log(level int, text string) { i.h.Logs = append(i.h.Logs, Log{level, text}) }
 
 func decode(b []byte, v any) error {

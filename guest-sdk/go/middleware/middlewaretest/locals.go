@@ -52,8 +52,8 @@ func (l *locals) next(value []byte) contract.LocalValue {
 	return contract.LocalValue{Value: slices.Clone(value), Version: l.version}
 }
 
-// setNow changes a value immediately and discards its staged change. Adds and sets with a version
-// use it.
+// setNow changes a value immediately, discards its staged change and returns the new value. Adds
+// and sets with a version use it.
 func (l *locals) setNow(key string, value []byte) contract.LocalValue {
 	next := l.next(value)
 	l.values[key] = next
@@ -68,7 +68,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// LocalGet implements the local_get import.
+// LocalGet implements the import "local_get".
 func (i *imports) LocalGet(key string) ([]byte, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (i *imports) LocalGet(key string) ([]byte, error) {
 	return abijson.Marshal(value)
 }
 
-// LocalDelete implements the local_delete import.
+// LocalDelete implements the import "local_delete".
 func (i *imports) LocalDelete(key string) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (i *imports) LocalDelete(key string) error {
 	return nil
 }
 
-// LocalSet implements the local_set import.
+// LocalSet implements the import "local_set".
 func (i *imports) LocalSet(key string, value []byte, version int64) ([]byte, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (i *imports) LocalSet(key string, value []byte, version int64) ([]byte, err
 	return abijson.Marshal(contract.LocalVersion{Version: l.setNow(key, value).Version})
 }
 
-// LocalAdd implements the local_add import.
+// LocalAdd implements the import "local_add".
 func (i *imports) LocalAdd(key string, delta int64) ([]byte, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Model runs Host.OwnModel.
+// Model implements the import "model" with Host.OwnModel.
 func (i *imports) Model(request []byte) ([]byte, error) {
 	if err := i.mayCall("model"); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (i *imports) Model(request []byte) ([]byte, error) {
 	return abijson.Marshal(contract.ModelReply{Response: res})
 }
 
-// Tool runs Host.OwnTool.
+// Tool implements the import "tool" with Host.OwnTool.
 func (i *imports) Tool(request []byte) ([]byte, error) {
 	if err := i.mayCall("tool"); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (i *imports) Tool(request []byte) ([]byte, error) {
 	return abijson.Marshal(contract.ToolReply{Result: res})
 }
 
-// HTTP runs Host.HTTP.
+// HTTP implements the import "http" with Host.HTTP.
 func (i *imports) HTTP(request []byte) ([]byte, error) {
 	if i.hook == contract.HookDescribe || i.hook == contract.HookConfigure {
 		return nil, fail(abi.CodeUnavailable, "http is not available while the module's image is built")

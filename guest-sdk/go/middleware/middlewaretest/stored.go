@@ -49,7 +49,7 @@ func (s *stored) set(key string, value []byte, expires time.Time) contract.Local
 	return s.values[key]
 }
 
-// StoreGet implements the store_get import.
+// StoreGet implements the import "store_get".
 func (i *imports) StoreGet(key string) ([]byte, error) {
 	value, err := i.stored(key)
 	if err != nil || value.Version == 0 {
@@ -58,14 +58,14 @@ func (i *imports) StoreGet(key string) ([]byte, error) {
 	return abijson.Marshal(value)
 }
 
-// StoreDelete implements the store_delete import.
+// StoreDelete implements the import "store_delete".
 func (i *imports) StoreDelete(key string) error {
 	_, err := i.stored(key)
 	delete(i.h.stored.values, key)
 	return err
 }
 
-// StoreSet implements the store_set import.
+// StoreSet implements the import "store_set".
 func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte, error) {
 	now, err := i.stored(key)
 	if err != nil {
@@ -88,7 +88,7 @@ func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 	return abijson.Marshal(contract.LocalVersion{Version: i.h.stored.set(key, value, expires).Version})
 }
 
-// StoreAdd implements the store_add import.
+// StoreAdd implements the import "store_add".
 func (i *imports) StoreAdd(key string, delta int64) ([]byte, error) {
 	value, err := i.stored(key)
 	if err != nil {

@@ -14,7 +14,8 @@ type stream struct {
 	failed error
 }
 
-// NextStream runs Host.Model or Host.Tool, and splits the answer into chunks.
+// NextStream implements the import "next_stream". It calls Host.Model or Host.Tool, and splits the
+// answer into chunks for Recv.
 func (i *imports) NextStream(patch []byte) error {
 	s := &stream{}
 	var b []byte
@@ -64,7 +65,8 @@ func (h *Host) pieces(chunks []abi.Chunk) []abi.Chunk {
 	return out
 }
 
-// Recv returns the next chunk, then the end or the error, then nothing.
+// Recv implements the import "recv". It returns the next chunk, then the end or the error, then
+// nothing.
 func (i *imports) Recv() ([]byte, error) {
 	s := i.h.stream
 	if s == nil {
@@ -87,7 +89,7 @@ func (i *imports) Recv() ([]byte, error) {
 	return nil, nil
 }
 
-// Send appends chunks to Host.Sent.
+// Send implements the import "send". It appends valid chunks to Host.Sent.
 func (i *imports) Send(b []byte) error {
 	ofTool := i.hook == contract.HookWrapToolCall || i.hook == contract.HookCallTool
 	if i.hook != contract.HookWrapModel && !ofTool {
