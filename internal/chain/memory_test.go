@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -104,4 +105,29 @@ func TestInterruptsAreBounded(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, faults)
+}
+
+// TestInterruptWithoutRoomForItsWrites checks that an interrupt does not pause the run if the hook's
+// writes exceed the limit of run-local values and the faults of its entry are skipped.
+func TestInterruptWithoutRoomForItsWrites(t *testing.T) {
+	t.Parallel()
+	half := []byte(`"` + strings.Repeat("x", 3<<20) + `"`)
+	asks := &inproc.Middleware{
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, _ *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
+			_, staged := c.LocalSet("staged", half, abi.LocalAlways)
+			_, stored := c.LocalSet("stored", half, 0)
+			require.NoError(t, errors.Join(staged, stored))
+			return &abi.BeforeModelRewriteStateAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "which?"}}}, nil
+		},
+	}
+	h := &harness{}
+	r := h.open(t, hook.Entry{Name: "asks", OnFault: hook.Skip, Middleware: asks})
+	r.Begin(record.New())
+	_, err := r.BeforeModelRewriteState(t.Context(), Draft{Messages: conversation()})
+	require.NoError(t, err)
+	require.Len(t, h.events, 1)
+	require.Equal(t, "skipped", h.events[0].Action)
+	require.Contains(t, h.events[0].Cause, "run-local values are limited")
 }

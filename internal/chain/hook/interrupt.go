@@ -28,7 +28,7 @@ func (c *Call) mayInterrupt() error {
 
 // interrupt records that a call waits for an answer, and commits the call's writes to run-local
 // values, since the hook will be called again. The error is an ending, or reports that the
-// interrupt exceeds a limit.
+// interrupt or a staged write exceeds a limit.
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
 
 // interruptWith is like interrupt and adds the questions of several gates.
@@ -37,9 +37,7 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	err := c.locals.Commit()
 	r.keeping.RUnlock()
 	if err != nil {
-		if _, ending := r.fault(c, ending.StageAnswer, err); ending != nil {
-			return ending
-		}
+		return err
 	}
 	return r.Pause(c.key,
 		abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
