@@ -161,24 +161,30 @@ func (r *run) modelCalls() int {
 	return r.state.ModelCalls
 }
 
-// countModelCall counts a model call in advance, in this run and in those around it, or fails with
-// an [*ending.LimitError]. A run around this one with LimitAnswer reserves its last call for its
-// own answer.
+// countModelCall counts a model call in advance, in this run and in those around it. If a limit of
+// one of them rejects the call, none of them counts it, and the error is an [*ending.LimitError].
 func (r *run) countModelCall() error {
-	for at := r; at != nil; at = at.parent {
-		l := &at.root.Limits
-		limit := l.ModelCalls
-		if at != r && l.OnLimit == LimitAnswer {
-			limit--
-		}
-		at.mu.Lock()
-		if l.ModelCalls > 0 && at.state.ModelCalls >= limit {
-			at.mu.Unlock()
-			return &ending.LimitError{Limit: LimitModelCalls, Value: int64(l.ModelCalls)}
-		}
-		at.state.ModelCalls++
-		at.mu.Unlock()
+	return r.addModelCall(r.root.Limits.ModelCalls)
+}
+
+// addModelCall is like countModelCall, but rejects the call if this run has made limit calls.
+func (r *run) addModelCall(limit int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.root.Limits.ModelCalls; l > 0 && r.state.ModelCalls >= limit {
+		return &ending.LimitError{Limit: LimitModelCalls, Value: int64(l)}
 	}
+	if outer := r.parent; outer != nil {
+		l := &outer.root.Limits
+		limit := l.ModelCalls
+		if l.OnLimit == LimitAnswer {
+			limit-- // the last call is for the outer run's own answer
+		}
+		if err := outer.addModelCall(limit); err != nil {
+			return err
+		}
+	}
+	r.state.ModelCalls++
 	return nil
 }
 
@@ -253,23 +259,31 @@ func (r *run) CountTool(name string) error {
 	}
 }
 
-// countToolCall counts a tool call in this run and, in order, in those around it, up to the first
-// limit that the call exceeds. It returns that limit, or nil.
+// countToolCall counts a tool call in this run and in those around it. If a limit of one of them
+// rejects the call, none of them counts it. It returns the innermost such limit, or nil.
 func (r *run) countToolCall(name string) *ending.LimitError {
-	for at := r; at != nil; at = at.parent {
-		if l := at.countTool(name); l != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.toolLimit(name); l != nil {
+		return l
+	}
+	if outer := r.parent; outer != nil {
+		// The prefix keeps the call from counting as one of the outer run's own tool.
+		if l := outer.countToolCall(r.agent.Name + "/" + name); l != nil {
 			return l
 		}
-		name = at.agent.Name + "/" + name // so that it does not count as the outer run's own tool
 	}
+	used := r.state.ToolCalls
+	if r.state.ToolCalls = maps.Clone(used); used == nil { // earlier copies must not change
+		r.state.ToolCalls = map[string]int{}
+	}
+	r.state.ToolCalls[name]++
 	return nil
 }
 
-// countTool counts a call of the named tool in this run only. It returns the limit that the call
-// exceeds, or nil.
-func (r *run) countTool(name string) *ending.LimitError {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// toolLimit returns the limit of this run that rejects another call of a tool, or nil. Callers hold
+// mu.
+func (r *run) toolLimit(name string) *ending.LimitError {
 	l, used := &r.root.Limits, r.state.ToolCalls
 	if limit := l.Tools[name]; limit > 0 && used[name] >= limit {
 		return &ending.LimitError{Limit: LimitToolCalls, Tool: name, Value: int64(limit)}
@@ -281,10 +295,6 @@ func (r *run) countTool(name string) *ending.LimitError {
 	if l.ToolCalls > 0 && all >= l.ToolCalls {
 		return &ending.LimitError{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
 	}
-	if r.state.ToolCalls = maps.Clone(used); used == nil { // earlier copies must not change
-		r.state.ToolCalls = map[string]int{}
-	}
-	r.state.ToolCalls[name]++
 	return nil
 }
 

@@ -167,3 +167,38 @@ func TestLimitsAreChecked(t *testing.T) {
 		require.ErrorContains(t, err, test.want)
 	}
 }
+
+// TestCallRejectedByAnOuterRunDoesNotCount checks that a tool call of a sub-agent that a limit of the
+// outer run rejects is not counted in the sub-agent's own limits.
+func TestCallRejectedByAnOuterRunDoesNotCount(t *testing.T) {
+	t.Parallel()
+	child, _ := agentOf(
+		t,
+		agent.Options{
+			Name:     "researcher",
+			Tools:    []tool.Tool{echo("t"), echo("u")},
+			Limits:   agent.Limits{ToolCalls: 2, OnToolLimit: agent.LimitRefuse},
+			Parallel: 1,
+		},
+		calls("t#1", "t#2", "u#3"),
+		scripted.Text("done"),
+	)
+	parent, _ := agentOf(
+		t,
+		agent.Options{
+			Tools:  []tool.Tool{agent.Tool(child, nil)},
+			Limits: agent.Limits{Tools: map[string]int{"researcher/t": 1}},
+		},
+		ask("c", "look"),
+		scripted.Text("so it is"),
+	)
+	events, err := eventsOf(t, parent, agent.Input{})
+	require.NoError(t, err)
+	rejected := map[string]bool{}
+	for _, e := range events {
+		if e.Type == abi.EventChild && e.Event.Type == abi.EventToolResult {
+			rejected[e.Event.Call.ID] = e.Event.Result.IsError
+		}
+	}
+	require.Equal(t, map[string]bool{"1": false, "2": true, "3": false}, rejected)
+}
