@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -251,4 +252,62 @@ func TestPausedRunIsErased(t *testing.T) {
 	log := string(bytes.Join(stored.Log, nil))
 	require.NotContains(t, log, "let me see"+secret)
 	require.Contains(t, log, "look done"+secret)
+}
+
+// TestRemovalSurvivesADeath checks that the model's answer from which after_model removed text is
+// erased although the process died afterwards, at any write. The tool call of the next hook persists
+// the run right after the removal.
+func TestRemovalSurvivesADeath(t *testing.T) {
+	t.Parallel()
+	looks := func(
+		ctx context.Context, c *hook.Call, _ *abi.AfterModelRewriteStateInput,
+	) (*abi.AfterModelRewriteStateAnswer, error) {
+		_, err := c.Tool(ctx, "look", "{}")
+		return nil, err
+	}
+	lives := func(t *testing.T, at int64, after bool) (writes int64) {
+		s, w := openStore(t), newWorld(0)
+		w.secret = secret
+		m := &crashingJournal{Journal: s, at: at, after: after}
+		on := func(j journal.Journal) *agent.Agent {
+			plain := newWorld(0)
+			a, err := agent.New(&agent.Options{
+				Model:    w,
+				Chain:    with(t, nativeEntry("m", &inproc.Middleware{AfterModel: hideResponse, AfterModelRewriteState: looks})),
+				Tools:    []tool.Tool{plain.tool("pay", false), plain.tool("look", true), plain.tool("asked", false)},
+				NoStream: true,
+				Journal:  &journal.Options{Journal: j, Owner: t.Name(), Gone: func(string) bool { return true }},
+			})
+			require.NoError(t, err)
+			return a
+		}
+		c := &taker{t: t}
+		begin := func(j journal.Journal) error {
+			return c.take(on(j).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
+		}
+		if err := begin(m); err != nil {
+			require.ErrorIs(t, err, errDied)
+			c.catchUp(s)
+			switch info, err := s.Run(t.Context(), "r"); {
+			case errors.Is(err, journal.ErrNoRun):
+				require.NoError(t, begin(s))
+			case info.Status != journal.StatusFinished:
+				events, err := on(s).Continue(t.Context(), "r", nil)
+				require.NoError(t, err)
+				require.NoError(t, c.take(events))
+			}
+		}
+		_, log := logOfRun(t, s)
+		requireNone(t, log)
+		return m.writes.Load()
+	}
+	writes := lives(t, 0, false)
+	for at := int64(1); at <= writes; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprint(at, map[bool]string{true: " after", false: " before"}[after]), func(t *testing.T) {
+				t.Parallel()
+				lives(t, at, after)
+			})
+		}
+	}
 }
