@@ -131,3 +131,14 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestBoolReplacesTheValue checks that the scanner replaces an earlier value by false as by true, and
+// that null leaves it unchanged.
+func TestBoolReplacesTheValue(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"true": true, "false": false, "null": true} {
+		v := true
+		require.NoError(t, (&Scanner{B: []byte(text)}).Bool(&v), text)
+		require.Equal(t, want, v, text)
+	}
+}

@@ -131,13 +131,14 @@ func (s *Scanner) Raw(v *[]byte) error {
 	return nil
 }
 
-// Bool reads true, false or null into v. Only true changes v, which must be false before.
+// Bool reads true, false or null into v. null leaves v unchanged.
 func (s *Scanner) Bool(v *bool) error {
 	switch s.Peek() {
 	case 't':
 		*v = true
 		return s.Literal("true")
 	case 'f':
+		*v = false
 		return s.Literal("false")
 	default:
 		_, err := s.begins('t', "true or false")
