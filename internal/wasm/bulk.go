@@ -242,7 +242,8 @@ func (w *rewriter) chargeCount(a *assembler, unit int) {
 // growMemory returns the body of the memory.grow helper, which charges for the new pages. A growth
 // beyond the maximum fails and is free, because allocators try it. The helper calls the host after
 // each memory.grow by at least one page, because the time that a fuel slice takes depends on the
-// amount of untouched memory.
+// amount of untouched memory. It also does so after a growth that failed: that is rare, and telling
+// the two apart would take more code.
 func (w *rewriter) growMemory() []byte {
 	a := assembler{}
 	a.get(0)
