@@ -9,8 +9,7 @@ import (
 )
 
 // fields are the configuration fields of a [Declaration]. A field that is absent from the
-// configuration has the value it had when it was declared, unless [Declaration.Value] declared it:
-// then only read changes it.
+// configuration has the value it had when it was declared.
 type fields struct {
 	all    []field
 	checks []ConfigureHook
@@ -73,9 +72,8 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 
 // Value is like [Declaration.String] for a JSON value of any type, which read decodes. read
 // is not called if the configuration does not have the key.
-func (d *Declaration) Value(name, doc string, read func(r *jsoncodec.Reader)) {
-	d.fields.all = append(d.fields.all,
-		field{name: name, schema: schema.Schema{Description: doc}, reset: func() {}, read: read})
+func Value[T any](d *Declaration, p *T, name, doc string, read func(r *jsoncodec.Reader) T) {
+	add(d, p, name, schema.Schema{Description: doc}, read)
 }
 
 func (f *fields) schema() schema.Schema {
@@ -87,8 +85,7 @@ func (f *fields) schema() schema.Schema {
 }
 
 // configure sets the fields from a configuration and then calls the declared Configure hooks. It
-// first resets all fields but those of [Declaration.Value] to their initial values. Unknown and
-// duplicate keys are errors.
+// first resets all fields to their initial values. Unknown and duplicate keys are errors.
 func (f *fields) configure(ctx *Context, config abi.JSON) error {
 	for i := range f.all {
 		f.all[i].reset()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 	"github.com/agent-runner/agent-runner/internal/contract"
@@ -185,4 +186,23 @@ func TestDeclaredHooks(t *testing.T) {
 	answer, err := h.CallTool(abi.CallToolInput{Call: abi.Call{Name: "echo", Arguments: `{"text":"hi"}`}})
 	require.NoError(t, err)
 	require.Equal(t, "hi", answer.Result.Content.String())
+}
+
+// TestDeclaredValueIsReset checks that a second configuration without the key of a value restores
+// what the value was when it was declared.
+func TestDeclaredValueIsReset(t *testing.T) {
+	t.Parallel()
+	ports := []int64{80}
+	d := middleware.Declare(middleware.Options{Name: "ports"})
+	middleware.Value(d, &ports, "ports", "where it listens", func(r *json.Reader) (list []int64) {
+		for r.Next() {
+			list = append(list, r.Int())
+		}
+		return list
+	})
+	h := middlewaretest.NewDeclared(d)
+	require.NoError(t, h.Configure(abi.JSON(`{"ports":[1,2]}`)))
+	require.Equal(t, []int64{1, 2}, ports)
+	require.NoError(t, h.Configure(nil))
+	require.Equal(t, []int64{80}, ports)
 }
