@@ -1,5 +1,5 @@
 // Package json reads and writes JSON in modules. It supports the tags and interfaces of
-// encoding/json, which would make a module 0.8 MB larger.
+// encoding/json, which would make a module 0.9 MB larger.
 package json
 
 import (
