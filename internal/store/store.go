@@ -102,18 +102,6 @@ type PruneOptions struct {
 	DryRun bool
 }
 
-// Options configure a store. The zero value has the defaults.
-type Options struct {
-	// Retention is the time after which finished runs are deleted: when the store is opened,
-	// and then every hour, or ten times per Retention if that is more often, but at most once a
-	// second. If Retention is 0, runs are kept forever.
-	Retention time.Duration
-	// Quota limits the durable values of each tenant, and of each of its entries.
-	Quota Quota
-	// Keyring seals the secrets of tenants. Without one, secrets cannot be stored.
-	Keyring *Keyring
-}
-
 // A Quota limits durable values.
 type Quota struct {
 	Bytes   int64 // keys and values of one entry together; the default is 16 MiB
