@@ -507,13 +507,13 @@ struct am_description {
 	am_json config_schema; /* config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 };
 
-/* ConfigureInput is the input of configure. */
+/* ConfigureInput is the input of the hook configure. */
 struct am_configure_input {
 	am_str entry;
 	am_json config;
 };
 
-/* ConfigureAnswer is the answer of configure. It has no fields. */
+/* ConfigureAnswer is the answer of the hook configure. It has no fields. */
 struct am_configure_answer {
 	char nothing;
 };
@@ -1124,7 +1124,7 @@ struct am_translate_answer {
 	bool drop; /* suppresses the event */
 };
 
-/* ModelReply is the reply of next in wrap_model. */
+/* ModelReply is the reply of the import "next" in the hook wrap_model. */
 struct am_model_reply {
 	am_response *response;
 };
@@ -1134,15 +1134,15 @@ struct am_call_patch {
 	am_str arguments;
 };
 
-/* ToolReply is the reply of next in wrap_tool_call. */
+/* ToolReply is the reply of the import "next" in the hook wrap_tool_call. */
 struct am_tool_reply {
 	am_result *result;
 };
 
-/* A ToolRequest is the argument of the import tool, which replies with a ToolReply. */
+/* A ToolRequest is the argument of the import "tool", which replies with a ToolReply. */
 struct am_tool_request {
 	am_str name;
-	am_str arguments; /* a JSON object in a string; empty means {} */
+	am_str arguments; /* a JSON object in a string; empty means "{}" */
 };
 
 /* An HTTPHeader is one header field. */
@@ -1170,7 +1170,7 @@ struct am_http_response {
 	am_str body_base64; /* if it is not valid UTF-8 */
 };
 
-/* A Sent is the argument of the import send. */
+/* A Sent is the argument of the import "send". */
 struct am_sent {
 	am_chunks chunks;
 };
@@ -1181,24 +1181,24 @@ struct am_stream_end {
 	am_result *result; /* set for a tool call */
 };
 
-/* A Received is the reply of the import recv: the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered. */
+/* A Received is the reply of the import "recv": the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered. */
 struct am_received {
 	am_chunks chunks;
 	am_stream_end *end;
 };
 
-/* LocalValue is the reply of local_get. */
+/* LocalValue is the reply of the import "local_get". */
 struct am_local_value {
 	am_json value;
 	int64_t version;
 };
 
-/* LocalVersion is the reply of local_set. */
+/* LocalVersion is the reply of the import "local_set". */
 struct am_local_version {
 	int64_t version;
 };
 
-/* Custom is the argument of the import emit. */
+/* Custom is the argument of the import "emit". */
 struct am_custom {
 	am_str name;
 	am_json data;

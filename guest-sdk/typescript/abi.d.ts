@@ -221,11 +221,11 @@ export interface Common {
 	readonly resume?: Resume;
 }
 
-/** ConfigureAnswer is the answer of configure. It has no fields. */
+/** ConfigureAnswer is the answer of the hook configure. It has no fields. */
 export interface ConfigureAnswer {
 }
 
-/** ConfigureInput is the input of configure. */
+/** ConfigureInput is the input of the hook configure. */
 export interface ConfigureInput {
 	readonly entry: string;
 	readonly config: unknown;

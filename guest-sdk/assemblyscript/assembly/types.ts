@@ -48,7 +48,7 @@ export class Description extends Value {
 	}
 }
 
-/** ConfigureInput is the input of configure. */
+/** ConfigureInput is the input of the hook configure. */
 export class ConfigureInput extends Value {
 	entry: string = "";
 	config: Json = "";
@@ -66,7 +66,7 @@ export class ConfigureInput extends Value {
 	}
 }
 
-/** ConfigureAnswer is the answer of configure. It has no fields. */
+/** ConfigureAnswer is the answer of the hook configure. It has no fields. */
 export class ConfigureAnswer extends Value {
 }
 
@@ -1906,7 +1906,7 @@ export class TranslateAnswer extends Value {
 	}
 }
 
-/** ModelReply is the reply of next in wrap_model. */
+/** ModelReply is the reply of the import "next" in the hook wrap_model. */
 export class ModelReply extends Value {
 	response: Response | null = null;
 
@@ -1936,7 +1936,7 @@ export class CallPatch extends Value {
 	}
 }
 
-/** ToolReply is the reply of next in wrap_tool_call. */
+/** ToolReply is the reply of the import "next" in the hook wrap_tool_call. */
 export class ToolReply extends Value {
 	result: ToolResult | null = null;
 
@@ -1951,10 +1951,10 @@ export class ToolReply extends Value {
 	}
 }
 
-/** A ToolRequest is the argument of the import tool, which replies with a ToolReply. */
+/** A ToolRequest is the argument of the import "tool", which replies with a ToolReply. */
 export class ToolRequest extends Value {
 	name: string = "";
-	/** a JSON object in a string; empty means {} */
+	/** a JSON object in a string; empty means "{}" */
 	arguments: string = "";
 
 	readField(key: string, r: Reader): bool {
@@ -2053,7 +2053,7 @@ export class HTTPResponse extends Value {
 	}
 }
 
-/** A Sent is the argument of the import send. */
+/** A Sent is the argument of the import "send". */
 export class Sent extends Value {
 	chunks: Chunk[] = [];
 
@@ -2088,7 +2088,7 @@ export class StreamEnd extends Value {
 	}
 }
 
-/** A Received is the reply of the import recv: the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered. */
+/** A Received is the reply of the import "recv": the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered. */
 export class Received extends Value {
 	chunks: Chunk[] = [];
 	end: StreamEnd | null = null;
@@ -2106,7 +2106,7 @@ export class Received extends Value {
 	}
 }
 
-/** LocalValue is the reply of local_get. */
+/** LocalValue is the reply of the import "local_get". */
 export class LocalValue extends Value {
 	value: Json = "";
 	version: i64 = 0;
@@ -2124,7 +2124,7 @@ export class LocalValue extends Value {
 	}
 }
 
-/** LocalVersion is the reply of local_set. */
+/** LocalVersion is the reply of the import "local_set". */
 export class LocalVersion extends Value {
 	version: i64 = 0;
 
@@ -2139,7 +2139,7 @@ export class LocalVersion extends Value {
 	}
 }
 
-/** Custom is the argument of the import emit. */
+/** Custom is the argument of the import "emit". */
 export class Custom extends Value {
 	name: string = "";
 	data: Json = "";

@@ -52,7 +52,7 @@ impl Object for Description {
     }
 }
 
-/// ConfigureInput is the input of configure.
+/// ConfigureInput is the input of the hook configure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigureInput {
     pub entry: String,
@@ -2101,7 +2101,7 @@ impl Object for TranslateAnswer {
     }
 }
 
-/// ModelReply is the reply of next in wrap_model.
+/// ModelReply is the reply of the import "next" in the hook wrap_model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelReply {
     pub response: Option<Response>,
@@ -2137,7 +2137,7 @@ impl Object for CallPatch {
     }
 }
 
-/// ToolReply is the reply of next in wrap_tool_call.
+/// ToolReply is the reply of the import "next" in the hook wrap_tool_call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolReply {
     pub result: Option<ToolResult>,
@@ -2155,11 +2155,11 @@ impl Object for ToolReply {
     }
 }
 
-/// A ToolRequest is the argument of the import tool, which replies with a ToolReply.
+/// A ToolRequest is the argument of the import "tool", which replies with a ToolReply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolRequest {
     pub name: String,
-    /// a JSON object in a string; empty means {}
+    /// a JSON object in a string; empty means "{}"
     pub arguments: String,
 }
 
@@ -2269,7 +2269,7 @@ impl Object for HTTPResponse {
     }
 }
 
-/// A Sent is the argument of the import send.
+/// A Sent is the argument of the import "send".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sent {
     pub chunks: Vec<Chunk>,
@@ -2310,7 +2310,7 @@ impl Object for StreamEnd {
     }
 }
 
-/// A Received is the reply of the import recv: the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered.
+/// A Received is the reply of the import "recv": the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Received {
     pub chunks: Vec<Chunk>,
@@ -2331,7 +2331,7 @@ impl Object for Received {
     }
 }
 
-/// LocalValue is the reply of local_get.
+/// LocalValue is the reply of the import "local_get".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalValue {
     pub value: Raw,
@@ -2352,7 +2352,7 @@ impl Object for LocalValue {
     }
 }
 
-/// LocalVersion is the reply of local_set.
+/// LocalVersion is the reply of the import "local_set".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocalVersion {
     pub version: i64,
@@ -2370,7 +2370,7 @@ impl Object for LocalVersion {
     }
 }
 
-/// Custom is the argument of the import emit.
+/// Custom is the argument of the import "emit".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Custom {
     pub name: String,
