@@ -185,6 +185,9 @@ type Input struct {
 	Metadata abi.Params
 	// Parent is the id of the run that called this one as a tool, if any.
 	Parent string
+	// RequestDigest identifies the request that starts the run. It is stored with the run, so that a
+	// caller can recognize a repeated request after modules changed the messages. Optional.
+	RequestDigest string
 }
 
 // Run executes a run and yields its events as they happen. The last event is run_finished, with an

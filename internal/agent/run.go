@@ -89,6 +89,7 @@ func newRun(a *Agent, in Input) *run {
 		Phase:    runlog.PhaseStart,
 		Locals:   local.New(),
 		Record:   record.New(),
+		Request:  in.RequestDigest,
 	}
 	r.equip(a)
 	r.state.Messages = message.NewList(r.revs, r.adopt(in.Messages))

@@ -65,9 +65,9 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			}
 			f := newFixtureAt(t, where)
 			f.server.agents.Options.Journal.Originals = tc.originals
-			reply := scripted.Text("Write to dan@example.net.")
-			reply.Response.Message.ReasoningContent = "It is dan@example.net."
-			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), reply)
+			answer := scripted.Text("Write to dan@example.net.")
+			answer.Response.Message.ReasoningContent = "It is dan@example.net."
+			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), answer)
 			require.Less(t, f.pushModule(f.acme, "?name=redact&version=1", redact, "application/wasm").status, 300)
 			f.upload(f.acme, "directory", directory)
 			r := f.apply(
@@ -78,8 +78,16 @@ func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 			require.Equal(t, 200, r.status, string(r.body))
 
 			var run api.Run
-			f.ok("POST", "/v1/runs", f.acme, map[string]any{"agent": "helper", "messages": input}, &run)
+			start := func(input []any) *reply {
+				in := map[string]any{"agent": "helper", "messages": input}
+				return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", "once")
+			}
+			require.NoError(t, json.Unmarshal(start(input).body, &run))
 			run = *f.finished(f.acme, run.ID)
+			var again api.Run
+			require.NoError(t, json.Unmarshal(start(input).body, &again))
+			require.Equal(t, run.ID, again.ID, "modules changed the stored input, not the request")
+			start(input[:1]).problem(t, 422)
 			require.Equal(t, tc.finish, run.FinishReason, run.Error)
 			require.Equal(t, tc.title, run.Title)
 			if tc.originals {

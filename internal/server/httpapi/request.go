@@ -84,15 +84,17 @@ func (n *discardWriter) WriteHeader(status int)      { n.status = status }
 func (n *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
 // finish logs a request and records its metrics. If the handler panicked, finish responds with a
-// problem, or aborts the connection if the response has begun.
+// problem, or aborts the connection if the response has begun or the handler panicked with
+// [http.ErrAbortHandler].
 func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) {
 	level := slog.LevelInfo
 	if p := recover(); p != nil {
-		if p != http.ErrAbortHandler { //nolint:errorlint // net/http compares it as well
+		aborted := p == http.ErrAbortHandler //nolint:errorlint // net/http compares it as well
+		if !aborted {
 			level = slog.LevelError
 			a.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
-		if a.status == 0 {
+		if a.status == 0 && !aborted {
 			writeProblem(a, r, a.cause)
 		} else {
 			// The response is incomplete, and the client must notice.

@@ -3,9 +3,12 @@ package runs
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -38,22 +41,22 @@ func (r *Service) launch(
 		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
 	}
-	id := journal.NewRunID()
+	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, Metadata: in.Metadata}
+	same := func() error { return r.checkSameRequest(ctx, c.Key.Tenant, known, in.Agent, &input) }
 	if key != "" {
-		id = keyedRunID(c.Tenant.ID(), key)
-		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
-			return nil, known, r.checkSameRequest(ctx, c.Key.Tenant, known, in, messages)
+		input.RunID, input.RequestDigest = keyedRunID(c.Tenant.ID(), key), requestDigest(key, in.Agent, messages)
+		if known, err = r.Find(ctx, c.Tenant, input.RunID); err == nil {
+			return nil, known, same()
 		} else if !errors.Is(err, journal.ErrNoRun) {
 			return nil, nil, err
 		}
 	}
-	l, err = r.Begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil,
-		nil)
+	l, err = r.Begin(ctx, c, in.Agent, in.Version, input, nil, nil)
 	var running *alreadyRunningError
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
 		// A concurrent identical request came first, here or on another server.
-		if known, err = r.Find(ctx, c.Tenant, id); err == nil {
-			err = r.checkSameRequest(ctx, c.Key.Tenant, known, in, messages)
+		if known, err = r.Find(ctx, c.Tenant, input.RunID); err == nil {
+			err = same()
 		}
 		return nil, known, err
 	}
@@ -62,25 +65,22 @@ func (r *Service) launch(
 
 // checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
 // Otherwise the client would receive the response to the earlier request. It compares the agents
-// and the messages. It rejects no request if the run is not in the store yet.
+// and the messages. If the run has not begun yet, it waits until it has.
 func (r *Service) checkSameRequest(
 	ctx context.Context,
 	tenant string,
 	known *journal.RunInfo,
-	in *api.StartRun,
-	messages []abi.Message,
+	name string,
+	in *agent.Input,
 ) error {
-	another := httpapi.NewProblem(api.CodeInvalid,
-		"the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
-	if known.Agent != "" && known.Agent != in.Agent {
-		return another
+	if l := r.Active.Get(tenant, known.ID); l != nil {
+		if err := l.wait(ctx); err != nil {
+			return err
+		}
 	}
 	// A journal may have many megabytes, so this is a read like that of a history.
 	return r.admission.Read(ctx, tenant, false, func() error {
 		stored, err := r.store.Load(ctx, known.ID)
-		if errors.Is(err, journal.ErrNoRun) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
@@ -88,11 +88,35 @@ func (r *Service) checkSameRequest(
 		if err != nil {
 			return err
 		}
-		if !slices.EqualFunc(h.Input, messages, sameContent) {
-			return another
+		if stored.Agent != name || !sameInput(h, in) {
+			return httpapi.NewProblem(api.CodeInvalid,
+				"the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 		}
 		return nil
 	})
+}
+
+// sameInput reports whether a run was started with an input. The stored messages can be different,
+// because modules may have changed them. They are compared only for runs of older versions, which
+// have no digest.
+func sameInput(h *runlog.History, in *agent.Input) bool {
+	if h.State.Request != "" {
+		return h.State.Request == in.RequestDigest
+	}
+	return slices.EqualFunc(h.Input, in.Messages, sameContent)
+}
+
+// requestDigest returns the digest of a request to start a run. The client's key is its secret, so
+// the digest does not reveal short messages.
+func requestDigest(key, name string, messages []abi.Message) string {
+	h := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(h, "%q", name)
+	for _, m := range messages {
+		m.ID, m.Origin = "", ""
+		b, err := abijson.Marshal(m)
+		fmt.Fprintf(h, "%d %v %s", len(b), err, b)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // sameContent reports whether two messages are equal apart from their ids and origins.
