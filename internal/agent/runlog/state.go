@@ -40,7 +40,7 @@ type State struct {
 	Parent   string     `json:"parent,omitempty"`
 	Metadata abi.Params `json:"metadata,omitempty"`
 	Request  string     `json:"request,omitempty"` // digest of the request that started the run, if its caller gave one
-	With     []string   `json:"with,omitempty"` // names of the middlewares that Agent.With added
+	With     []string   `json:"with,omitempty"`    // names of the middlewares that Agent.With added
 	Phase    Phase      `json:"phase"`
 
 	Step     int       `json:"step"`
