@@ -70,7 +70,8 @@ func (p *prediction) mayStep() {
 	}
 }
 
-// countModelCall counts a model call in this run and those around it.
+// countModelCall counts a model call in this run and those around it, unless it exceeds a limit of
+// one of them.
 func (p *prediction) countModelCall() {
 	for at := p; at != nil; at = at.around {
 		l := at.root.Limits
@@ -81,6 +82,8 @@ func (p *prediction) countModelCall() {
 		if l.ModelCalls > 0 && at.modelCalls >= most {
 			p.endAt(&limit{name: "model_calls", value: l.ModelCalls})
 		}
+	}
+	for at := p; at != nil; at = at.around {
 		at.modelCalls++
 	}
 }
@@ -88,10 +91,11 @@ func (p *prediction) countModelCall() {
 // countTool counts a tool call in this run and those around it, or returns the limit that
 // it would exceed.
 func (p *prediction) countTool(name string) *limit {
+	seenBy := name
 	for at := p; at != nil; at = at.around {
 		l, all := at.root.Limits, 0
-		if name == plainTool && l.Plain > 0 && at.toolCalls[name] >= l.Plain {
-			return &limit{"tool_calls", name, l.Plain}
+		if seenBy == plainTool && l.Plain > 0 && at.toolCalls[seenBy] >= l.Plain {
+			return &limit{"tool_calls", seenBy, l.Plain}
 		}
 		for _, n := range at.toolCalls {
 			all += n
@@ -99,6 +103,9 @@ func (p *prediction) countTool(name string) *limit {
 		if l.ToolCalls > 0 && all >= l.ToolCalls {
 			return &limit{"tool_calls", "", l.ToolCalls}
 		}
+		seenBy = "inside/" + seenBy
+	}
+	for at := p; at != nil; at = at.around {
 		at.toolCalls[name]++
 		name = "inside/" + name
 	}
