@@ -94,7 +94,7 @@ type EntryStats struct {
 	BytesOut  int64          `json:"bytes_out"`
 	Fuel      int64          `json:"fuel"`
 	Instances int64          `json:"instances,omitempty"`
-	// Calls that the module made through the imports model and tool.
+	// Calls that the module made through the imports "model" and "tool".
 	ModelCalls int64 `json:"model_calls,omitempty"`
 	ToolCalls  int64 `json:"tool_calls,omitempty"`
 }

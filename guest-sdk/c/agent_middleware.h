@@ -1025,7 +1025,7 @@ struct am_entry_stats {
 	int64_t bytes_out;
 	int64_t fuel;
 	int64_t instances;
-	int64_t model_calls; /* Calls that the module made through the imports model and tool. */
+	int64_t model_calls; /* Calls that the module made through the imports "model" and "tool". */
 	int64_t tool_calls;
 };
 

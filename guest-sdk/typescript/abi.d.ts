@@ -276,7 +276,7 @@ export interface EntryStats {
 	readonly bytes_out: number;
 	readonly fuel: number;
 	readonly instances?: number;
-	/** Calls that the module made through the imports model and tool. */
+	/** Calls that the module made through the imports "model" and "tool". */
 	readonly model_calls?: number;
 	readonly tool_calls?: number;
 }

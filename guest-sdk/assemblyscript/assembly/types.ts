@@ -1559,7 +1559,7 @@ export class EntryStats extends Value {
 	bytes_out: i64 = 0;
 	fuel: i64 = 0;
 	instances: i64 = 0;
-	/** Calls that the module made through the imports model and tool. */
+	/** Calls that the module made through the imports "model" and "tool". */
 	model_calls: i64 = 0;
 	tool_calls: i64 = 0;
 

@@ -1738,7 +1738,7 @@ pub struct EntryStats {
     pub bytes_out: i64,
     pub fuel: i64,
     pub instances: i64,
-    /// Calls that the module made through the imports model and tool.
+    /// Calls that the module made through the imports "model" and "tool".
     pub model_calls: i64,
     pub tool_calls: i64,
 }
