@@ -116,7 +116,7 @@ func contend(p *plan, program, guest string, wasm []byte, model string) (*conten
 
 // attacked adds to c.samples a measurement of the honest tenants during one round of the attack.
 func (c *contender) attacked(p *plan) error {
-	c.rest()
+	c.waitIdle()
 	if err := c.hostile.start(); err != nil {
 		return err
 	}

@@ -249,7 +249,7 @@ func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neig
 // alone measures a load in rounds without a neighbour, and returns one sample per round.
 func (p *platform) alone(much *plan, load func() (*sample, error)) (rounds []*sample, err error) {
 	for range much.rounds {
-		p.rest()
+		p.waitIdle()
 		got, err := load()
 		if err != nil {
 			return nil, err
@@ -287,9 +287,9 @@ func (p *platform) besides(
 	return quiet, loud, who.pause()
 }
 
-// rest waits until the server is idle, for at most 30 s. Runs of the last round may still be
+// waitIdle waits until the server is idle, for at most 30 s. Runs of the last round may still be
 // active.
-func (p *platform) rest() {
+func (p *platform) waitIdle() {
 	const look, most = 250 * time.Millisecond, 30 * time.Second
 	for began := time.Now(); time.Since(began) < most; {
 		before := p.processor()

@@ -28,16 +28,16 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 		}
 	}
 	most := p.tenants[len(p.tenants)-1]
-	s.rest()
+	s.waitIdle()
 	before := s.resident()
 	if _, err := s.tenants("idle-", most, "quick", 0); err != nil {
 		return err
 	}
-	s.rest()
+	s.waitIdle()
 	fmt.Fprintf(text, "| the server without tenants | %s |\n", size(before))
 	fmt.Fprintf(text, "| an idle tenant, of %s | %s |\n", count(most), more(s.resident()-before, most))
 	for _, modules := range []int{0, 3} {
-		s.rest()
+		s.waitIdle()
 		before := s.resident()
 		var ids []string
 		for range p.runs {

@@ -19,9 +19,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// TestMessagesBesideAnAnswer checks that the messages that tool_messages adds follow all results of
+// TestToolMessagesFollowResults checks that the messages that tool_messages adds follow all results of
 // the round, so that no call seems open.
-func TestMessagesBesideAnAnswer(t *testing.T) {
+func TestToolMessagesFollowResults(t *testing.T) {
 	t.Parallel()
 	beside := &inproc.Middleware{
 		ToolMessages: func(_ context.Context, _ *hook.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {

@@ -197,9 +197,9 @@ func TestOwnToolCycles(t *testing.T) {
 	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
 }
 
-// TestOwnToolAGateOfTheCaller checks that the gate of a module whose own tool call is in progress
+// TestOwnToolGateOfTheCaller checks that the gate of a module whose own tool call is in progress
 // judges the tool calls that other modules make within it, so that they cannot bypass the gate.
-func TestOwnToolAGateOfTheCaller(t *testing.T) {
+func TestOwnToolGateOfTheCaller(t *testing.T) {
 	t.Parallel()
 	guard := &inproc.Middleware{
 		BeforeTool: func(ctx context.Context, c *hook.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {

@@ -140,7 +140,7 @@ func (k *modelKind) Wrap(
 	var out abi.WrapModelAnswer
 	v, err := c.Invoke(ctx, &abi.WrapModelInput{Request: request}, &out, func() error {
 		if out.Response == nil {
-			out.Response = w.Said(&abi.Response{Message: abi.Message{Role: abi.RoleAssistant}})
+			out.Response = w.SentAnswer(&abi.Response{Message: abi.Message{Role: abi.RoleAssistant}})
 		}
 		if err := w.Hold(c); err != nil {
 			return err
@@ -245,7 +245,7 @@ func (k *modelKind) Assemble(res *abi.Response, pieces []abi.Chunk) *abi.Respons
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	var a chunkjoin.Assembly
 	a.Add(delivered...)
-	return a.Says(m.Chunks())
+	return a.Equal(m.Chunks())
 }
 
 // Same reports whether two responses have the same message. It ignores ids and origins of the

@@ -172,7 +172,7 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 		in := &abi.AfterModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			d.Messages, err = replaceAll(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.NewID))
+			d.Messages, err = editedOr(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -192,7 +192,7 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 		in := &abi.AfterToolsInput{Messages: c.View(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			messages, err = replaceAll(messages)(message.Edit(messages, &out.Messages, m.Name, r.NewID))
+			messages, err = editedOr(messages)(message.Edit(messages, &out.Messages, m.Name, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -202,9 +202,9 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 	return messages, p.err
 }
 
-// replaceAll returns a function that returns its list, or before if the error is set. It takes the
+// editedOr returns a function that returns its list, or before if the error is set. It takes the
 // results of [message.Edit].
-func replaceAll(before *message.List) func(*message.List, error) (*message.List, error) {
+func editedOr(before *message.List) func(*message.List, error) (*message.List, error) {
 	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {
 			return before, err

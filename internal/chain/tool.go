@@ -284,7 +284,7 @@ func (k *toolKind) callTool(
 	var out abi.CallToolAnswer
 	v, err := c.Invoke(ctx, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.Sent > 0 {
-			out.Result = k.Assemble(&abi.Result{}, t.Said.Chunks())
+			out.Result = k.Assemble(&abi.Result{}, t.Collected.Chunks())
 			c.Weigh(c.Weight() + int64(t.Bytes)) // the sent chunks are part of the recorded answer
 		}
 		if out.Result == nil {
@@ -353,7 +353,7 @@ func (k *toolKind) Wrap(
 		&out,
 		func() error {
 			if out.Result == nil {
-				out.Result = w.Said(&abi.Result{})
+				out.Result = w.SentAnswer(&abi.Result{})
 			}
 			if err := w.Hold(c); err != nil {
 				return err

@@ -132,9 +132,9 @@ func (a *Assembly) Chunks() []abi.Chunk {
 	return out
 }
 
-// Says reports whether chunks have the same content as a, however it is split. It ignores the
+// Equal reports whether chunks have the same content as a, however it is split. It ignores the
 // indexes of tool calls and the call IDs of results.
-func (a *Assembly) Says(chunks []abi.Chunk) bool {
+func (a *Assembly) Equal(chunks []abi.Chunk) bool {
 	var b Assembly
 	b.Add(chunks...)
 	return a.text.String() == b.text.String() && a.reasoning.String() == b.reasoning.String() &&

@@ -11,7 +11,7 @@ var (
 )
 
 // most is the maximum number of failures to shrink. Further failures often have the same cause.
-const most = 5
+const maxShrunk = 5
 
 func TestCompositions(t *testing.T) {
 	if testing.Short() {
@@ -29,8 +29,8 @@ func TestCompositions(t *testing.T) {
 				if wrong == "" {
 					continue
 				}
-				if failed++; failed > most {
-					t.Fatalf("more than %d seeds fail", most)
+				if failed++; failed > maxShrunk {
+					t.Fatalf("more than %d seeds fail", maxShrunk)
 				}
 				c = Shrink(c, func(c *Composition) bool {
 					now := check.Run(t.Context(), c)

@@ -103,13 +103,13 @@ func TestCompositions(t *testing.T) {
 					continue
 				}
 				if r.Served == 0 {
-					t.Errorf("the neighbour was not served in %v\nagain with: -compositions 1 -seed %d\n%s", *each, c.Seed, c)
+					t.Errorf("the neighbor was not served in %v\nagain with: -compositions 1 -seed %d\n%s", *each, c.Seed, c)
 				}
 				served.Add(int64(r.Served))
 				for old := peak.Load(); r.Peak > old && !peak.CompareAndSwap(old, r.Peak); old = peak.Load() {
 				}
 				t.Logf(
-					"seed %d: %d runs, %d refused, peak %d MB, %d canceled within %v, neighbour %d in at most %v",
+					"seed %d: %d runs, %d refused, peak %d MB, %d canceled within %v, neighbor %d in at most %v",
 					c.Seed,
 					r.Runs,
 					r.Refused,
@@ -124,7 +124,7 @@ func TestCompositions(t *testing.T) {
 	}
 	workers.Wait()
 	t.Logf(
-		"%d compositions in %v: idle %d MB, peak %d MB of %d, disk %d MB, %d runs of the neighbour",
+		"%d compositions in %v: idle %d MB, peak %d MB of %d, disk %d MB, %d runs of the neighbor",
 		*compositions,
 		time.Since(began).Round(time.Second),
 		idle>>20,

@@ -122,7 +122,7 @@ func (p *player) honest(t *testing.T, d time.Duration) (took []time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		began := time.Now()
-		r, err := p.neighbour.finish(t.Context(), "honest")
+		r, err := p.neighbor.finish(t.Context(), "honest")
 		require.NoError(t, err)
 		require.Equal(t, "stop", r.FinishReason, r.Error)
 		took = append(took, time.Since(began))

@@ -66,7 +66,7 @@ func (p *player) restart(t *testing.T) (ready, served time.Duration) {
 	began := time.Now()
 	require.NoError(t, p.server.Start())
 	ready = time.Since(began)
-	r, err := p.neighbour.finish(t.Context(), "honest")
+	r, err := p.neighbor.finish(t.Context(), "honest")
 	require.NoError(t, err)
 	require.Equal(t, "stop", r.FinishReason, r.Error)
 	return ready, time.Since(began) - ready
@@ -78,17 +78,17 @@ func (p *player) answered(t *testing.T, ids []string, steps int) {
 	ctx := t.Context()
 	deadline := time.Now().Add(5*time.Minute + time.Duration(steps)*stepTime)
 	for _, id := range ids {
-		r, err := p.neighbour.run(ctx, id)
+		r, err := p.neighbor.run(ctx, id)
 		for err == nil && r.Status != "finished" {
 			require.NotEqual(t, "quarantined", r.Status, r.Error)
 			require.True(t, time.Now().Before(deadline), "run %s is %s", id, r.Status)
 			time.Sleep(100 * time.Millisecond)
-			r, err = p.neighbour.run(ctx, id)
+			r, err = p.neighbor.run(ctx, id)
 		}
 		require.NoError(t, err)
 		require.Equal(t, "stop", r.FinishReason, r.Error)
 		require.Equal(t, fmt.Sprintf("Done after %d steps.", steps), r.Output)
-		require.Equal(t, 1, p.neighbour.ends(t, r), "ends of run %s", id)
+		require.Equal(t, 1, p.neighbor.ends(t, r), "ends of run %s", id)
 	}
 }
 
@@ -129,8 +129,8 @@ func TestKillHonest(t *testing.T) {
 	p, err := newPlayer(t.Context(), s, wasm)
 	require.NoError(t, err)
 	n := 10 * max(*kills, 1)
-	require.NoError(t, p.neighbour.put(t.Context(), "steps", steps(n).agentFile(), nil))
-	ids := p.neighbour.begin(t.Context(), t, "steps", 6)
+	require.NoError(t, p.neighbor.put(t.Context(), "steps", steps(n).agentFile(), nil))
+	ids := p.neighbor.begin(t.Context(), t, "steps", 6)
 	r := rand.New(rand.NewPCG(*seed, 2))
 	var longest time.Duration
 	for i := range *kills {
@@ -170,11 +170,11 @@ func TestKill(t *testing.T) {
 	p, err := newPlayer(ctx, s, wasm)
 	require.NoError(t, err)
 	const n = 40
-	require.NoError(t, p.neighbour.put(ctx, "steps", steps(n).agentFile(), nil))
+	require.NoError(t, p.neighbor.put(ctx, "steps", steps(n).agentFile(), nil))
 	mallory, err := s.tenant(ctx, "mallory", nil)
 	require.NoError(t, err)
 	require.NoError(t, mallory.put(ctx, "floods", floods().agentFile(), wasm))
-	honest := p.neighbour.begin(ctx, t, "steps", 4)
+	honest := p.neighbor.begin(ctx, t, "steps", 4)
 
 	stop := mallory.keepRunning(ctx, "floods", 4)
 	time.Sleep(9 * time.Second) // heartbeats have evidence after about 5 s

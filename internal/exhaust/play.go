@@ -23,9 +23,9 @@ type Report struct {
 
 // A player plays compositions on a server that also serves a neighbor.
 type player struct {
-	server    *Server
-	wasm      []byte
-	neighbour *tenant
+	server   *Server
+	wasm     []byte
+	neighbor *tenant
 }
 
 // newPlayer creates the neighbor, an honest tenant with one agent.
@@ -101,15 +101,15 @@ func (p *player) watch(ctx context.Context, r *Report) {
 func (p *player) serve(ctx context.Context, r *Report) error {
 	for ctx.Err() == nil {
 		began := time.Now()
-		got, err := p.neighbour.finish(context.WithoutCancel(ctx), "honest")
+		got, err := p.neighbor.finish(context.WithoutCancel(ctx), "honest")
 		switch took := time.Since(began); {
 		case status(err) == http.StatusServiceUnavailable:
 			time.Sleep(100 * time.Millisecond)
 			continue
 		case err != nil:
-			return fmt.Errorf("the neighbour: %w", err)
+			return fmt.Errorf("the neighbor: %w", err)
 		case got.FinishReason != "stop":
-			return fmt.Errorf("the neighbour's run ended with %s: %s", got.FinishReason, got.Error)
+			return fmt.Errorf("the neighbor's run ended with %s: %s", got.FinishReason, got.Error)
 		default:
 			r.Served++
 			r.Longest = max(r.Longest, took)

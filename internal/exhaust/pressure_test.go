@@ -110,7 +110,7 @@ func TestPressure(t *testing.T) {
 	p, err := newPlayer(ctx, s, wasm)
 	require.NoError(t, err)
 	const n = 100
-	require.NoError(t, p.neighbour.put(ctx, "steps", steps(n).agentFile(), nil))
+	require.NoError(t, p.neighbor.put(ctx, "steps", steps(n).agentFile(), nil))
 	mallory, err := s.tenant(ctx, "mallory", nil)
 	require.NoError(t, err)
 	hog := &Composition{
@@ -120,7 +120,7 @@ func TestPressure(t *testing.T) {
 		Module: Module{Hooks: map[string][]Action{"before_agent": {{"local_set", 900 << 10, 4}}}},
 	}
 	require.NoError(t, mallory.put(ctx, "hoards", hog.agentFile(), wasm))
-	honest := p.neighbour.begin(ctx, t, "steps", 1)
+	honest := p.neighbor.begin(ctx, t, "steps", 1)
 	hogs := mallory.begin(ctx, t, "hoards", 4)
 	require.Eventually(t, func() bool {
 		for _, id := range hogs {
@@ -145,7 +145,7 @@ func TestPressure(t *testing.T) {
 				ctx,
 				http.MethodPost,
 				"/v1/runs",
-				p.neighbour.key,
+				p.neighbor.key,
 				encode(map[string]any{"agent": "honest", "input": "Go."}),
 			)
 			require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestPressure(t *testing.T) {
 	require.True(t, rejected, "no run was rejected")
 
 	require.Eventually(t, func() bool {
-		r, err := p.neighbour.start(ctx, "honest")
+		r, err := p.neighbor.start(ctx, "honest")
 		return err == nil && r.ID != ""
 	}, time.Minute, 100*time.Millisecond, "there is memory again")
 	p.answered(t, honest, n)

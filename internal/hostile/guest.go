@@ -211,7 +211,7 @@ const (
 // show adds a function that takes the result of a host call and emits an event "reply" with the
 // pending reply, or 0 if there is none. The imports "read" and "emit" must have been added.
 func (g *guest) show() int {
-	read, emit := g.abi2("read"), g.abi2("emit")
+	read, emit := g.importIndex("read"), g.importIndex("emit")
 	const head, none = `{"name":"reply","data":`, `{"name":"reply","data":0}`
 	g.place(showText, head).place(showNone, none)
 	return g.function("i", "",
@@ -223,8 +223,8 @@ func (g *guest) show() int {
 		i32(showBuffer), local(n0), i32(len(head)+1), add, call(emit), drop)
 }
 
-// abi2 returns the index of an import of the ABI. It panics if the guest has not imported it.
-func (g *guest) abi2(name string) int {
+// importIndex returns the index of an import of the ABI. It panics if the guest has not imported it.
+func (g *guest) importIndex(name string) int {
 	i, ok := g.names[contract.ImportModule+"."+name]
 	if !ok {
 		panic("import " + name + " first")

@@ -90,7 +90,7 @@ func onionCases() []Case {
 		},
 		{Name: "error of next ignored", Module: func() []byte {
 			return asking(contract.HookWrapModel, "next", func(g *guest, f int) []byte {
-				write := g.abi2("write")
+				write := g.importIndex("write")
 				const answer = `{"response":{"message":{"role":"assistant","content":"all is well"}}}`
 				g.place(0x800, answer)
 				return join(i32(0), i32(0), call(f), i32(0x800), i32(len(answer)), call(write))
@@ -430,7 +430,7 @@ func storageCases() []Case {
 		{Name: "endless printing", Module: printing, Want: Harmless, Check: atMostLog(3000, 80<<10)},
 		{Name: "event flood", Module: func() []byte {
 			return asking(contract.HookBeforeAgent, "config", func(g *guest, f int) []byte {
-				emit := g.abi2("emit")
+				emit := g.importIndex("emit")
 				const event = `{"name":"n","data":1}`
 				g.place(0x800, event)
 				return join(count(n0, 300, i32(0x800), i32(len(event)), call(emit), drop), call(f))
@@ -463,7 +463,7 @@ func storageCases() []Case {
 		errorReply("event without a name", "emit", `"code":"invalid"`, i32(0x620), i32(2)),
 		{Name: "events from an observer", Module: func() []byte {
 			return asking(contract.HookObserve, "config", func(g *guest, f int) []byte {
-				emit := g.abi2("emit")
+				emit := g.importIndex("emit")
 				const event = `{"name":"n","data":1}`
 				g.place(0x800, event)
 				return join(i32(0x800), i32(len(event)), call(emit), i32(0), []byte{0x4e}, when(unreachable), call(f))

@@ -322,7 +322,7 @@ func (p *program) host() []byte {
 			code = append(code, i32(p.IntN(5))...)
 		}
 	}
-	code = append(code, call(p.abi2(name))...)
+	code = append(code, call(p.importIndex(name))...)
 	if t[1] == "" {
 		return code
 	}

@@ -160,7 +160,7 @@ func callHere(
 	defer mw.Close()
 	s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 	defer s.Close()
-	within(t, func(c *hook.Call) {
+	inHook(t, func(c *hook.Call) {
 		for _, call := range calls {
 			var o pluginOutcome
 			inv := &invoke.Invocation{
@@ -216,8 +216,8 @@ func variables(t *testing.T, c *hook.Call) map[string]string {
 	return out
 }
 
-// within calls fn in a hook of a run.
-func within(t *testing.T, fn func(c *hook.Call)) {
+// inHook calls fn in a hook of a run.
+func inHook(t *testing.T, fn func(c *hook.Call)) {
 	t.Helper()
 	r := openRun(t, hook.Entry{Name: "plugin", Middleware: capture(fn)})
 	_, err := r.BeforeAgent(t.Context(), chain.Start{Messages: conversation("hello", "how are you?")})

@@ -355,8 +355,8 @@ func TestExtismMemory(t *testing.T) {
 	require.Equal(t, mw.image.WorstCase()+1<<20, mw.worstCase())
 }
 
-// only loads the plug-in caller.wasm with hook as its only hook.
-func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
+// loadOnly loads the plug-in caller.wasm with hook as its only hook.
+func loadOnly(t *testing.T, l *Loader, hook abi.Hook) *Module {
 	t.Helper()
 	b := readPlugin(t, "caller.wasm")
 	for _, h := range calledHooks() {
@@ -378,7 +378,7 @@ func TestExtismStreams(t *testing.T) {
 	t.Parallel()
 	r := open(
 		t,
-		configure(t, only(t, newLoader(t), contract.HookWrapModel),
+		configure(t, loadOnly(t, newLoader(t), contract.HookWrapModel),
 			`{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`),
 	)
 	received, res, err := streams(t.Context(), r, func() {}, "theirs")

@@ -177,7 +177,7 @@ func TestReplayKeepsFuelSchedule(t *testing.T) {
 	t.Parallel()
 	for version := 1; version <= policy.FuelSchedule; version++ {
 		dir := t.TempDir()
-		m := keeping(t, dir, "moody.wasm", policy.Limits{FuelSchedule: version})
+		m := loadRecording(t, dir, "moody.wasm", policy.Limits{FuelSchedule: version})
 		r := openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, ""), Hooks: []abi.Hook{contract.HookGateTool}})
 		_, err := r.callTool(t.Context(), nil)
 		require.NoError(t, err)

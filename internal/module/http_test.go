@@ -36,8 +36,8 @@ func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	}, nil
 }
 
-// opened opens a run whose only entry is the named plug-in. h answers its HTTP requests.
-func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h hook.HTTP) *testRun {
+// openPlugin opens a run whose only entry is the named plug-in. h answers its HTTP requests.
+func openPlugin(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h hook.HTTP) *testRun {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestHTTP(t *testing.T) {
 	l := newLoader(t)
 	granted := policy.Grants{HTTP: []string{"a.org", "b.org"}}
 	reply := func(arg string, grants policy.Grants, h hook.HTTP) string {
-		r := opened(t, l, "caller.wasm", `{"call1":"o","arg1":`+arg+`}`, grants, h)
+		r := openPlugin(t, l, "caller.wasm", `{"call1":"o","arg1":`+arg+`}`, grants, h)
 		_, err := r.beforeAgent(t)
 		require.NoError(t, err)
 		return r.host.logs()[0]
@@ -121,7 +121,7 @@ func TestExtismHTTP(t *testing.T) {
 		p.do(opHTTPStatus, 0, 0, 5)
 		p.do(opLoad8, 5, 0, 6) // a fault that reveals the status
 	}))))
-	r := opened(t, l, "puppet.wasm", program, policy.Grants{HTTP: []string{"a.org"}}, s)
+	r := openPlugin(t, l, "puppet.wasm", program, policy.Grants{HTTP: []string{"a.org"}}, s)
 	_, err = r.beforeAgent(t)
 	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 are in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())

@@ -26,8 +26,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// keeping loads a module whose faults are recorded in dir.
-func keeping(t *testing.T, dir, name string, limits policy.Limits) *Module {
+// loadRecording loads a module whose faults are recorded in dir.
+func loadRecording(t *testing.T, dir, name string, limits policy.Limits) *Module {
 	t.Helper()
 	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestReplayFaults(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			tc.limits.HookTime = cmp.Or(tc.limits.HookTime, time.Minute)
-			r := open(t, configure(t, keeping(t, dir, "puppet.wasm", tc.limits), do(tc.letter)))
+			r := open(t, configure(t, loadRecording(t, dir, "puppet.wasm", tc.limits), do(tc.letter)))
 			_, err := r.beforeAgent(t)
 			var fault *ending.FaultError
 			require.ErrorAs(t, err, &fault)
@@ -130,7 +130,7 @@ func TestReplayHistory(t *testing.T) {
 	dir := t.TempDir()
 	r := openRun(t, hook.Entry{
 		Name:       "guard",
-		Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`),
+		Middleware: configure(t, loadRecording(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`),
 		Hooks:      []abi.Hook{contract.HookBeforeAgent, contract.HookWrapToolCall},
 	})
 	slow := func(context.Context, abi.Call) (*abi.Result, error) {
@@ -186,7 +186,7 @@ func TestReplayJudged(t *testing.T) {
 	dir := t.TempDir()
 	r := openRun(t, hook.Entry{
 		Name:       "guard",
-		Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
+		Middleware: configure(t, loadRecording(t, dir, "moody.wasm", policy.Limits{}), ""),
 		Hooks:      []abi.Hook{contract.HookGateTool},
 	})
 	_, err := r.callTool(t.Context(), nil)
@@ -206,7 +206,7 @@ func TestReplayLate(t *testing.T) {
 	dir := t.TempDir()
 	r := openRun(t, hook.Entry{
 		Name:       "guard",
-		Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""),
+		Middleware: configure(t, loadRecording(t, dir, "moody.wasm", policy.Limits{}), ""),
 		Hooks:      []abi.Hook{contract.HookGateTool},
 	})
 	_, err := r.callTool(t.Context(), nil)
@@ -222,7 +222,7 @@ func TestReplayLate(t *testing.T) {
 func TestReplayDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := open(t, configure(t, keeping(t, dir, "moody.wasm", policy.Limits{InputBytes: 64 << 20}), ""))
+	r := open(t, configure(t, loadRecording(t, dir, "moody.wasm", policy.Limits{InputBytes: 64 << 20}), ""))
 	large := chain.Start{Messages: conversation(strings.Repeat("x", 8<<20))}
 	for range 2 {
 		_, err := r.BeforeAgent(t.Context(), large)
@@ -243,7 +243,7 @@ func TestReplayDropped(t *testing.T) {
 func TestBundleFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "faults")
-	m := keeping(t, dir, "puppet.wasm", policy.Limits{})
+	m := loadRecording(t, dir, "puppet.wasm", policy.Limits{})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "0000 mine.fault.zip"), nil, 0o600))
 	const kept = 100
 	for i := range kept + 1 {
@@ -306,7 +306,7 @@ func TestHostileBundles(t *testing.T) {
 	require.ErrorContains(t, err, "not a valid zip file")
 
 	dir := t.TempDir()
-	_, err = open(t, configure(t, keeping(t, dir, "puppet.wasm", policy.Limits{}), do("t"))).beforeAgent(t)
+	_, err = open(t, configure(t, loadRecording(t, dir, "puppet.wasm", policy.Limits{}), do("t"))).beforeAgent(t)
 	require.Error(t, err)
 	b := onlyBundle(t, dir)
 	b.Call.Hook = "describe"

@@ -137,7 +137,7 @@ func TestStreamFaults(t *testing.T) {
 			piece := strings.Repeat("x", 2000) // the most that one reply holds
 			e := hook.Entry{
 				Name:       "guard",
-				Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2")),
+				Middleware: configure(t, loadRecording(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2")),
 			}
 			if skip {
 				e.OnFault = hook.Skip

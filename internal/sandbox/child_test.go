@@ -106,8 +106,8 @@ func TestRunJob(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoChildren)
 }
 
-// threadJob is a job that returns its working directory.
-func threadJob([]byte) ([]byte, error) {
+// whereJob is a job that returns its working directory.
+func whereJob([]byte) ([]byte, error) {
 	dir, err := os.Getwd()
 	return []byte(dir), err
 }

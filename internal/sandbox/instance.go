@@ -286,7 +286,7 @@ func (in *Instance) free() {
 	}
 	in.core = nil
 	in.ref.Release()
-	in.image.sandbox.endCall(in)
+	in.image.sandbox.leave(in)
 }
 
 // outcome returns the error of the call, given the error of wazero. The host's reasons to end

@@ -281,8 +281,8 @@ func (s *Sandbox) enter(in *Instance) bool {
 	return true
 }
 
-// endCall removes an instance that enter counted.
-func (s *Sandbox) endCall(in *Instance) {
+// leave removes an instance that enter counted.
+func (s *Sandbox) leave(in *Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.live, in)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if child.IsChild() {
-		os.Exit(child.Main(child.Handler{Name: "where", Do: threadJob})) //nolint:forbidigo // this is a main
+		os.Exit(child.Main(child.Handler{Name: "where", Do: whereJob})) //nolint:forbidigo // this is a main
 	}
 	goleak.VerifyTestMain(m)
 }

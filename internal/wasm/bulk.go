@@ -7,13 +7,13 @@ const (
 	// checks. A memory.fill of 16 MiB of untouched memory would otherwise delay a garbage
 	// collection of the whole host by 20 to 40 ms.
 	pieceBytes = 256 << 10
-	// fuelBytes is the binary logarithm of the number of bytes that a bulk instruction
+	// fuelBytesLog2 is the binary logarithm of the number of bytes that a bulk instruction
 	// moves for one fuel.
-	fuelBytes = 4
-	// entryBytes is the binary logarithm of the size of a table entry in bytes.
-	entryBytes = 3
-	// pageBytes is the binary logarithm of the page size in bytes.
-	pageBytes = 16
+	fuelBytesLog2 = 4
+	// entryBytesLog2 is the binary logarithm of the size of a table entry in bytes.
+	entryBytesLog2 = 3
+	// pageBytesLog2 is the binary logarithm of the page size in bytes.
+	pageBytesLog2 = 16
 	// maxHelpers is the maximum number of helper functions in a module. A module needs one for each
 	// combination of bulk instruction and segments or tables.
 	maxHelpers = 1_000
@@ -123,10 +123,10 @@ const (
 //	instruction(to, from, count)
 func (w *rewriter) bulk(h helper) []byte {
 	a := assembler{}
-	unit := fuelBytes
+	unit := fuelBytesLog2
 	piece := int32(pieceBytes)
 	if h.op != OpMemoryCopy && h.op != OpMemoryFill && h.op != OpMemoryInit {
-		unit, piece = fuelBytes-entryBytes, pieceBytes>>entryBytes
+		unit, piece = fuelBytesLog2-entryBytesLog2, pieceBytes>>entryBytesLog2
 	}
 	moves := h.op != OpMemoryFill && h.op != OpTableFill
 
@@ -251,7 +251,7 @@ func (w *rewriter) growMemory() []byte {
 	a.index(opMemorySize, 0)
 	a.op(opI32Sub)
 	a.op(opI32LeU)
-	w.chargeGrowth(&a, 0, pageBytes-fuelBytes)
+	w.chargeGrowth(&a, 0, pageBytesLog2-fuelBytesLog2)
 	a.get(0)
 	helper{op: OpMemoryGrow}.instruction(&a)
 	a.get(0)

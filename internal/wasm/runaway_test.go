@@ -79,7 +79,7 @@ func TestRunaway(t *testing.T) {
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
 			// The overrun is at most one piece, or the work between two checks.
-			const limit = pieceBytes>>fuelBytes + 2*maxUncheckedFuel
+			const limit = pieceBytes>>fuelBytesLog2 + 2*maxUncheckedFuel
 			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+limit)
 			require.LessOrEqual(t, k.tank.largest, int64(limit))
 		})

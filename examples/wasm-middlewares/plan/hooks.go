@@ -179,7 +179,7 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 		if path := l.cycle(t.ID); path != nil {
 			return "", middleware.Errorf("after: %s wait for each other", refs(path))
 		}
-		if err := p.mayBecome(l, t, before); err != nil {
+		if err := p.checkStatus(l, t, before); err != nil {
 			return "", err
 		}
 		if open := openTasks(l); open != "" {
@@ -189,9 +189,9 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 	})
 }
 
-// mayBecome returns an error if t must not have its new status, because it must wait for other
+// checkStatus returns an error if t must not have its new status, because it must wait for other
 // tasks or because too many tasks are in progress. before is its old status.
-func (p *planner) mayBecome(l *list, t *task, before string) error {
+func (p *planner) checkStatus(l *list, t *task, before string) error {
 	if t.Status == before || t.Status != inProgress && t.Status != completed {
 		return nil
 	}

@@ -87,7 +87,7 @@ func (c *custom) open(text string, from int) int {
 	}
 	s.at(syntax.EmptyOpContext(before, -1))
 	for _, t := range threads {
-		if s.mayGoOn(t.pc, false) {
+		if s.canContinue(t.pc, false) {
 			return t.from
 		}
 	}
@@ -136,10 +136,10 @@ func (s *search) follow(t thread) {
 	}
 }
 
-// mayGoOn reports whether the outcome of a thread at the end of the text depends on more
+// canContinue reports whether the outcome of a thread at the end of the text depends on more
 // text: it consumes a character, or tests whether one follows. unsure is true after such a
 // test.
-func (s *search) mayGoOn(pc int, unsure bool) bool {
+func (s *search) canContinue(pc int, unsure bool) bool {
 	// Skip instructions that an unsure thread has already reached.
 	if s.seen[pc] == -s.round || s.seen[pc] == s.round && !unsure {
 		return false
@@ -150,13 +150,13 @@ func (s *search) mayGoOn(pc int, unsure bool) bool {
 	inst := &s.program.Inst[pc]
 	switch inst.Op {
 	case syntax.InstAlt, syntax.InstAltMatch:
-		return s.mayGoOn(int(inst.Out), unsure) || s.mayGoOn(int(inst.Arg), unsure)
+		return s.canContinue(int(inst.Out), unsure) || s.canContinue(int(inst.Arg), unsure)
 	case syntax.InstCapture, syntax.InstNop:
-		return s.mayGoOn(int(inst.Out), unsure)
+		return s.canContinue(int(inst.Out), unsure)
 	case syntax.InstEmptyWidth:
 		const known = syntax.EmptyBeginLine | syntax.EmptyBeginText // these only look back
 		need := syntax.EmptyOp(inst.Arg)
-		return need&known&^s.flags == 0 && s.mayGoOn(int(inst.Out), unsure || need&^known != 0)
+		return need&known&^s.flags == 0 && s.canContinue(int(inst.Out), unsure || need&^known != 0)
 	case syntax.InstMatch:
 		return unsure
 	case syntax.InstFail:

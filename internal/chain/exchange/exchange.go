@@ -202,7 +202,7 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	var passed []abi.Chunk
 	switch {
 	case err != nil || len(s.members) == 0:
-	case s.n > 0 && s.failed == nil && s.received.Says(chunks):
+	case s.n > 0 && s.failed == nil && s.received.Equal(chunks):
 		passed = s.passed.Chunks()
 	default:
 		s.id = x.Run.StreamIDs.Add(1)

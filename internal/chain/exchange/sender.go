@@ -28,11 +28,11 @@ type Sender struct {
 	OfTool bool
 	Meter  *account.Meter // counts the collected chunks; the caller releases it
 
-	mu     sync.Mutex
-	Said   chunkjoin.Assembly
-	Sent   int               // number of chunks
-	Bytes  int               // approximate size of the chunks
-	Failed *ending.HookError // the error of an on_chunk hook that rejected chunks; later chunks are rejected, too
+	mu        sync.Mutex
+	Collected chunkjoin.Assembly
+	Sent      int               // number of chunks
+	Bytes     int               // approximate size of the chunks
+	Failed    *ending.HookError // the error of an on_chunk hook that rejected chunks; later chunks are rejected, too
 }
 
 // sending returns an outlet as a sink that never ends the message.
@@ -66,7 +66,7 @@ func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 		return ending.LimitOrAbort("send", err)
 	}
 	t.Sent, t.Bytes = t.Sent+len(chunks), t.Bytes+total
-	t.Said.Add(chunks...)
+	t.Collected.Add(chunks...)
 	if t.Sink == nil || len(chunks) == 0 {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 func (t *Sender) take() []abi.Chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	pieces := t.Said.Chunks()
-	t.Said = chunkjoin.Assembly{}
+	pieces := t.Collected.Chunks()
+	t.Collected = chunkjoin.Assembly{}
 	return pieces
 }

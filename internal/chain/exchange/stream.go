@@ -154,5 +154,5 @@ func (s *stream) changed(received, passed []abi.Chunk) bool {
 	}
 	var a chunkjoin.Assembly
 	a.Add(passed...)
-	return !a.Says(received)
+	return !a.Equal(received)
 }

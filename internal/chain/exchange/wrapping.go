@@ -299,10 +299,10 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 	}
 }
 
-// Said returns the answer of a wrapper that returned none but sent chunks: those chunks, and the
+// SentAnswer returns the answer of a wrapper that returned none but sent chunks: those chunks, and the
 // chunks of its last next. Fields that chunks cannot carry come from the last good reply, or from
 // blank. It returns nil if the wrapper sent nothing or an on_chunk hook rejected a chunk.
-func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
+func (w *Wrapping[Q, P, R]) SentAnswer(blank *R) *R {
 	if w.sender.Sent == 0 || w.sender.Failed != nil {
 		return nil
 	}
@@ -312,6 +312,6 @@ func (w *Wrapping[Q, P, R]) Said(blank *R) *R {
 	var all chunkjoin.Assembly
 	all.Add(w.head.Chunks()...)
 	all.Add(w.body...)
-	all.Add(w.sender.Said.Chunks()...)
+	all.Add(w.sender.Collected.Chunks()...)
 	return w.x.Kind.Assemble(blank, all.Chunks())
 }

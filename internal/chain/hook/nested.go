@@ -123,7 +123,7 @@ func (c *Control) Within(of Own, id string) *Run {
 	r := *c.run
 	r.Scope = id
 	r.path = append(slices.Clip(c.run.path), frame{c.member, of})
-	r.Settled = c.run.Settled || c.call().mayInterrupt() != nil || never[c.Hook]
+	r.Settled = c.run.Settled || c.call().mayInterrupt() != nil || cannotPause[c.Hook]
 	r.last = c.run.last || c.Hook == contract.HookAfterAgent
 	return &r
 }
@@ -146,9 +146,9 @@ func (r *Run) Past() map[*Member]bool {
 	return past
 }
 
-// never holds the hooks that cannot pause a run. Calls that these hooks make cannot pause it
+// cannotPause holds the hooks that cannot pause a run. Calls that these hooks make cannot pause it
 // either.
-var never = map[abi.Hook]bool{
+var cannotPause = map[abi.Hook]bool{
 	contract.HookOnChunk:      true,
 	contract.HookToolMessages: true,
 	contract.HookAfterAgent:   true,
