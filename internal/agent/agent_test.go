@@ -275,7 +275,7 @@ func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 	)
 	require.ErrorContains(t, tr.err, "fail: before_model_rewrite_state failed: no")
 	require.Empty(t, tr.model.Requests())
-	require.Equal(t, 1, total, "what the first module added is not kept")
+	require.Equal(t, 1, total, "the message of the first module is discarded")
 	require.Equal(t, abi.RunError, end.FinishReason)
 }
 
@@ -678,4 +678,35 @@ func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 		require.Equal(t, []any{e.Type, e.Seq, e.Step, e.Run}, []any{seen[i].Type, seen[i].Seq, seen[i].Step, seen[i].Run})
 		require.NotZero(t, seen[i].TimeMS)
 	}
+}
+
+// TestInvalidRawJSONIsRejected checks that a message of Go code whose extra is not JSON fails the
+// run, or the call, that it would enter. Modules would see another message in its place.
+func TestInvalidRawJSONIsRejected(t *testing.T) {
+	t.Parallel()
+	bad := abi.User("hi")
+	bad.Extra = abi.JSON(`{"a":`)
+	nested := abi.Assistant("hi")
+	nested.ToolCalls = []abi.ToolCall{{ID: "c", Unknown: abi.Fields{{Name: "x", Value: abi.JSON("}")}}}}
+
+	for _, m := range []abi.Message{bad, nested} {
+		r := try(t, agent.Options{}, []scripted.Reply{scripted.Text("hello")}, abi.User("first"), m)
+		require.ErrorContains(t, r.err, "input: messages[1]: ")
+		require.ErrorContains(t, r.err, "invalid raw JSON")
+		require.Empty(t, r.model.Requests())
+	}
+
+	add := (*inproc.Middleware)(
+		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			return append(m, bad), nil
+		}),
+	)
+	r := try(t, agent.Options{Chain: with(t, nativeEntry("adds", add))}, []scripted.Reply{scripted.Text("hello")})
+	require.ErrorContains(t, r.err, "adds")
+	require.ErrorContains(t, r.err, "invalid raw JSON")
+
+	answer := abi.Assistant("hi")
+	answer.Extra = bad.Extra
+	r = try(t, agent.Options{}, []scripted.Reply{{Response: &abi.Response{Message: answer}}})
+	require.ErrorContains(t, r.err, "the message of the model's client: ")
 }

@@ -123,6 +123,9 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 		return nil, modelError(err)
 	}
 	r.addUsage(res.Usage)
+	if err := message.CheckJSON(&res.Message); err != nil {
+		return nil, &abi.Error{Code: abi.CodeModel, Message: "the message of the model's client: " + err.Error()}
+	}
 	res.Message.Role, res.Message.Origin, res.Message.ID = abi.RoleAssistant, abi.OriginModel, r.NewID()
 	return res, nil
 }

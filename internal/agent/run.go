@@ -71,6 +71,9 @@ func newRun(a *Agent, in Input) *run {
 		id = journal.NewRunID()
 	}
 	a, wrong := a.given(in.Chain)
+	if wrong == nil {
+		wrong = checkInput(in.Messages)
+	}
 	r := &run{
 		root:    a,
 		agent:   a,
@@ -94,6 +97,16 @@ func newRun(a *Agent, in Input) *run {
 	r.equip(a)
 	r.state.Messages = message.NewList(r.revs, r.adopt(in.Messages))
 	return r
+}
+
+// checkInput rejects messages of the caller whose raw JSON is invalid.
+func checkInput(messages []abi.Message) error {
+	for i := range messages {
+		if err := message.CheckJSON(&messages[i]); err != nil {
+			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("input: messages[%d]: %v", i, err)}
+		}
+	}
+	return nil
 }
 
 // adopt returns the caller's messages with ids and origins. It replaces missing, duplicate and too

@@ -272,6 +272,9 @@ func checkFinal(final, was *abi.Message) error {
 	if err := contract.CheckMessage(final); err != nil {
 		return fmt.Errorf("final: %w", err)
 	}
+	if err := message.CheckJSON(final); err != nil {
+		return fmt.Errorf("final: %w", err)
+	}
 	if final.Role != abi.RoleAssistant && (was == nil || final.Role != was.Role) {
 		return fmt.Errorf("final: want an assistant's message, got a %s's", final.Role)
 	}

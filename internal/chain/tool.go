@@ -469,6 +469,9 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 		if err := contract.CheckMessage(m); err != nil {
 			return fmt.Errorf("messages[%d]: %w", i, err)
 		}
+		if err := message.CheckJSON(m); err != nil {
+			return fmt.Errorf("messages[%d]: %w", i, err)
+		}
 		message.Own(m, nil, entry, r.NewID)
 		if m.Role != abi.RoleTool {
 			continue

@@ -172,8 +172,13 @@ func (t *Tool) clean(out outcome) (*abi.Result, error) {
 	return &res, nil
 }
 
+// isObject reports whether b is empty, or a JSON object that the host can encode.
 func isObject(b json.RawMessage) bool {
-	return len(b) == 0 || b[0] == '{' && json.Valid(b)
+	if len(b) == 0 {
+		return true
+	}
+	_, err := abijson.Marshal(b)
+	return b[0] == '{' && err == nil
 }
 
 // partSize is the overhead counted for each part, in bytes.
@@ -189,6 +194,9 @@ func (t *Tool) cleanParts(parts []abi.Part) []abi.Part {
 				textPart(fmt.Sprintf("[cut: %d more parts of the result; the limit is %d bytes]", len(parts)-i, t.o.MaxResult)))
 		}
 		if p.Type == abi.PartText {
+			if _, err := abijson.Marshal(abi.Part{Unknown: p.Unknown}); len(p.Unknown) > 0 && err != nil {
+				p.Unknown = nil
+			}
 			p.Text = t.cut(p.Text, left)
 			left -= len(p.Text)
 			out = append(out, p)

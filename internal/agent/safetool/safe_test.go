@@ -111,6 +111,9 @@ func TestSafeErrors(t *testing.T) {
 		"an error not UTF-8":  {func(context.Context) (*abi.Result, error) { return nil, errors.New("a\xff") }, "a\ufffd"},
 		"a bad extra":         {func(context.Context) (*abi.Result, error) { return &abi.Result{Extra: json.RawMessage("[]")}, nil }, "extra must be a JSON object"},
 		"a broken extra":      {func(context.Context) (*abi.Result, error) { return &abi.Result{Extra: json.RawMessage("{")}, nil }, "extra must be a JSON object"},
+		"a deep extra": {func(context.Context) (*abi.Result, error) {
+			return &abi.Result{Extra: json.RawMessage(`{"a":` + strings.Repeat("[", 100) + "1" + strings.Repeat("]", 100) + "}")}, nil
+		}, "extra must be a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +131,7 @@ func TestSafeErrors(t *testing.T) {
 		t.Context(),
 		New(fake(func(context.Context) (*abi.Result, error) { return nil, long }), &Options{MaxResult: 100}),
 	)
-	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a cut error keeps its code")
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a truncated error keeps its code")
 	require.Less(t, len(err.Error()), 200)
 
 	wrapped := fmt.Errorf("%s: %w", strings.Repeat("x", 1000), sentinel)
@@ -136,7 +139,7 @@ func TestSafeErrors(t *testing.T) {
 		t.Context(),
 		New(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), &Options{MaxResult: 100}),
 	)
-	require.ErrorIs(t, err, sentinel, "a cut error stays what it is")
+	require.ErrorIs(t, err, sentinel, "a truncated error wraps its cause")
 	require.Less(t, len(err.Error()), 200)
 
 	var panicked *PanicError

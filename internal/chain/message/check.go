@@ -9,6 +9,7 @@ package message
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
@@ -21,6 +22,17 @@ func checkCalls(m *abi.Message) error {
 		return fmt.Errorf("a message with %d tool calls; at most %d are allowed", len(m.ToolCalls), MaxCalls)
 	}
 	return nil
+}
+
+// CheckJSON rejects a message whose raw JSON is invalid, for example that of its extra. Only Go code
+// of this process can make such a message: those of modules are decoded.
+func CheckJSON(m *abi.Message) error {
+	if len(m.Extra) == 0 && len(m.Unknown) == 0 && !m.Content.IsParts() &&
+		!slices.ContainsFunc(m.ToolCalls, func(c abi.ToolCall) bool { return len(c.Unknown) > 0 }) {
+		return nil
+	}
+	_, err := abijson.Marshal(m)
+	return err
 }
 
 // MaxCalls is the maximum number of tool calls in a message of a middleware, as in a
@@ -36,6 +48,12 @@ func CheckResult(res *abi.Result) error {
 		return fmt.Errorf("result: extra must be an object")
 	}
 	if err := contract.CheckContent(&res.Content); err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	if len(res.Extra) == 0 && !res.Content.IsParts() {
+		return nil
+	}
+	if _, err := abijson.Marshal(res); err != nil { // only a result of Go code of this process
 		return fmt.Errorf("result: %w", err)
 	}
 	return nil
@@ -62,6 +80,9 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 		res.Message.Role = abi.RoleAssistant
 	}
 	if err := contract.CheckMessage(&res.Message); err != nil {
+		return fmt.Errorf("response: %w", err)
+	}
+	if err := CheckJSON(&res.Message); err != nil {
 		return fmt.Errorf("response: %w", err)
 	}
 	if err := checkCalls(&res.Message); err != nil {

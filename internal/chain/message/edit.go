@@ -44,6 +44,9 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 			if err := checkCalls(&splices[i].Insert[j]); err != nil {
 				return nil, err
 			}
+			if err := CheckJSON(&splices[i].Insert[j]); err != nil {
+				return nil, fmt.Errorf("messages: %w", err)
+			}
 			Own(&splices[i].Insert[j], removed, entry, newID)
 		}
 	}

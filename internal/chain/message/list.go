@@ -64,7 +64,7 @@ func (it *item) encoded() []byte {
 	}
 	b, err := abijson.Marshal(&it.message)
 	if err != nil {
-		// Go code in this process put invalid raw JSON into the message. Decoded messages can be encoded.
+		// CheckJSON rejects such messages where Go code of this process passes them to a run.
 		b = []byte(`{"role":"user","content":null}`)
 	}
 	it.json.Store(&b)
