@@ -414,7 +414,7 @@ func (v *victim) check(info *journal.RunInfo) {
 		require.EqualValues(t, i+1, e.Seq)
 		b, err := abijson.Marshal(&e)
 		require.NoError(t, err)
-		require.Equal(t, v.lines[e.Seq], string(b), "what was told is what is kept")
+		require.Equal(t, v.lines[e.Seq], string(b), "the stored event equals the delivered one")
 		if i == len(kept)-1 {
 			require.Equal(t, abi.EventRunFinished, e.Type)
 		}

@@ -166,7 +166,7 @@ func TestTimelines(t *testing.T) {
 	var lines []*api.Timeline
 	keep := telemetry.Timelines(func(_ context.Context, line *api.Timeline) { lines = append(lines, line) })
 	run(t, telemetry.Join(nil, keep))
-	require.Len(t, lines, 1, "that of the sub-agent is within its parent's")
+	require.Len(t, lines, 1, "the sub-agent's run has no line of its own")
 	line := lines[0]
 	require.Equal(t, "run_1", line.Run)
 	byID := map[int]api.Span{}

@@ -50,7 +50,7 @@ func TestAnAnswerIsTakenAway(t *testing.T) {
 		[]string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"},
 		tr.seen(1),
 	)
-	require.Equal(t, 1, tr.count(abi.EventToolCall), "it is not told again")
+	require.Equal(t, 1, tr.count(abi.EventToolCall), "the resumed run does not repeat the event")
 }
 
 // TestCompactedHistory checks that the host still knows the run's own messages and calls after a

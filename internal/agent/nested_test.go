@@ -100,7 +100,7 @@ func TestOwnModel(t *testing.T) {
 	require.Equal(t, "small", requests[0].Model)
 	require.JSONEq(t, "1", string(requests[0].Params["seed"]))
 	require.Empty(t, requests[0].Tools)
-	require.Len(t, requests[1].Messages, 1, "what the module asked is not in the conversation")
+	require.Len(t, requests[1].Messages, 1, "the module's own request is not in the conversation")
 	require.EqualValues(t, 6, tr.last().Usage.TotalTokens)
 	require.EqualValues(t, 1, tr.last().Entries[3].ModelCalls)
 	for _, e := range tr.events {
@@ -285,7 +285,7 @@ func TestOwnCallsWhere(t *testing.T) {
 		last = e.Event
 	}
 	require.NoError(t, seen[contract.HookAfterAgent])
-	require.EqualValues(t, 6, last.Usage.TotalTokens, "what after_agent asked counts")
+	require.EqualValues(t, 6, last.Usage.TotalTokens, "usage includes the calls of after_agent")
 	require.ErrorIs(t, seen[contract.HookObserve], &abi.Error{Code: abi.CodeDenied})
 	require.ErrorIs(t, seen[contract.HookTranslateBefore], &abi.Error{Code: abi.CodeDenied})
 }

@@ -52,7 +52,7 @@ func (p *pauser) drain(events iter.Seq2[abi.Event, error]) {
 	for e, err := range events {
 		p.events = append(p.events, e)
 		p.err = err
-		require.EqualValues(p.t, len(p.events), e.Seq, "numbers go on without gaps")
+		require.EqualValues(p.t, len(p.events), e.Seq, "the numbers have no gaps")
 	}
 	errors.As(p.err, &p.paused)
 }
@@ -175,7 +175,7 @@ func TestAskSomebody(t *testing.T) {
 				"run_started step_started message tool_call tool_call tool_result run_paused tool_result step_finished "+
 					"step_started message step_finished run_finished",
 				p.types(),
-				"nothing is told twice",
+				"no event is delivered twice",
 			)
 		})
 	}
@@ -214,7 +214,7 @@ func TestAYesIsForTheExactCall(t *testing.T) {
 	require.EqualValues(t, 1, n.Load())
 	p.one("false")
 	require.NoError(t, p.err)
-	require.EqualValues(t, 1, n.Load(), "what was called is not called again")
+	require.EqualValues(t, 1, n.Load(), "a completed call is not repeated")
 	require.Equal(t, 1, round, "a pipeline hook answers from the record")
 }
 

@@ -74,7 +74,7 @@ func TestChunksPassInOrder(t *testing.T) {
 			tr := try(t, agent.Options{Chain: c, NoStream: noStream}, []scripted.Reply{pieces("hello world")})
 			require.NoError(t, tr.err)
 			e := tr.message(t)
-			require.Equal(t, "HExxO WORxD", e.Message.Content.String(), "the message is what left on_chunk, put together")
+			require.Equal(t, "HExxO WORxD", e.Message.Content.String(), "the message has the chunks as on_chunk returned them")
 			require.False(t, e.Replaced)
 			if noStream {
 				require.Zero(t, tr.count(abi.EventChunk))
@@ -214,7 +214,7 @@ func TestAfterModelReplaces(t *testing.T) {
 	e := tr.message(t)
 	require.Equal(t, "better", e.Message.Content.String())
 	require.True(t, e.Replaced)
-	require.Equal(t, abi.OriginModule+"edit", e.Message.Origin, "who says what it says")
+	require.Equal(t, abi.OriginModule+"edit", e.Message.Origin, "the origin names the module")
 }
 
 func TestHoldStream(t *testing.T) {
@@ -303,7 +303,7 @@ func TestAgain(t *testing.T) {
 	)
 	require.NoError(t, tr.err)
 	require.Len(t, tr.model.Requests(), 1+contract.MaxAgain, "bounded")
-	require.Equal(t, 1, tr.count(abi.EventLog), "and told")
+	require.Equal(t, 1, tr.count(abi.EventLog), "the limit is logged")
 }
 
 func TestOnChunkFails(t *testing.T) {
@@ -355,7 +355,7 @@ func TestSkippedFaults(t *testing.T) {
 			tr = try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{pieces("answer"), pieces("never asked")})
 			require.NoError(t, tr.err)
 			require.Equal(t, "answer", tr.last().Message.Content.String())
-			require.Len(t, tr.model.Requests(), 1, "nothing is called twice")
+			require.Len(t, tr.model.Requests(), 1, "the model is called once")
 			require.Equal(t, 1, tr.count(abi.EventFault))
 		})
 	}
@@ -454,7 +454,7 @@ func TestACrashLoopIsSwitchedOff(t *testing.T) {
 	for range 8 {
 		tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("answer")})
 		require.NoError(t, tr.err)
-		require.Equal(t, 1, tr.count(abi.EventFault), "every run is told")
+		require.Equal(t, 1, tr.count(abi.EventFault), "every run reports the fault")
 	}
 	require.Equal(t, 5, called, "over all runs of the agent")
 }

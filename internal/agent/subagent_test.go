@@ -93,7 +93,7 @@ func TestAnAgentAsATool(t *testing.T) {
 	require.Equal(t, "r.1.1", seen.ID)
 	require.Equal(t, "researcher", seen.Agent)
 	require.JSONEq(t, `"u1"`, string(seen.Metadata["user"]))
-	require.EqualValues(t, 12, lastOf(events).Usage.PromptTokens, "what the child used counts as the parent's")
+	require.EqualValues(t, 12, lastOf(events).Usage.PromptTokens, "the parent's usage includes the child's")
 
 	var inner []abi.EventType
 	for _, e := range events {
@@ -284,7 +284,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 		paused.State,
 		map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"perhaps"`)},
 	)
-	require.ErrorContains(t, err, "answer to int_", "what makes no sense is refused before anything goes on")
+	require.ErrorContains(t, err, "answer to int_", "an invalid answer is rejected before the run resumes")
 	_, err = parent.Resume(t.Context(), paused.State, map[string]json.RawMessage{"1/int_99": json.RawMessage("true")})
 	require.ErrorContains(t, err, `no interrupt "1/int_99" waits for an answer; those that do: 1/int_`)
 

@@ -497,7 +497,7 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 		}
 	}
 	require.Equal(t, done.LastEvent, after)
-	require.Less(t, size, 4<<20, "of 100 MB")
+	require.Less(t, size, 4<<20, "the size is far below 100 MB")
 }
 
 // TestTimelinesAreBounded checks that a timeline stays below 1 MiB if a model calls tools with very
@@ -548,7 +548,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	for i := range 30 {
 		flood(i + 2)
 	}
-	require.LessOrEqual(t, series(), before+40, "no series for each of what a tenant makes up")
+	require.LessOrEqual(t, series(), before+40, "names that a tenant invents get no series of their own")
 }
 
 // TestHostileModel checks that runs end, and the server stays healthy, if a tenant's model endpoint

@@ -202,7 +202,7 @@ func TestListsHaveCursors(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z")),
 		} {
 			p := f.send("GET", l.path+"?cursor="+url.QueryEscape(bad), key, nil).problem(t, 400, l.path, bad)
-			require.Contains(t, p.Detail, "first page", "it says what to do")
+			require.Contains(t, p.Detail, "first page", "the problem says how to continue")
 			require.Equal(t, "query.cursor", p.Errors[0].Location)
 		}
 		for _, limit := range []string{"0", "-1", "10001", "x"} {

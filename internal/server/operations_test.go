@@ -194,7 +194,7 @@ func TestTenantIsolation(t *testing.T) {
 				f.beta,
 				op.sample(t),
 			)
-			require.Equal(t, 404, other.status, "what is not there at all looks the same")
+			require.Equal(t, 404, other.status, "a missing resource has the same response")
 		} else if r.status < 300 && op.Method == "GET" {
 			require.NotContains(t, string(r.body), "acme", op.ID)
 		}

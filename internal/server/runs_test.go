@@ -311,7 +311,7 @@ func TestRunPauses(t *testing.T) {
 	f.send("POST", "/v1/runs", f.beta, answers(run.Interrupts[0].ID, `"a"`)).problem(t, 404)
 	second := f.events("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"it is fine"`))
 	require.Equal(t, "run_finished", second[len(second)-1].kind)
-	require.Equal(t, fmt.Sprint(len(first)+1), second[0].id, "what is new, and nothing else")
+	require.Equal(t, fmt.Sprint(len(first)+1), second[0].id, "the second response has only new events")
 	f.send("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"again"`)).problem(t, 409)
 }
 

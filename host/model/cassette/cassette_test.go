@@ -177,7 +177,7 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
-	require.Len(t, left, 1, "no file beside it")
+	require.Len(t, left, 1, "no other file is left")
 }
 
 func TestNotStreamed(t *testing.T) {
@@ -221,7 +221,7 @@ func TestRecorderAndItsFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o644))
 	r, err := cassette.NewRecorder(path, scripted.New(scripted.Text("a"), scripted.Text("b")))
 	require.NoError(t, err)
-	require.Equal(t, "old", read(t, path), "what was there is there until something takes its place")
+	require.Equal(t, "old", read(t, path), "the old file stays until it is replaced")
 	_, err = r.Generate(t.Context(), &model.Request{}, nil)
 	require.NoError(t, err)
 	c, err := cassette.Load(path)

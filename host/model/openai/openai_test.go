@@ -333,7 +333,7 @@ func TestTimeouts(t *testing.T) {
 			require.Contains(t, e.Message, tc.want)
 			require.Equal(t, tc.code, e.Code)
 			require.True(t, e.Retryable)
-			require.NotErrorIs(t, err, context.DeadlineExceeded, "that is for the run's own deadline")
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "only the run's own deadline has this error")
 		})
 	}
 }

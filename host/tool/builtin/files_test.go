@@ -73,7 +73,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			got := ask(t, one(t, name, dir), string(b))
 			require.True(t, strings.HasPrefix(got, "ERROR "), "%s %q: %s", name, p, got)
 			require.NotContains(t, got, "SECRET")
-			require.NotContains(t, got, filepath.Dir(dir), "the place of the root is nobody's business")
+			require.NotContains(t, got, filepath.Dir(dir), "the error does not reveal the root's location")
 		}
 	}
 }

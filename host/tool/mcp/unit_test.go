@@ -142,7 +142,7 @@ func TestStructuredResult(t *testing.T) {
 	res = result(
 		&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "21 degrees"}}, StructuredContent: structured},
 	)
-	require.Equal(t, "21 degrees", res.Content.String(), "what the server wrote for a model goes before")
+	require.Equal(t, "21 degrees", res.Content.String(), "the server's text for models has precedence")
 }
 
 func TestFileName(t *testing.T) {

@@ -370,7 +370,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 				t.Parallel()
 				w, c, _ := live(t, at, after, 0)
 				requireComplete(t, w, c)
-				require.LessOrEqual(t, w.models, 3, "what the model answered is not asked again")
+				require.LessOrEqual(t, w.models, 3, "an answered model call is not repeated")
 			})
 		}
 	}

@@ -113,7 +113,12 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 		)
 		info := requireJournalFull(t, s, "r", limit, err)
 		require.Greater(t, info.JournalBytes, int64(limit))
-		require.Less(t, info.JournalBytes, int64(limit+2*hookBytes), "what two hooks had emitted until then")
+		require.Less(
+			t,
+			info.JournalBytes,
+			int64(limit+2*hookBytes),
+			"the journal exceeds its limit by less than two hooks emit",
+		)
 	})
 	t.Run("limits", func(t *testing.T) {
 		t.Parallel()

@@ -238,7 +238,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 					Tools: []tool.Tool{
 						tool.Func(abi.Tool{Name: "do", Idempotent: !c.unsafe}, func(context.Context, abi.Call) (*abi.Result, error) {
 							if calls++; c.unsafe {
-								require.Equal(t, d.written.Load(), d.safe.Load(), "what has begun is safe")
+								require.Equal(t, d.written.Load(), d.safe.Load(), "everything written before the call is synced")
 							}
 							return abi.TextResult("did"), nil
 						}),
@@ -248,14 +248,14 @@ func TestWaitsForTheDisk(t *testing.T) {
 				for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 					require.NoError(t, err)
 					if e.Type == abi.EventRunStarted {
-						require.GreaterOrEqual(t, time.Since(began), syncTime, "it is told once it is safe")
+						require.GreaterOrEqual(t, time.Since(began), syncTime, "the event is delivered after the sync")
 					}
 				}
 				require.Equal(t, c.steps, calls)
 				require.Equal(t, d.written.Load(), d.safe.Load(), "the end is safe")
 				require.Equal(t, c.waits, d.waits.Load())
 				if c.writes > 0 {
-					require.Equal(t, c.writes, d.written.Load(), "its beginning, what it told of that, and its end")
+					require.Equal(t, c.writes, d.written.Load(), "the run writes its start, the start's events, and its end")
 				}
 				require.Equal(t, c.took, time.Since(began))
 			})

@@ -45,7 +45,7 @@ func TestHandBack(t *testing.T) {
 	var journal *journal.Error
 	require.True(t, errors.As(lost, &journal))
 	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
-	require.NoError(t, err, "nobody waits for the lease of the first")
+	require.NoError(t, err, "a released run resumes before the first lease expires")
 	var last abi.Event
 	for e, err := range events {
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestLeave(t *testing.T) {
 	}
 	require.ErrorIs(t, lost, journal.ErrReleased)
 	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
-	require.NoError(t, err, "nobody waits for the lease of the first")
+	require.NoError(t, err, "a released run resumes before the first lease expires")
 	var results []string
 	for e, err := range events {
 		require.NoError(t, err)

@@ -50,7 +50,7 @@ func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 						t.Parallel()
 						w, c, _ := live(t, at, after, depth)
 						requireChild(t, w, c)
-						require.LessOrEqual(t, w.models+w.calls["asker"], 2+2*depth+1, "what a model answered is not asked again")
+						require.LessOrEqual(t, w.models+w.calls["asker"], 2+2*depth+1, "an answered model call is not repeated")
 					},
 				)
 			}

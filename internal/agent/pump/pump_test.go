@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 				})
 			}
 			if tc.panics {
-				require.PanicsWithValue(t, "broken", func() { _, _ = try() }, "on the goroutine of the run, which knows what to do")
+				require.PanicsWithValue(t, "broken", func() { _, _ = try() }, "the panic continues on the goroutine of the run")
 			} else {
 				_, err := try()
 				require.ErrorIs(t, err, refused)

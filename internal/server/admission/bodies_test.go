@@ -31,7 +31,7 @@ func TestLargeInputsAreWrittenInTurn(t *testing.T) {
 			t,
 			500*time.Millisecond,
 			write("mallory", LargeBody+1, 0),
-			"300 ms, and four times what was over the burst",
+			"300 ms, plus four times the excess over the burst",
 		)
 	})
 }

@@ -151,7 +151,7 @@ func TestReads(t *testing.T) {
 		require.Zero(t, read("acme", time.Millisecond))
 		require.NoError(t, c.Read(t.Context(), "mallory", true, func() error { return nil }))
 		require.Equal(t, time.Millisecond, time.Since(began), "the state of a run does not wait for lists")
-		require.Equal(t, 500*time.Millisecond, read("mallory", 0), "300 ms, and four times what was over the burst")
+		require.Equal(t, 500*time.Millisecond, read("mallory", 0), "300 ms, plus four times the excess over the burst")
 	})
 }
 

@@ -24,6 +24,6 @@ func FuzzUpload(f *testing.F) {
 			return
 		}
 		require.NotEmpty(t, name)
-		require.LessOrEqual(t, len(module), len(content), "nothing grows")
+		require.LessOrEqual(t, len(module), len(content), "a module is at most as large as its manifest")
 	})
 }

@@ -24,7 +24,7 @@ func TestTailCountsTowardMemory(t *testing.T) {
 		require.LessOrEqual(t, a.Used(), a.Limit())
 	}
 	_, _, _, ok := r.Since(0)
-	require.False(t, ok, "followers that are far behind read from the store")
+	require.False(t, ok, "slow followers read from the store")
 	lines, _, _, ok := r.Since(99)
 	require.True(t, ok)
 	require.Len(t, lines, 1)
