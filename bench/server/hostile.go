@@ -272,7 +272,7 @@ func (p *platform) besides(
 			enter  func() error
 			settle func()
 			to     *[]*sample
-		}{{who.pause, p.rest, &quiet}, {who.start, func() { time.Sleep(time.Second) }, &loud}} {
+		}{{who.pause, p.waitIdle, &quiet}, {who.start, func() { time.Sleep(time.Second) }, &loud}} {
 			if err := round.enter(); err != nil {
 				return nil, nil, err
 			}
