@@ -53,8 +53,9 @@ type FileOptions struct {
 	// Network sets the addresses and secrets of modules' requests in addition to the grants
 	// and secrets of the file. The default is public addresses and no secrets.
 	Network *Network
-	// GuardMCP restricts MCP servers at URLs to the hosts and addresses of Network. Set it
-	// if the file is untrusted. By default, they are not restricted.
+	// GuardMCP checks requests to MCP servers at URLs like those of modules: if Network.Hosts is
+	// set, the host must be one of them, and the address must be public or in Network.Private. Set
+	// it if the file is untrusted. By default, these requests are not checked.
 	GuardMCP bool
 	// StartMCP starts the commands of MCP servers. By default, this process starts them.
 	StartMCP mcp.Starter
@@ -377,7 +378,8 @@ func sameModel(a, b *agentfile.Model) bool {
 	return a.Endpoint == b.Endpoint && a.Retries == b.Retries && slices.Equal(a.Fallbacks, b.Fallbacks)
 }
 
-// wrap applies WrapModel to a model, once for all agents of a file.
+// wrap applies WrapModel to the model of the outermost agent. For a sub-agent, it returns a model
+// whose calls go through that wrapped model to m.
 func (b *builder) wrap(m model.Model) (model.Model, error) {
 	root := b
 	for root.around != nil {
@@ -484,7 +486,8 @@ func (b *builder) guardedModels() (http.RoundTripper, error) {
 	return c.Guard(), nil
 }
 
-// tools returns the file's built-in tools and the tools of its MCP servers, to which it connects.
+// tools connects to the file's MCP servers. It returns the file's built-in tools and the tools of
+// these servers.
 func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	f := &b.file.Tools
 	o := &builtin.Options{Root: string(f.Root)}
@@ -527,7 +530,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// mcpTimeout bounds connecting to an MCP server whose file sets no timeout.
+// mcpTimeout bounds connecting to an MCP server for which the file sets no timeout.
 const mcpTimeout = 10 * time.Second
 
 // slow is the time after which waiting for an MCP server is logged.

@@ -22,7 +22,7 @@ import (
 
 // calling returns an agent of a host with the given memory. In the given hook, one module makes a
 // call of its own: of the tool "echo" or of the model. Another module wraps tools. Each instance
-// takes oneInstance bytes, and a call through the wrapper needs a second instance of it.
+// takes oneInstance bytes, and a call through the wrapper needs a second instance of that module.
 func calling(t *testing.T, memory int64, hook abi.Hook, request string, instances int, grants ...string) *host.Agent {
 	t.Helper()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})

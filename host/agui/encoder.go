@@ -153,7 +153,7 @@ func either(a, b string) string {
 	return b
 }
 
-// A lane is the client's view of one run: the run itself, or an inner one.
+// A lane encodes the events of one run: the encoder's own run or an inner one.
 type lane struct {
 	e     *encoder
 	sub   string // id of the inner run, or ""
@@ -346,8 +346,9 @@ func (l *lane) closeMessage() {
 	clear(l.calls)
 }
 
-// message ends a streamed message of the assistant, or sends it if it was not streamed. It then sends
-// a snapshot if the streamed message was wrong. It ignores messages of other roles.
+// message ends a streamed message of the assistant, or sends the message if it was not streamed. If
+// the streamed chunks differ from the message, it then sends a snapshot. It ignores messages of
+// other roles.
 func (l *lane) message(ev abi.Event) {
 	m := ev.Message
 	if m == nil || m.Role != abi.RoleAssistant {
@@ -460,7 +461,7 @@ func (l *lane) close() {
 	l.closeStep()
 }
 
-// pause sends the interrupts that the run waits for.
+// pause sends the interrupts that the run waits for. It reports a paused inner run as suspended.
 func (l *lane) pause(ev abi.Event) {
 	l.close()
 	if l.sub != "" {
@@ -480,7 +481,7 @@ func (l *lane) pause(ev abi.Event) {
 	l.send(&event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: o})
 }
 
-// closeChildren ends inner runs whose end the encoder has not received.
+// closeChildren reports the inner runs whose end the encoder has not received as suspended.
 func (e *encoder) closeChildren() {
 	for _, run := range slices.Backward(slices.Sorted(maps.Keys(e.lanes))) {
 		if l := e.lanes[run]; run != "" && l.begun {
@@ -524,8 +525,8 @@ func interruptOf(p abi.Pending) interrupt {
 	return out
 }
 
-// finish closes open steps and inner runs, corrects the answer if the final one differs, and sends
-// the outcome of the run.
+// finish closes the open message and step, and sends the outcome of the run. If the run is not an
+// inner one, finish also closes the inner runs, and corrects the answer if the final one differs.
 func (l *lane) finish(ev abi.Event) {
 	l.close()
 	if l.sub != "" {

@@ -75,7 +75,7 @@ type outcome struct {
 	InterruptIDs []string    `json:"interruptIds,omitempty"`
 }
 
-// An interrupt is a question that a run waits for.
+// An interrupt is a question whose answer a run waits for.
 type interrupt struct {
 	ID             string         `json:"id"`
 	Subagent       string         `json:"subagentRunId,omitempty"`

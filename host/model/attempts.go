@@ -18,7 +18,8 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-// report reports an attempt to the function in the context and to option, each of which may be nil.
+// report passes an attempt to the function in the context, if there is one, and to option, unless
+// it is nil.
 func (a Attempt) report(ctx context.Context, option func(context.Context, Attempt)) {
 	if fn, ok := ctx.Value(attempts.Key{}).(func(Attempt)); ok {
 		fn(a)

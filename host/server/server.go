@@ -14,5 +14,5 @@ type (
 	Options = server.Options
 )
 
-// New returns a server with the given options, of which Store and Host are required.
+// New returns a server with the given options. Store and Host are required.
 func New(o *Options) (*Server, error) { return server.New(o) }

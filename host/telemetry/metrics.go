@@ -89,7 +89,7 @@ func (m *metrics) Start(ctx context.Context, op tracing.Operation) (context.Cont
 func runOutcome(o tracing.Outcome) string {
 	switch {
 	case o.FinishReason != "":
-		return o.FinishReason // a finish reason of the loop, of which there is a fixed number
+		return o.FinishReason // one of the fixed set of finish reasons
 	case o.Err != nil:
 		return "lost"
 	default:

@@ -92,7 +92,8 @@ func endOf(op tracing.Operation, o tracing.Outcome) []attribute.KeyValue {
 	return about
 }
 
-// errorType returns the kind of an operation's failure, or "" if it succeeded.
+// errorType returns the kind of an operation's failure, or "" if the operation succeeded. A call
+// that ends the run counts as successful.
 func errorType(op tracing.Operation, o tracing.Outcome) string {
 	var failed *abi.Error
 	switch {

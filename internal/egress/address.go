@@ -8,7 +8,7 @@ import (
 )
 
 // reserved lists the addresses outside the public Internet, from IANA's registries of
-// special-purpose addresses. Of IPv6, it lists only addresses within 2000::/3: nothing else is
+// special-purpose addresses. It lists IPv6 addresses only within 2000::/3: nothing else is
 // allocated, and checkAddress rejects the rest.
 var reserved = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
@@ -26,8 +26,8 @@ var metadata = prefixes(
 
 var (
 	global = netip.MustParsePrefix("2000::/3")
-	// nat64 addresses contain an IPv4 address in their last four bytes, to which a translator
-	// connects.
+	// nat64 addresses end with the four bytes of an IPv4 address. A translator connects to that
+	// address.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
@@ -47,8 +47,8 @@ func (*addressError) Error() string {
 	return "the host has a private or reserved address, which agents and modules may not connect to"
 }
 
-// checkAddress returns an error unless a is public or in allowed. For a metadata address, allowed
-// must contain exactly that address.
+// checkAddress returns an error unless the address is public or in one of the allowed ranges.
+// Metadata addresses are rejected unless allowed contains the exact address.
 func checkAddress(a netip.Addr, allowed []netip.Prefix) error {
 	if !a.IsValid() || a.Zone() != "" {
 		return &addressError{}

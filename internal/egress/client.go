@@ -183,7 +183,8 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 	return c.exchange(ctx, next, hosts)
 }
 
-// may returns an error unless both the grants of the entry and the operator's hosts include to.
+// may returns an error unless an endpoint matches one of the granted patterns and one of
+// Options.Hosts. If Options.Hosts is nil, only granted counts.
 func (c *Client) may(to endpoint, granted []Pattern) error {
 	switch {
 	case !anyMatch(granted, to):

@@ -89,8 +89,9 @@ type filler struct {
 	filled int
 }
 
-// fill replaces each {{secret:NAME}} in s with the value of the secret, to which it applies escape
-// unless that is nil. where names the part of the request in errors. The error is an *abi.Error.
+// fill replaces each {{secret:NAME}} in s with the value of the secret. If escape is not nil, fill
+// applies it to each value. where names the part of the request in errors. The error is an
+// *abi.Error.
 func (f *filler) fill(where, s string, escape func(string) string) (string, error) {
 	if !strings.Contains(s, opening) {
 		return s, nil
@@ -190,7 +191,7 @@ func (f *filler) isNamed(header string) bool {
 	return false
 }
 
-// slicing lists the request headers with which a server may return a part of a resource, or its
+// slicing lists the request headers that ask a server for a part of a resource or for its
 // difference from an earlier version. Redaction cannot find a part of a secret.
 var slicing = map[string]bool{"range": true, "if-range": true, "a-im": true}
 

@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// numbers matches figures that change with the version of Go.
+// numbers matches a fuel count or a size in the table, and the end of a code span before it. These
+// numbers depend on the version of Go.
 var numbers = regexp.MustCompile("`? [0-9.]+(k|M| KiB| MiB)?")
 
 // TestFresh checks that the table has the names, descriptions, hooks and grants of the examples. It

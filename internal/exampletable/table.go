@@ -52,7 +52,8 @@ var configs = map[string]string{
 	"tool-search":  `{"hide":["read_*"]}`,
 }
 
-// write writes the table. It omits fuel unless measured is set, which saves time.
+// write returns the table, without the hooks' fuel unless measured is set. Measuring runs every
+// example.
 func write(ctx context.Context, loader *module.Loader, root string, measured bool) (string, error) {
 	names, err := examples(root)
 	if err != nil {
@@ -70,7 +71,7 @@ func write(ctx context.Context, loader *module.Loader, root string, measured boo
 	return b.String(), nil
 }
 
-// examples returns the folders with a README.
+// examples returns the names of the examples' folders that contain a README.
 func examples(root string) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*", "README.md"))
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// module is the path of the repository's module. The modules of adapters begin with it.
+// module is the path of the repository's main Go module. The paths of the adapters' modules begin
+// with it.
 const module = "github.com/agent-runner/agent-runner"
 
-// skipped has the directories whose packages are not public, or belong to the SDKs.
+// skipped lists the directories whose packages are not public or belong to the SDKs.
 var skipped = []string{"internal", "testdata", "node_modules", "build", "bench", "examples", "example", "guest-sdk"}
 
 // public reports whether the identifiers of a package count.
@@ -25,8 +26,9 @@ func public(pkg string) bool {
 		!slices.ContainsFunc(strings.Split(rest, "/"), func(dir string) bool { return slices.Contains(skipped, dir) })
 }
 
-// collect returns the exported identifiers by the path of the package below module. dirs has the
-// directory of each Go module. It reads the files that build for a host on Linux.
+// collect returns the exported identifiers of each public package, by the package's path relative
+// to module. dirs lists the directories of the Go modules. collect reads only the files that are
+// built for Linux.
 func collect(dirs ...string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, dir := range dirs {
@@ -53,7 +55,7 @@ func load(dir string) (out []*types.Package, err error) {
 		return nil, fmt.Errorf("go list in %s: %w", dir, err)
 	}
 	var names []string
-	files := map[string]string{} // the exported types of packages, by path
+	files := map[string]string{} // the files of export data, by package path
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		if len(words) < 3 {
@@ -93,9 +95,10 @@ func identifiers(p *types.Package) (out []string) {
 	return out
 }
 
-// methods returns the exported methods of a type, also of one that an alias names, and those that
-// embedded types promote. It omits methods of interfaces and of the standard library's types, and
-// methods that a type of a public package promotes, because they count there.
+// methods returns the names of a type's exported methods, including promoted ones. An alias has the
+// methods of the type that it names. The result omits methods of interfaces and of the standard
+// library's types. It also omits methods promoted from an exported type of a public package: that
+// package counts them.
 func methods(t types.Type) (out []string) {
 	if types.IsInterface(t) {
 		return nil

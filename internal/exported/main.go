@@ -66,8 +66,8 @@ func run(doc string, update, list bool) error {
 	return os.WriteFile(doc, []byte(before+begin+table(found)+end+after), 0o644)
 }
 
-// compare returns an error if a package has more identifiers than allowed, or fewer and the table
-// is not about to be lowered.
+// compare returns an error if a package has more identifiers than allowed. If update is false, it
+// also returns an error if a package has fewer.
 func compare(allowed, found map[string]int, update bool) error {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if found[name] > allowed[name] {

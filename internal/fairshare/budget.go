@@ -23,9 +23,9 @@ func NewBudget(share float64, burst, maxDelay time.Duration) *Budget {
 	return &Budget{limit: rate.Limit(share * 1e6), burst: int(burst.Microseconds()), maxDelay: maxDelay}
 }
 
-// Charge deducts the time that a tenant's work took, and returns the delay before the tenant's
-// next work that keeps the tenant within its share. The delay is zero while the burst lasts,
-// and at most the budget's maximum: Charge drops any larger deficit.
+// Charge deducts the time that a tenant's work took, and returns the delay before the tenant's next
+// work. The delay keeps the tenant within its share. It is zero while the burst lasts, and at most
+// the budget's maximum: Charge drops any larger deficit.
 func (b *Budget) Charge(tenant string, took time.Duration) (delay time.Duration) {
 	now := time.Now()
 	l := b.buckets.get(tenant, now, b.limit, b.burst)

@@ -12,8 +12,8 @@ import (
 const Unlimited = 1 << 30
 
 // A Semaphore has a number of slots. A free slot goes to the waiting tenant that was served least
-// recently, and within a tenant in the order of arrival. A tenant that starts to wait counts as
-// just served, so that no tenant starves.
+// recently. The callers of one tenant get slots in the order of their arrival. A tenant that starts
+// to wait counts as just served, so that no tenant starves.
 type Semaphore struct {
 	perTenant int
 	queue     int

@@ -127,8 +127,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// jailed runs an attempt on several threads that were started before it enforced a profile. It
-// returns the exit status of the child.
+// jailed starts several threads, enforces a profile, and then runs an attempt on each of the
+// threads. It returns the child's exit status.
 func jailed(profile, attempt string, args []string) int {
 	const threads = 4
 	var ready, done sync.WaitGroup

@@ -135,7 +135,8 @@ func (g *generator) printf(format string, args ...any) { fmt.Fprintf(g, format, 
 
 func (g *generator) hostf(format string, args ...any) { fmt.Fprintf(&g.host, format, args...) }
 
-// closure returns the structs to generate to which roots refer, including roots.
+// closure returns the structs that must be generated for roots: roots themselves and all structs to
+// which they refer.
 func (g *generator) closure(roots []string) map[string]bool {
 	need := map[string]bool{}
 	var add func(t *abisource.Type)

@@ -103,8 +103,10 @@ func (g *generator) shape(t *abisource.Type) string {
 	}
 }
 
-// grower returns the name of a function that allocates a value, and generates the function if
-// necessary.
+// grower returns name, the name of a function that allocates a value or appends a list element. On
+// the first call for a name, it generates the function. n names the function's int parameter, which
+// is "_" or the number of list elements still to come. result is the expression that the function
+// returns.
 func (g *generator) grower(name, n, result string) string {
 	if !g.functions[name] {
 		g.functions[name] = true

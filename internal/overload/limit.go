@@ -149,7 +149,7 @@ func (s *system) number(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field returns the number after word in the first line of a file that begins with word.
+// field returns the number that follows word in a file's first line that begins with word.
 func (s *system) field(name, word string) (int64, bool) {
 	b, err := s.read(name)
 	if err != nil {

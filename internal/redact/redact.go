@@ -105,8 +105,8 @@ type text struct {
 	ends, next []int // buffers of match
 }
 
-// match returns the end of the longest spelling of p that begins at start, and 0
-// if there is none.
+// match returns the end of the longest spelling of p that begins at start. It returns 0 if there is
+// none or if the budget is used up.
 func (t *text) match(start int, p []rune) int {
 	ends, next := append(t.ends[:0], start), t.next[:0]
 	for _, c := range p {
@@ -132,8 +132,8 @@ func (t *text) match(start int, p []rune) int {
 	return longest
 }
 
-// step appends to ends the positions at which a spelling of c ends that begins at the position at. It
-// omits positions that ends contains.
+// step appends to ends the end positions of the spellings of c at a position. It omits positions
+// that ends already contains.
 func (t *text) step(ends []int, at int, c rune) []int {
 	if at >= len(t.s) {
 		return ends
@@ -170,11 +170,11 @@ type spelling struct {
 	end  int32
 }
 
-// maxSpellings limits the readings of one position. Without nested escapes there are at most
-// three: "&lt;" reads as &, as < without the semicolon, and as < with it.
+// maxSpellings limits the number of spellings at one position. Without nested escapes there are at
+// most three: "&lt;" spells &, < without the semicolon, and < with it.
 const maxSpellings = 12
 
-// A spellings holds the readings of one position, at most maxSpellings.
+// A spellings holds the spellings at one position, at most maxSpellings.
 type spellings struct {
 	at   int32 // the position, plus 1
 	n    int32
@@ -192,7 +192,8 @@ func (l *spellings) has(char rune) bool {
 	return false
 }
 
-// add adds a reading that ends at end, unless l has it or is full.
+// add adds a spelling of char that ends before position end, unless l already contains it or is
+// full.
 func (l *spellings) add(char rune, end int) {
 	for _, u := range l.all() {
 		if u.char == char && int(u.end) == end {
@@ -223,7 +224,7 @@ func (t *text) raw(pos int) spelling {
 	return spelling{char, int32(pos + size)}
 }
 
-// at returns the spellings of a position with at most depth nested escapes.
+// at returns the spellings at a position, with escapes nested at most depth levels deep.
 func (t *text) at(pos, depth int) spellings {
 	if depth == 0 || !escapes(t.s[pos]) {
 		return spellings{n: 1, list: [maxSpellings]spelling{t.raw(pos)}}
@@ -255,8 +256,9 @@ func (t *text) at(pos, depth int) spellings {
 	return l
 }
 
-// char returns a character that ok accepts and that the text at pos can be read as, and the end of
-// its spelling. If there are several, it returns the one with the longest spelling.
+// char reads a character that ok accepts from the text at pos. It returns the character and the end
+// of its spelling, or false if there is no such character. If there are several spellings, it
+// chooses the longest.
 func (t *text) char(pos, depth int, ok func(rune) bool) (rune, int, bool) {
 	if pos >= len(t.s) || t.budget < 0 {
 		return 0, 0, false
@@ -385,7 +387,7 @@ func (t *text) utf16(pos, depth int) (rune, int, bool) {
 	return 0, 0, false
 }
 
-// readings returns the end positions of the readings of a position as c.
+// readings returns the end positions of the spellings of c at a position.
 func (t *text) readings(pos, depth int, c rune) []int {
 	if pos >= len(t.s) || t.budget < 0 {
 		return nil

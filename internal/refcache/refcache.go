@@ -78,10 +78,11 @@ type Ref[K comparable, V any] struct {
 	once  sync.Once
 }
 
-// Acquire returns a reference to the value of a key. If the key has no value, Acquire calls
-// load; the context of load has the values of ctx, but not its deadline or cancellation. It
-// is canceled when the last caller that waits for the load has left. Acquire fails with load's
-// error, with a [*PanicError] if load panics, or with the cause of ctx if ctx is done first.
+// Acquire returns a reference to the value of a key. If the key has no value, Acquire calls load
+// with a context that has the values of ctx, but not its deadline or cancellation. That context is
+// canceled when all callers that wait for the load have left. Acquire fails with load's error
+// unless Options.Retry makes it try again, with a [*PanicError] if load panics, or with the cause
+// of ctx if ctx is done first.
 func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
 	for {
 		e, own := c.reference(ctx, key, load)
@@ -178,7 +179,8 @@ func (c *Cache[K, V]) release(e *entry[K, V]) {
 	}
 }
 
-// unused handles the end of the last reference. It reports whether the caller must close the
+// unused handles an entry whose last reference has been released. If the entry has a value, unused
+// either removes the entry or records that it is idle. It reports whether the caller must close the
 // value. The caller holds mu.
 func (c *Cache[K, V]) unused(e *entry[K, V]) bool {
 	if !e.ready {

@@ -149,7 +149,7 @@ func TestCallersLeave(t *testing.T) {
 					ended = context.Cause(ctx)
 				case <-time.After(time.Second):
 				}
-				return n.load(ctx) // also if it ended: the cache closes it
+				return n.load(ctx) // even if ctx is done; the cache then closes the value
 			}
 			c := New[string](Options[*value]{Close: n.close(t), KeepIdle: keep})
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("gone"))

@@ -149,8 +149,8 @@ func (c *Client) send(r request, rights []byte) error {
 	return err
 }
 
-// readReplies delivers the spawner's replies until the spawner ends. It then ends all children with
-// errGone.
+// readReplies delivers the spawner's replies until the spawner ends. It then marks all children as
+// ended with errGone.
 func (c *Client) readReplies() {
 	defer close(c.read)
 	packet := make([]byte, maxPacket)
@@ -197,7 +197,8 @@ func (c *Client) deliver(r reply) {
 	close(p.ended)
 }
 
-// Close ends the commands that still run, and the spawner, and waits for it.
+// Close closes the connection for writing and waits for the spawner. The spawner then ends the
+// commands that still run, and exits.
 func (c *Client) Close() error {
 	_ = c.conn.CloseWrite() // keep reading: the spawner still reports how its processes end
 	<-c.read

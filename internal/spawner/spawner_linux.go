@@ -149,8 +149,8 @@ func (s *spawner) receive() (r request, files []*os.File, err error) {
 	return r, files, nil
 }
 
-// handle executes a request and closes its files. It ignores an unknown operation, and one on an
-// unknown process.
+// handle executes a request and closes its files. It ignores unknown operations and operations on
+// unknown processes.
 func (s *spawner) handle(r request, files []*os.File) {
 	defer func() {
 		for _, f := range files {

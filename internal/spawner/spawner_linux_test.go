@@ -71,7 +71,7 @@ func run(t *testing.T, c *Client, command ...string) (*running, error) {
 	return &running{child, parentFiles[0], parentFiles[1], parentFiles[2]}, err
 }
 
-// output runs a command without input until it succeeds, and returns its standard output.
+// output runs a command without input, requires that it succeeds, and returns its standard output.
 func output(t *testing.T, c *Client, command ...string) string {
 	t.Helper()
 	p, err := run(t, c, command...)
@@ -253,7 +253,7 @@ func TestSignals(t *testing.T) {
 }
 
 // TestOrphans checks that Close kills a command that ignores SIGTERM, and that calls fail once the
-// spawner was killed.
+// spawner has been killed.
 func TestOrphans(t *testing.T) {
 	list := commands(t, "commands: [{command: [sh, -c, trap '' TERM; echo $$; sleep 1000]}]")
 	c, err := Start(list, os.Getenv)

@@ -34,8 +34,8 @@ type request struct {
 	Program int    // for opStart: an index into order.Programs
 }
 
-// A reply is one packet from the spawner. A start request has one reply with Started or
-// Error, and later one with Ended if it was started.
+// A reply is one packet from the spawner. The spawner answers a start request with a reply that has
+// Started or Error. If it started the process, it sends another reply with Ended later.
 type reply struct {
 	ID      uint64
 	Started bool

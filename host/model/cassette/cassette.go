@@ -153,7 +153,7 @@ func (p *parser) errorf(offset int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: not a cassette: %w", p.name, line, fmt.Errorf(format, args...))
 }
 
-// refuse adds the position to an error of abijson.Decode in the value at start.
+// refuse adds a position to an error of abijson.Decode. start is the offset of the decoded value.
 func (p *parser) refuse(start int, err error) error {
 	var at *jsoncodec.DecodeError
 	if errors.As(err, &at) {
@@ -196,8 +196,8 @@ func (p *parser) elements(key string) []int {
 	return out
 }
 
-// interaction decodes an interaction at the offset start, and checks it. It adds the messages and
-// tools that the interaction shares with the previous one, before.
+// interaction decodes and checks the interaction at offset start. It adds the messages and tools
+// that the interaction shares with before, the previous one.
 func (p *parser) interaction(raw json.RawMessage, start int, before *interaction) (*interaction, error) {
 	var it interaction
 	unknown, err := abijson.Decode(raw, &it)

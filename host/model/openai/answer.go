@@ -331,9 +331,9 @@ func usage(raw json.RawMessage) *abi.Usage {
 	return &out
 }
 
-// strict returns JSON that package abi accepts. It repairs invalid UTF-8 and duplicate keys, which
-// only encoding/json accepts, in the same way: an invalid byte becomes U+FFFD, and the last key
-// wins.
+// strict returns JSON that package abi accepts. It repairs JSON that only encoding/json accepts,
+// with the result of encoding/json: an invalid byte becomes U+FFFD, and the last of several values
+// for a key wins.
 func strict(raw []byte) ([]byte, error) {
 	if jsoncodec.Valid(raw) == nil {
 		return raw, nil

@@ -144,9 +144,9 @@ func (c *calls) byID(id string) *toolCall {
 }
 
 // begins reports whether a delta begins a new call, although it has the index of t. Some endpoints
-// use the same index for all calls; others repeat the name or the id in each delta. A delta with
-// a name begins a new call if the arguments of t are complete and it starts others, or if it has
-// another id and t has complete arguments or none.
+// use the same index for all calls; others repeat the name or the id in each delta. Only a delta
+// with a name can begin a new call. It does so if the arguments of t are complete and its own start
+// with a brace, or if it has another id and the arguments of t are complete or empty.
 func (p *callPiece) begins(t *toolCall) bool {
 	if p.name == "" {
 		return false

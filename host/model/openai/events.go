@@ -70,7 +70,8 @@ func (e *events) line() ([]byte, error) {
 	}
 }
 
-// field processes a line of an event. It dispatches the event if its first line of data is complete.
+// field processes a line of an event. It dispatches the event if the event's first line of data is
+// a complete JSON value or the end mark of the stream.
 func (e *events) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -93,7 +94,7 @@ func (e *events) field(line []byte) {
 
 func isDone(b []byte) bool { return string(bytes.TrimSpace(b)) == "[DONE]" }
 
-// dispatch writes the current event to out.
+// dispatch writes the current event to out, unless it has no data, and resets the event.
 func (e *events) dispatch() {
 	if data := bytes.TrimSpace(e.data.Bytes()); len(data) > 0 {
 		data = oneLine(data)

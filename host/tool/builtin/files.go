@@ -128,8 +128,8 @@ func openFile(dir *os.Root, p string) (*os.File, error) {
 	})
 }
 
-// open opens the file or directory at p. It fails if wrong, which receives the mode, returns a reason.
-// It does not block if p is a named pipe.
+// open opens the file or directory at p. It calls wrong with the mode of the file. If wrong returns
+// a reason, open fails with it. open does not block if p is a named pipe.
 func open(dir *os.Root, p string, wrong func(fs.FileMode) string) (*os.File, error) {
 	f, err := dir.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -178,9 +178,9 @@ type walker struct {
 	skipped int // directories that are too large or unreadable, and .git
 }
 
-// walk visits the entries of the directory p, and of the directories below it down to depth levels. It
-// returns the error of reading p, of visit or of the context, and errStop after maxVisited entries. It
-// only counts a directory below p that cannot be read.
+// walk visits the entries of the directory p, and of the directories below it down to depth levels.
+// It returns the error of reading p, of visit or of the context, and errStop after maxVisited
+// entries. It skips and counts directories below p that cannot be read.
 func (w *walker) walk(p string, depth int) error {
 	list, more, err := entries(w.dir, p)
 	if err != nil {

@@ -44,7 +44,8 @@ func newListFiles(r *root) tool.Tool {
 	)
 }
 
-// list returns the text of a directory's entries, down to depth levels, for the model.
+// list returns the entries of a directory, and of the directories below it down to depth levels, as
+// text for the model.
 func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
 	dir, err := r.open()
 	if err != nil {

@@ -59,7 +59,7 @@ func newReadFile(r *root) tool.Tool {
 	})
 }
 
-// read returns up to limit lines of a file from line offset on, for the model.
+// read returns at most limit lines of a file, starting at line offset, as text for the model.
 func (r *root) read(ctx context.Context, p string, offset, limit int) (string, error) {
 	dir, err := r.open()
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *root) read(ctx context.Context, p string, offset, limit int) (string, e
 	return text, nil
 }
 
-// excerpt returns up to limit lines from line offset, with a note if there are more.
+// excerpt returns at most limit lines, starting at line offset, with a note if there are more.
 func (l *lineReader) excerpt(offset, limit int) (string, error) {
 	var b strings.Builder
 	for {
@@ -159,8 +159,8 @@ func isText(head []byte) bool {
 	return true
 }
 
-// next returns the beginning of the next line without its newline, as valid UTF-8, and the number
-// of omitted bytes; or io.EOF.
+// next returns the beginning of the next line, without its newline and as valid UTF-8, and the
+// number of bytes that it omits. At the end of the file, it fails with io.EOF.
 func (l *lineReader) next() (text string, more int, err error) {
 	var line, piece []byte
 	for piece == nil || errors.Is(err, bufio.ErrBufferFull) {
