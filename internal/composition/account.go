@@ -61,7 +61,7 @@ func said(r Reply, messages int) string {
 }
 
 // ownCall returns the placeholder for the id of a call that an entry makes for itself. about is the
-// tool call that the hook is about, or empty.
+// id of the tool call that the hook is about, or is empty.
 func ownCall(entry string, h abi.Hook, about string) string {
 	return "own." + entry + "." + string(h) + "." + about
 }

@@ -10,7 +10,8 @@ var (
 	seed         = flag.Uint64("seed", 1, "the seed of the first")
 )
 
-// most is the maximum number of failures to shrink. Further failures often have the same cause.
+// maxShrunk is the maximum number of failures to shrink. Further failures often have the same
+// cause.
 const maxShrunk = 5
 
 func TestCompositions(t *testing.T) {

@@ -82,8 +82,8 @@ func Generate(seed uint64) *Composition {
 	return c.sensible()
 }
 
-// transfers adds tool calls to the replies of c that transfer the conversation, nearly all to the
-// agent to.
+// transfers adds tool calls that transfer the conversation to the replies of c. Nearly all of them
+// name the agent in to; the others name an agent that does not exist.
 func (g generator) transfers(c *Composition, to string) {
 	for i := range c.Replies {
 		r := &c.Replies[i]
@@ -138,7 +138,8 @@ func (g generator) limits() Limits {
 	return l
 }
 
-// entry returns a random entry number i. The other parameters are those of composition.
+// entry returns a random entry. i is its number and part of its name. The other parameters are
+// those of composition.
 func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 	e := Entry{Name: fmt.Sprint(prefix, i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
 	for _, h := range hooks {

@@ -134,8 +134,8 @@ func (j *memoryJournal) committed() []abi.Event {
 // maxLives exceeds the number of processes that any run needs.
 const maxLives = 200
 
-// playCrashing runs a composition in processes that die. The first dies when hook number at starts,
-// and each of the next ones after the same number of further hooks. At most three processes die.
+// playCrashing runs a composition in simulated processes. A process dies whenever the total number
+// of started hooks reaches at, 2*at or 3*at.
 func playCrashing(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
 	s := &seen{}

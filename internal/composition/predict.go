@@ -140,7 +140,7 @@ func (p *prediction) say(format string, args ...any) {
 	p.account.Events = append(p.account.Events, fmt.Sprintf(format, args...))
 }
 
-// in returns the entries of a ring that have a hook.
+// in returns the current agent's entries of a ring that have the hook h.
 func (p *prediction) in(ring int, h abi.Hook) []*Entry {
 	var out []*Entry
 	for i := range p.c.Entries {
@@ -195,8 +195,9 @@ var lenient = map[abi.Hook]string{
 	contract.HookAfterAgent:   "passed_over",
 }
 
-// call runs a hook: it reports the hook's input, calls during, which makes a wrapper's calls, and
-// ends as the script requires.
+// call simulates a hook. Unless the hook is on_chunk, it reports the hook's input and makes the
+// entry's own call. It then calls during, if not nil, to make a wrapper's calls, and returns or
+// panics as the script requires.
 func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) verdict {
 	s := e.Hooks[h]
 	counters := p.counters[e.Name]
@@ -250,8 +251,8 @@ func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 	return verdict{faulted: true}
 }
 
-// pipeline calls a state hook of some entries. Its changes are undone unless the whole pipeline
-// succeeds.
+// pipeline calls the state hook h of some entries and applies their changes. If the run ends in the
+// pipeline, all of these changes are undone.
 func (p *prediction) pipeline(
 	entries []*Entry,
 	h abi.Hook,

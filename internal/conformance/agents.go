@@ -27,7 +27,7 @@ type builder struct {
 	values durable
 }
 
-// agent builds an agent. The middlewares in more follow its own.
+// agent builds the agent that a describes. The entries in more follow the agent's own.
 func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ...hook.Entry) (*agent.Agent, error) {
 	list := a.Middlewares
 	if list == nil && a.Agents == nil && b.host.Default != nil {

@@ -47,7 +47,7 @@ func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agen
 	}
 }
 
-// answersTo returns the answer for each interrupt to which it applies, by the interrupts' ids.
+// answersTo maps the id of each interrupt to which the answer applies to the value of the answer.
 func answersTo(a *wire.Answer, interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, i := range interrupts {

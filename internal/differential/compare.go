@@ -152,8 +152,8 @@ func Metered(p *Program) ([]byte, error) {
 	return metered.Encode(), nil
 }
 
-// Compare runs a program in both engines. It returns the first difference, or "", and the
-// observation of a.
+// Compare runs a program in both engines. It returns the first difference, or "" if there is none,
+// and the observation of engine a.
 func Compare(ctx context.Context, p *Program, a, b *Engine) (difference string, seen *Observation, err error) {
 	module, err := Metered(p)
 	if err != nil {

@@ -80,7 +80,7 @@ func vector(low, high uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(opcode(wasm.OpV128Const), low), high)
 }
 
-// operation generates a numeric instruction that returns a t, and its operands.
+// operation generates a numeric instruction with a result of type t, and its operands.
 func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 	if t == wasm.V128 && g.IntN(30) == 0 {
 		b := code(g.value(t, depth+1), g.value(t, depth+1), opcode(opShuffle))

@@ -280,7 +280,7 @@ const (
 
 var or = map[wasm.ValueType]wasm.Opcode{wasm.I32: opI32Or, wasm.I64: opI64Or}
 
-// statement generates one random statement. Below depth 4 it generates only assignments.
+// statement generates one random statement. If depth is above 4, it generates only assignments.
 func (g *generator) statement(depth int) *statement {
 	if depth > 4 {
 		return g.set(depth)

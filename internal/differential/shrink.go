@@ -44,8 +44,9 @@ var constants = [][]byte{
 	vector(0, 0),
 }
 
-// simplify replaces sequences of instructions with a constant or nothing, long ones first, as long
-// as fails returns true. Most of the results are invalid, for which fails returns false.
+// simplify replaces sequences of instructions, the longest first, with a constant or nothing. It
+// keeps a replacement if fails then returns true. Most replacements make the program invalid, in
+// which case fails returns false.
 func (f *function) simplify(fails func() bool) {
 	ends := f.ends()
 	for n := len(ends) - 1; n > 0; n-- {

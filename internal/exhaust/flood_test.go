@@ -178,8 +178,8 @@ func (t *tenant) cancelSome(ctx context.Context) (took []time.Duration) {
 	}
 }
 
-// block floods from another tenant, blocks its module, and returns how long the last run
-// took to end.
+// block starts the flood as another tenant, blocks that tenant's module, and returns how long the
+// last run took to end.
 func (p *player) block(t *testing.T, wasm []byte) time.Duration {
 	t.Helper()
 	ctx := t.Context()

@@ -143,8 +143,8 @@ func (a *attack) again(ctx context.Context) {
 	}
 }
 
-// note counts a run as started or rejected by the error of the request to start it, and records
-// an unexpected error.
+// note records the result of following a run, given the error of the request to start it: a started
+// run, a rejected run, or an unexpected error.
 func (a *attack) note(ctx context.Context, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,7 +277,7 @@ func (t *tenant) cancel(ctx context.Context, id string) (time.Duration, error) {
 	return 0, fmt.Errorf("run %s has not ended %v after it was canceled", id, cancelTimeout)
 }
 
-// percentile returns the p-th percentile of durations, 0 if there are none.
+// percentile returns the p-th percentile of durations, or 0 if there are none.
 func percentile(of []time.Duration, p int) time.Duration {
 	if len(of) == 0 {
 		return 0

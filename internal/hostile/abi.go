@@ -327,8 +327,8 @@ func unknownKeys(n int) string {
 	return b.String()[1:]
 }
 
-// forged returns an error if the first request to the model has a duplicate id, or lacks a message
-// with content "x" whose origin is the module.
+// forged returns an error if the first request to the model has a duplicate id, or a message with
+// content "x" whose origin is not the module, or no message with that content.
 func forged(s *Seen) error {
 	ids := map[string]bool{}
 	for _, m := range s.Requests[0].Messages {

@@ -248,8 +248,8 @@ func hooksThatLoop() []Case {
 	return all
 }
 
-// costlyCalls returns cases that endlessly make host calls. Each call takes much work of the host
-// and little of the guest.
+// costlyCalls returns cases that endlessly make host calls. Each call is much work for the host and
+// little for the guest.
 func costlyCalls() []Case {
 	const text = 0x30000
 	// repeated returns a guest that calls f endlessly on size bytes of text, after a prelude.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime returns the processor time of this thread.
+// threadTime returns the processor time of this thread, or 0 if it is unknown.
 func threadTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -18,8 +18,8 @@ func threadTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// threadDelay returns the time for which this thread was ready to run but others ran, which a
-// busy machine adds to every measurement.
+// threadDelay returns the time for which this thread was ready to run but other threads ran, or 0
+// if it is unknown. A busy machine adds this time to every measurement.
 func threadDelay() time.Duration {
 	b, err := os.ReadFile("/proc/thread-self/schedstat")
 	fields := strings.Fields(string(b))

@@ -107,8 +107,8 @@ type summary struct {
 	late, own, cpu []time.Duration
 }
 
-// batch runs modules, starting with next, in one process. If that crashes, died is the module
-// that it ran.
+// batch runs the modules with numbers in [next, last) in one child process. If it returns an error,
+// died is the number of the module that the child was running.
 func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {

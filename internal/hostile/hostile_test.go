@@ -79,9 +79,9 @@ func TestCases(t *testing.T) {
 	t.Logf("the longest work of a hook after its deadline was %v", worst)
 }
 
-// caseSlack returns the time by which a hook of a case may exceed its deadline: with -strict
-// the promise of the host, otherwise enough for a busy machine, but not for a hook that is
-// never stopped. The longest is logged.
+// caseSlack returns the time by which a hook of a case may exceed its deadline. With -strict, that
+// is what the host promises. Otherwise it is enough for a busy machine, but not for a hook that is
+// never stopped.
 func caseSlack() time.Duration {
 	if *strictFlag {
 		return deadlineSlack
@@ -89,8 +89,9 @@ func caseSlack() time.Duration {
 	return 25 * deadlineSlack
 }
 
-// overshoot returns the longest processor time that a call of c.Hook took beyond its deadline, if c
-// expects a timeout. Elapsed time would include the work of others.
+// overshoot returns the longest processor time that a failed call of c.Hook used beyond its
+// deadline, or 0 if c does not expect a timeout. It ignores calls that waited for next. Elapsed
+// time would include the work of other threads.
 func (o *outcome) overshoot(c *Case) (worst time.Duration) {
 	for _, call := range o.calls {
 		if c.Kind == sandbox.FaultTimeout && call.hook == c.Hook && call.err != nil && !call.waits {

@@ -107,7 +107,7 @@ func LimitCases() map[string]Case {
 	}
 }
 
-// working returns a guest that divides n times, which compilers do not remove.
+// working returns a guest that divides n times. Compilers do not remove these divisions.
 func working(n int) []byte {
 	return doing(
 		contract.HookBeforeAgent,

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// wrapping returns a guest that calls next n times with patch in a hook, executes then, and shows
-// the last reply.
+// wrapping returns a guest that in one hook calls next n times with the given patch, executes the
+// code in then, and shows the last reply.
 func wrapping(h abi.Hook, n int, patch string, then ...[]byte) []byte {
 	return asking(h, "next", func(g *guest, f int) []byte {
 		g.place(0x800, patch)
@@ -193,8 +193,8 @@ func onionCases() []Case {
 	}
 }
 
-// concurrentCalls is the number of calls of parallelCalls. The tool blocks each until all have
-// arrived, or the run is over.
+// concurrentCalls is the number of tool calls that the model of parallelCalls makes. The tool
+// blocks each of them until all have arrived, or the run is over.
 const concurrentCalls = 3
 
 // parallelCalls returns the replies of a model that first makes concurrentCalls calls of the tool

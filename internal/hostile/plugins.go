@@ -338,7 +338,8 @@ func pluginCases() []Case {
 	return append(all, costlyPlugins()...)
 }
 
-// costlyPlugins returns cases of plug-ins that take much work of the host and little of the guest.
+// costlyPlugins returns cases of plug-ins whose calls are much work for the host and little for the
+// guest.
 func costlyPlugins() []Case {
 	f := (*guest).extismOf
 	endlessly := func(name string, code func(g *guest) []byte, names ...string) Case {

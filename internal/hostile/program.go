@@ -140,7 +140,8 @@ func (p *program) inside(depth int) []byte {
 	return code
 }
 
-// statement generates one random statement. Below depth 5 it does not nest further.
+// statement generates one random statement. If depth is above 5, the statement is an assignment or
+// a store.
 func (p *program) statement(depth int) []byte {
 	if depth > 5 {
 		return p.simple()

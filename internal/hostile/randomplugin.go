@@ -40,7 +40,7 @@ func newRandomPlugin(r *rand.Rand) *randomPlugin {
 	return p
 }
 
-// statements generates calls, some of them in loops.
+// statements generates n statements. Each is a loop, a new block with a string, or a call.
 func (p *randomPlugin) statements(n, depth int) (code []byte) {
 	for range n {
 		switch k := p.IntN(12); {

@@ -168,7 +168,8 @@ func (h *host) run(ctx context.Context, c *Case) *outcome {
 	return out
 }
 
-// take runs an agent with the middleware in its chain, c.Entries times, and records the outcome.
+// take runs an agent whose chain contains mw c.Entries times, but at least once, and records the
+// outcome.
 func (o *outcome) take(ctx context.Context, c *Case, mw hook.Middleware) error {
 	var mu sync.Mutex
 	w := &watched{mw, func(call hookCall) {

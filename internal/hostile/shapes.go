@@ -280,7 +280,7 @@ func atLimits() []Case {
 	}
 }
 
-// trapShapes returns cases of instructions that trap, and of some that nearly do.
+// trapShapes returns cases of instructions that trap, and of instructions that nearly trap.
 func trapShapes() []Case {
 	trap := func(name, text string, build func() []byte) Case {
 		return Case{
@@ -395,9 +395,9 @@ func oddEncodings() []Case {
 	}
 }
 
-// looping adds a function that calls itself in the innermost of nested loops, each of which may
-// set all locals: a compiler keeps a value for each in its frame, which the size of the code
-// does not show.
+// looping adds a before_agent hook that calls a recursive function. The function calls itself in
+// the innermost of nested loops, after it has set all its locals. A compiler keeps a value for each
+// local and loop in the frame of the function, although the code is small.
 func (g *guest) looping(loops, locals int) {
 	f := g.function("", "")
 	var set, use []byte

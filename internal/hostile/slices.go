@@ -2,11 +2,11 @@ package hostile
 
 import "github.com/agent-runner/agent-runner/internal/contract"
 
-// sliceCases returns cases of hooks that are fast for long, so that the host grants the largest
-// slices of fuel, and that then do the work that takes the most time per fuel.
+// sliceCases returns cases of hooks that are fast for a long time, so that the host grants the
+// largest slices of fuel, and that then do the work that takes the most time per fuel.
 func sliceCases() []Case { return append(touches(), slowWork()...) }
 
-// fastIterations is the number of fast iterations at the beginning.
+// fastIterations is the number of fast iterations at the beginning of such a hook.
 const fastIterations = 300_000
 
 // quickly returns a guest with a hook that loops fastIterations times, runs code once, and then
@@ -88,7 +88,7 @@ func touches() []Case {
 	}
 }
 
-// slowWork returns cases that take long without touching new pages.
+// slowWork returns cases that take a long time without touching new pages.
 func slowWork() []Case {
 	return []Case{
 		endless("fast for long, then dependent loads", func() []byte { return chase(1<<16, 120) }),
@@ -138,8 +138,8 @@ func slowWork() []Case {
 	}
 }
 
-// chase returns a guest that follows n pointers, 64 bytes apart, none of which refers to a
-// neighbor.
+// chase returns a guest that stores n pointers, 64 bytes apart, and then follows them endlessly.
+// Most pointers do not refer to a neighbor.
 func chase(n, pages int) []byte {
 	shift, times := []byte{0x74}, []byte{0x6c}
 	build := count(n1, n,

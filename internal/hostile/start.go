@@ -180,8 +180,9 @@ func multiplying(n int) string {
 	return b.String()
 }
 
-// everyCall returns a guest that makes each host call of the ABI, except "read", "write" and "log",
-// at a place that in chooses and that allows none of them. The guest traps unless each call fails.
+// everyCall returns a guest that makes each host call of the ABI, except "read", "write" and "log".
+// The function in adds the code to a part of the guest in which the host allows none of these
+// calls. The guest traps unless each call fails.
 func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 	g := newGuest()
 	var code []byte

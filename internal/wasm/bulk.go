@@ -184,7 +184,7 @@ func (w *rewriter) morePieces(a *assembler, piece int32) {
 	a.op(opI32GtU)
 }
 
-// wraps pushes 1 if a local plus count overflows 32 bits, and 0 otherwise.
+// wraps appends code that pushes 1 if a local plus count overflows 32 bits, and 0 otherwise.
 func wraps(a *assembler, local uint32) {
 	a.get(local, count)
 	a.op(opI32Add)
@@ -192,7 +192,8 @@ func wraps(a *assembler, local uint32) {
 	a.op(opI32LtU)
 }
 
-// endAddress pushes a local. It adds count if place is true: the local then holds an address.
+// endAddress appends code that pushes a local. If place is true, the local holds an address, and
+// the code adds count.
 func endAddress(a *assembler, local uint32, place bool) {
 	a.get(local)
 	if place {
@@ -201,14 +202,16 @@ func endAddress(a *assembler, local uint32, place bool) {
 	}
 }
 
-// lastPiece pushes the position at which the last piece of an operand begins.
+// lastPiece appends code that pushes the address at which the last piece begins. The local holds
+// the address of the whole.
 func lastPiece(a *assembler, local uint32, piece int32) {
 	endAddress(a, local, true)
 	a.i32(piece)
 	a.op(opI32Sub)
 }
 
-// firstPiece executes the instruction on the first piece and advances its operands past that piece.
+// firstPiece appends code that executes h's instruction on the first piece and advances the
+// operands past that piece.
 func firstPiece(a *assembler, h helper, piece int32, moves bool) {
 	a.get(to, from)
 	a.i32(piece)
@@ -219,7 +222,8 @@ func firstPiece(a *assembler, h helper, piece int32, moves bool) {
 	}
 }
 
-// step replaces the value of a local with the result of op on that value and piece.
+// step appends code that replaces the value of a local with the result of op on that value and
+// piece.
 func step(a *assembler, local uint32, op Opcode, piece int32) {
 	a.get(local)
 	a.i32(piece)
@@ -227,7 +231,8 @@ func step(a *assembler, local uint32, op Opcode, piece int32) {
 	a.index(OpLocalSet, local)
 }
 
-// chargeCount charges one fuel for each 1<<unit of count and then checks the fuel.
+// chargeCount appends code that charges one fuel for each 1<<unit of count and then checks the
+// fuel.
 func (w *rewriter) chargeCount(a *assembler, unit int) {
 	a.index(OpGlobalGet, w.fuel)
 	a.get(count)
@@ -282,8 +287,8 @@ func (w *rewriter) growTable(h helper) []byte {
 	return a
 }
 
-// chargeGrowth charges a local shifted left by shift, if the condition on the stack is true. It
-// then checks the fuel.
+// chargeGrowth appends code that pops a condition. If the condition is true, the code charges the
+// value of a local shifted left by shift, and checks the fuel.
 func (w *rewriter) chargeGrowth(a *assembler, local uint32, shift int64) {
 	a.block(OpIf, BlockType{})
 	a.index(OpGlobalGet, w.fuel)

@@ -22,8 +22,8 @@ func (m *Module) Encode() []byte {
 	return e.out
 }
 
-// encoder appends sections to out. It builds each section in section first, because the
-// size of a section precedes its content.
+// encoder appends sections to out. It first builds the content of a section in the buffer section,
+// because the size of the content precedes it. The code section is the exception.
 type encoder struct {
 	out, section []byte
 }
@@ -234,8 +234,8 @@ func (e *encoder) data(s *Data) {
 	e.bytes(s.Init)
 }
 
-// code writes the bodies directly to the output, because they are most of a module and
-// their sizes are known.
+// code writes the bodies directly to the output, because they make up most of a module
+// and their sizes are known.
 func (e *encoder) code(all []Code) {
 	if len(all) == 0 {
 		return

@@ -60,7 +60,8 @@ func exactBody(c *Code, counter, temp uint32) []byte {
 	return a
 }
 
-// exactUnits adds the count of a bulk instruction, shifted right, after the instruction.
+// exactUnits appends raw, a bulk instruction, and code that adds its count, shifted right by shift,
+// to the counter.
 func exactUnits(a *assembler, counter, temp uint32, raw []byte, shift int32) {
 	a.index(OpLocalTee, temp)
 	*a = append(*a, raw...)
@@ -73,7 +74,8 @@ func exactUnits(a *assembler, counter, temp uint32, raw []byte, shift int32) {
 	a.index(OpGlobalSet, counter)
 }
 
-// exactGrowth adds the size of a growth if it succeeds.
+// exactGrowth appends raw, an instruction that grows the memory or a table, and code that adds the
+// cost of the growth to the counter if it succeeded.
 func exactGrowth(a *assembler, counter, temp uint32, raw []byte, op Opcode) {
 	a.index(OpLocalTee, temp)
 	*a = append(*a, raw...)

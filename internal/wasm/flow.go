@@ -10,7 +10,7 @@ type flow struct {
 	size   int      // fuel of all reachable instructions
 	calls  bool     // calls functions of the module or the host
 	loops  bool     // has loops with a backward branch
-	// miscompiled reports whether the body can have an instruction to work around.
+	// miscompiled reports whether the body may contain an instruction that wazero miscompiles.
 	miscompiled bool
 	checks      int // number of nodes with an additional fuel check
 	// leaves reports whether a branch other than return leaves the function.
@@ -53,7 +53,7 @@ type scope struct {
 	orElse int32 // label of the else arm of an if
 	used   bool  // a branch targets the label
 	dead   bool  // the block is unreachable
-	sets   int   // number of assignments to locals, and of globals that calls may set
+	sets   int   // number of assignments to locals and globals, including those in calls
 	// dispatch is the dispatch of the loop. For a block that is a target of a dispatch, it is that
 	// dispatch.
 	dispatch *dispatch
@@ -294,8 +294,8 @@ func (p *planner) unknownTarget(label uint32) int32 {
 	return p.target(label)
 }
 
-// branch reads a br. If it continues through a dispatch at a block that is still open, it
-// becomes a direct jump, with the cost of both.
+// branch reads a br. If in jumps to a dispatch that then selects a block that is still open, the br
+// becomes a direct jump to that block. It still costs as much as the br and the dispatch.
 func (p *planner) branch(in *Instruction) {
 	d, label := p.known(in)
 	if d == nil {
@@ -337,7 +337,7 @@ func (p *planner) table(in *Instruction) {
 	if p.cur == noNode {
 		return
 	}
-	// A dispatch enters a function at its code for 0.
+	// When a function is entered, its dispatch selects the code for 0.
 	p.nodes[p.cur].likelyFirst = p.dispatch != nil && p.dispatch.node == p.cur
 	last := int32(noNode)
 	in.Labels(func(label uint32) {

@@ -106,8 +106,9 @@ func (x *framer) read(in *Instruction) {
 	x.place(len(x.stack) - registers)
 }
 
-// during counts the operands on the stack below the parameters of a call, and below more further
-// operands, such as the table index of call_indirect.
+// during counts the operands that stay on the stack during a call of a function of type typ: those
+// below its parameters and below the given number of other operands, such as the table index of
+// call_indirect.
 func (x *framer) during(typ uint32, more int) {
 	t := &x.m.Types[typ]
 	x.calls = max(x.calls, slots(t.Params)+slots(t.Results))

@@ -9,8 +9,8 @@ import "fmt"
 // small leaf function without a check: 4 million fuel, or 16,000 pages touched for the
 // first time, without a place at which the host could stop it. Therefore Meter adds a
 // check wherever the longest path since the last check uses too much fuel. The nodes with
-// these checks are not prepaid, or the work after them would have been charged before the
-// check. Compiled code rarely has such long paths without a loop.
+// these checks are not prepaid; otherwise the work after a check would have been charged
+// before it. Compiled code rarely has such long paths without a loop.
 const (
 	// maxUncheckedFuel is the maximum fuel between two checks. Calls count as if they
 	// were calls of the largest leaf function.
@@ -66,8 +66,8 @@ func (p *planner) cut(in *Instruction) {
 	p.beginAt(next, in.End)
 }
 
-// placeChecks finds the nodes that need an additional check. Backward edges lead to the
-// head of a loop, or through one, which has a check.
+// placeChecks finds the nodes that need an additional check. It ignores backward edges, because
+// each of them leads to or through the head of a loop, which has a check.
 func (p *planner) placeChecks() {
 	for i := range p.nodes {
 		n := &p.nodes[i]

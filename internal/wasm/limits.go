@@ -4,7 +4,7 @@ package wasm
 // allows none. Start from DefaultLimits and change what a deployment needs.
 //
 // The limits exist because the time and memory of compiling grow more than linearly with
-// most of these numbers, and because a small module can claim large numbers of each.
+// most of these numbers, and because a small module can declare very large numbers.
 type Limits struct {
 	// ModuleBytes is the maximum size of the whole module. It also bounds everything else in a
 	// module.

@@ -119,8 +119,8 @@ var limitCases = map[string]struct {
 	"CallGlobals": {4, func(n int) []byte { return oneFunction(bytes.Repeat([]byte{0x10, 0}, n)...) }},
 }
 
-// nested returns n times open, followed by the ends of all blocks. open consists of instructions of
-// two bytes, each of which opens a block.
+// nested returns open repeated n times, followed by an end for each block. open consists of
+// two-byte instructions that each begin a block.
 func nested(n int, open ...byte) []byte {
 	return append(bytes.Repeat(open, n), bytes.Repeat([]byte{0x0b}, n*len(open)/2)...)
 }

@@ -49,8 +49,8 @@ type MeterOptions struct {
 }
 
 // Meter returns a copy of a module that counts its work and that the host can stop. The
-// module must come from Decode. Without that check, an index out of range could refer to
-// one of the added counters.
+// module must come from Decode, which rejects indices out of range. Otherwise, such an
+// index could refer to one of the added counters.
 //
 // Each instruction costs one fuel; nop and structure markers are free. Bulk instructions
 // and memory.grow cost one fuel for each 16 bytes, and merges with very many moved locals
@@ -235,7 +235,8 @@ func (w *rewriter) moveConst(c *ConstExpr) {
 	}
 }
 
-// exports updates the exported functions and adds the host's names.
+// exports updates the indices of the exported functions. It also exports the counters and mutable
+// globals that the host accesses.
 func (w *rewriter) exports(globals []GlobalType) {
 	exports := slices.Clone(w.out.Exports)
 	for i := range exports {

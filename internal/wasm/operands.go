@@ -142,7 +142,8 @@ func (o *operands) begin(t FuncType, c *Code) {
 	o.blocks = append(o.blocks[:0], operandBlock{results: t.Results})
 }
 
-// under returns the type of the value at a depth. The top of the stack has depth 0.
+// under returns the type of the value at a depth in the current block, or 0 if the block has no
+// such value. The top of the stack has depth 0.
 func (o *operands) under(depth int) ValueType {
 	at := len(o.stack) - 1 - depth
 	if len(o.blocks) == 0 || at < o.blocks[len(o.blocks)-1].height {

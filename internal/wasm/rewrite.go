@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// smallLeaf is the maximum size in fuel of a leaf function without a fuel check: one that
-// neither loops nor calls. Each call of it adds that much to the caller, whose checks
-// bound it.
+// smallLeaf is the maximum size in fuel of a leaf function without a fuel check. A leaf function
+// neither loops nor calls. Each call of one counts as work of its caller, whose fuel checks limit
+// the number of calls between two checks.
 const smallLeaf = 32
 
 // code rewrites all bodies and appends the functions that they need.
@@ -68,7 +68,7 @@ func (w *rewriter) pauseBody() []byte {
 	return a
 }
 
-// body appends a metered body to b.
+// body appends the metered body of c, a function of type t, to b.
 func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	p := &w.planner
 	p.read(c, len(t.Params))

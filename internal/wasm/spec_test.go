@@ -110,7 +110,8 @@ func newSpecWorld(
 	return w
 }
 
-// load instantiates a module. as is the name under which others import it, if any.
+// load instantiates a module under the name in as. Other modules can import it unless the name is
+// empty.
 func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) {
 	m, err := Decode(b, specLimits())
 	require.NoError(t, err)

@@ -82,8 +82,9 @@ func fix(m *Module, minimum int) *fixedTable {
 	return t
 }
 
-// onlyCalled reports whether the bodies use tables only for call_indirect, with few
-// types.
+// onlyCalled reports whether the bodies contain call_indirect but no other instruction that uses a
+// table and no ref.func, and whether the types of the calls, times entries, are at most
+// maxFixedCases.
 func onlyCalled(m *Module, entries int) bool {
 	types := map[uint32]bool{}
 	var in Instruction

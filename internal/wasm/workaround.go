@@ -49,8 +49,8 @@ type workaround struct {
 	used    bool   // whether the added locals are needed
 }
 
-// workaroundLocals are the added locals: the condition, the bits of the second value of each
-// type, the number to convert, and the mask.
+// workaroundLocals are the added locals: the condition, the bits of the second value of each float
+// type, the number to convert, and for bitselect the mask and an intermediate value.
 var workaroundLocals = []Locals{{2, I32}, {2, I64}, {2, V128}}
 
 func (x *workaround) begin(t FuncType, c *Code) {
