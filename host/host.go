@@ -235,7 +235,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 }
 
 // admit waits until memory for the modules of c is available, and admits the run. The admission
-// has at most parallel concurrent tool calls, or fewer if memory is short. admit returns
+// allows at most parallel concurrent tool calls, or fewer if memory is short. admit returns
 // ErrClosed if the host is closed.
 func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *agent.Admission, error) {
 	placed := module.PlacedIn(c.Entries())

@@ -141,7 +141,7 @@ func outputs(root string, cases []*golden.Case, transport string) (contents, err
 }
 
 // addFolder adds the files in a folder whose names end with suffix, except tests. Their new paths
-// begin with to.
+// are to followed by the file's name.
 func (all contents) addFolder(root, folder, to, suffix string) error {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*"+suffix))
 	if err != nil {
@@ -219,7 +219,8 @@ func (all contents) hash() string {
 	return hex.EncodeToString(sum.Sum(nil)[:12])
 }
 
-// write writes the files below a folder and compiles the program.
+// write writes the files below the folder work. It then compiles the program, except for the
+// TypeScript transport.
 func (all contents) write(ctx context.Context, work, transport string) error {
 	for _, path := range all.paths() {
 		file := filepath.Join(work, filepath.FromSlash(path))

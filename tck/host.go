@@ -151,7 +151,7 @@ func checkProtocol(h *wire.Hello) error {
 	return nil
 }
 
-// run runs one case, unless the host lacks a capability that it needs, and returns the result.
+// run runs one case, unless it must be skipped, and returns the result.
 func (k *kit) run(ctx context.Context, c *golden.Case) Result {
 	result := Result{Name: c.Name, About: c.About}
 	result.Missing = missing(needs(c.Request(), k.options.Transport), k.hello.Capabilities)

@@ -14,8 +14,8 @@ import (
 // for word.
 const textsCapability = "texts"
 
-// needs returns the capabilities that a host needs for a case's request with modules built for a
-// transport, sorted. README.md lists them.
+// needs returns the sorted capabilities that a host needs for a case's request and for modules
+// built for a transport. README.md lists them.
 func needs(r *wire.Request, transport string) []string {
 	list := capabilities{transport: transport}
 	list.add("ag_ui", r.Client)

@@ -299,8 +299,8 @@ func (a *afterRead) Read(b []byte) (int, error) {
 	return a.from.Read(b)
 }
 
-// TestGivesUp checks that the kit does not run further cases after a program broke maxBroken in a
-// row.
+// TestGivesUp checks that the kit runs no further cases after a program has broken maxBroken cases
+// in a row.
 func TestGivesUp(t *testing.T) {
 	h, _ := start(t, "crashes")
 	report, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})

@@ -62,8 +62,8 @@ func (r *Report) add(result Result) {
 }
 
 // WriteText writes the failed cases with their differences, the number of skipped cases for each
-// reason, and a line with the totals. A case that needs several capabilities counts for each of
-// them.
+// reason, and a line with the totals. If the host lacks several capabilities for a case, the case
+// counts for each of them.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	reasons := map[string]int{}

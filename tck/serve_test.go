@@ -68,7 +68,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// TestServeInput checks the answers to lines of the kit, and the error at which Serve ends.
+// TestServeInput checks the answers to lines of the kit, and the error that Serve returns.
 func TestServeInput(t *testing.T) {
 	const greeting = `{"type":"hello","protocol":1}` + "\n"
 	const request = `{"type":"case","id":"empty"}` + "\n"

@@ -337,7 +337,8 @@ func (v *victim) take(line, how string) {
 
 func (v *victim) prompt() string { return map[bool]string{true: outerPrefix}[v.outer] + v.key }
 
-// work returns the event of the nested run, if e wraps one, else e.
+// work returns the event of the agent that does the work: the nested event if v.outer is set, or
+// else e itself.
 func (v *victim) work(e *abi.Event) *abi.Event {
 	if v.outer {
 		return e.Event

@@ -186,9 +186,9 @@ func TestUploadsReadNoFile(t *testing.T) {
 	}
 }
 
-// uploadReferences uploads modules that name files of the host. It returns what the server
-// logged. Without computed, it leaves out scripts that import computed paths, which esbuild
-// searches the disk for until the child's time is up, unless a jail hides the disk.
+// uploadReferences uploads modules that name files of the host. It returns what the server logged.
+// Without computed, it leaves out scripts that import computed paths: unless a jail hides the disk,
+// esbuild searches it for such paths until the child's time is up.
 func uploadReferences(t *testing.T, s *uploadServer, computed bool) (logged string) {
 	t.Helper()
 	files, err := filepath.EvalSymlinks(t.TempDir())

@@ -25,11 +25,11 @@ const (
 	maxLine    = 64 << 20 // maximum line length in a stream, in bytes
 )
 
-// Follow yields the events of a run after a number, until the run ends or pauses. If the
-// connection breaks, Follow reconnects and continues after the last event, so that it yields
-// each event exactly once. It stops after yielding an error. If the server stays unreachable,
-// or responds with status 429 or 5xx, for [Options.Retry], the error is that of the last
-// attempt: an [*UnreachableError] or an [*api.Problem].
+// Follow yields the events of a run with numbers greater than after, until the run ends or pauses.
+// If the connection breaks, Follow reconnects and continues after the last event, so that it yields
+// each event exactly once. It stops after yielding an error. If the server stays unreachable, or
+// responds with status 429 or 5xx, for [Options.Retry], the error is that of the last attempt: an
+// [*UnreachableError] or an [*api.Problem].
 func (c *Client) Follow(ctx context.Context, run string, after int64) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		f := &following{client: c, run: run, after: after, yield: yield}

@@ -80,7 +80,8 @@ func (c *Client) RunHistory(ctx context.Context, id string) (*api.RunHistory, er
 	return out, c.get(ctx, path("/v1/runs/%s/history", id), nil, out)
 }
 
-// Events returns stored events of a run after a number, and whether more are stored.
+// Events returns stored events of a run with numbers greater than after, and whether more are
+// stored.
 func (c *Client) Events(ctx context.Context, id string, after int64) (events []abi.Event, more bool, err error) {
 	var out struct {
 		Events []json.RawMessage `json:"events"`

@@ -71,7 +71,7 @@ func isEmptyArray(b json.RawMessage) bool {
 	return len(b) == 0 || json.Unmarshal(b, &list) == nil && len(list) == 0
 }
 
-// marshal encodes a value that was decoded from JSON, which cannot fail.
+// marshal encodes a value that was decoded from JSON. Encoding such a value cannot fail.
 func marshal(v any) json.RawMessage {
 	b, err := abijson.Marshal(v)
 	if err != nil {

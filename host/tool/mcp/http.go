@@ -165,7 +165,7 @@ func (w *wholeReader) whole() []byte {
 	return b
 }
 
-// encode encodes an error answer, which cannot fail.
+// encode encodes an error answer. Encoding one cannot fail.
 func encode(r *jsonrpc.Response) []byte {
 	b, err := jsonrpc.EncodeMessage(r)
 	if err != nil {
@@ -210,8 +210,9 @@ var (
 	noEvent   = []byte(": not read\n") // a comment
 )
 
-// checked returns a line that does not end the session. A data line must be a complete message:
-// servers do not split JSON over several lines.
+// checked returns a line or its replacement, so that no line ends the session. It replaces data
+// lines that are not complete messages: servers do not split JSON over several lines. It drops an
+// incomplete last line.
 func (e *eventReader) checked(line []byte) []byte {
 	if !bytes.HasSuffix(line, []byte("\n")) {
 		return nil // incomplete last line

@@ -17,10 +17,11 @@ type longLine struct {
 	head, tail []byte
 }
 
-// endBytes is the number of bytes of each end of a long line that are retained.
+// endBytes is the maximum number of bytes that are kept of each end of a long line.
 const endBytes = 256
 
-// add adds the next piece of the line, of which it retains only what belongs to an end.
+// add adds the next piece of the line. It keeps only the first and the last endBytes bytes of the
+// line.
 func (l *longLine) add(piece []byte) {
 	l.size += len(piece)
 	l.head = append(l.head, piece[:min(len(piece), endBytes-len(l.head))]...)
@@ -28,8 +29,8 @@ func (l *longLine) add(piece []byte) {
 	l.tail = slices.Delete(l.tail, 0, max(0, len(l.tail)-endBytes))
 }
 
-// readLine reads a line including its newline. If the line has more than limit bytes, it returns
-// only the ends as long, so that a server cannot fill this process's memory.
+// readLine reads a line including its newline. If the line has more than limit bytes, readLine
+// returns only its ends, in long, so that a server cannot fill this process's memory.
 func readLine(r *bufio.Reader, limit int) (line []byte, long *longLine, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -71,7 +72,7 @@ func (l *longLine) id() (int64, bool) {
 	return id, err == nil
 }
 
-// Limits of the last lines that are retained for errors.
+// Limits of the last lines that are kept for errors.
 const (
 	maxTailLines     = 10
 	maxTailLineBytes = 400

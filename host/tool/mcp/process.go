@@ -134,8 +134,9 @@ func (p *process) wait(stderr *os.File) {
 	close(p.done)
 }
 
-// stop closes the process's stdin, then sends SIGTERM, then kills it, each after a grace period. It
-// returns once the process has exited.
+// stop closes the process's stdin. If the process has not exited after the grace period, stop sends
+// SIGTERM, and after another grace period it kills the process. It returns once the process has
+// exited.
 func (p *process) stop(grace time.Duration) {
 	p.stopping.Do(func() {
 		p.stdin.Close()

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// result converts a result to the form of the OpenAI chat API: text only becomes a string, anything
-// else an array of parts.
+// result converts a result to the form of the OpenAI chat API: content that is only text becomes a
+// string, any other content an array of parts.
 func result(r *sdk.CallToolResult) *abi.Result {
 	parts := make([]abi.Part, 0, len(r.Content))
 	var texts []string

@@ -58,8 +58,8 @@ func (c *stdioConn) Connect(context.Context) (sdk.Connection, error) { return c,
 // SessionID returns "": the connection has no session id.
 func (c *stdioConn) SessionID() string { return "" }
 
-// Read returns the next message for the SDK. It fails once the process's stdout ends, which Close
-// causes.
+// Read returns the next message for the SDK. It fails if the server floods the connection, and once
+// the process's stdout ends, which Close causes.
 func (c *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, long, err := readLine(c.out, c.max)
@@ -159,8 +159,8 @@ func (c *stdioConn) write() {
 	}
 }
 
-// giveUp terminates a misbehaving process at once, and records the reason for ended. It returns
-// errBroken.
+// giveUp terminates a misbehaving process at once. It records the reason, which the method ended
+// returns, and returns errBroken.
 func (c *stdioConn) giveUp(reason error) error {
 	c.mu.Lock()
 	c.reason = reason

@@ -119,7 +119,7 @@ func ask(function func(uint64) uint64, argument any) ([]byte, error) {
 	return reply(function(at))
 }
 
-// do is ask for a host call without a result.
+// do makes a host call without a result.
 func do(function func(uint64) uint64, argument any) error {
 	_, err := ask(function, argument)
 	return err
