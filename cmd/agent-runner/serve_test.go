@@ -78,8 +78,9 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// endServer sends signals to the server, each after the first once the server offers another
-// signal, and checks how the process ended. The output is in the files out and err.
+// endServer sends signals to the server and checks how the process ended. It sends each further
+// signal once the server announces that another signal exits immediately. The output is in the
+// files out and err.
 func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
 	found, ok := serving.LoadAndDelete(ts.Name())

@@ -461,7 +461,7 @@ func (l *lane) close() {
 	l.closeStep()
 }
 
-// pause sends the interrupts that the run waits for. It reports a paused inner run as suspended.
+// pause sends the pending interrupts of the run. It reports a paused inner run as suspended.
 func (l *lane) pause(ev abi.Event) {
 	l.close()
 	if l.sub != "" {

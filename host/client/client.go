@@ -118,7 +118,7 @@ type request struct {
 	method, path string
 	query        url.Values
 	header       http.Header
-	body         io.Reader // nil if the body is in
+	body         io.Reader // the body, unless in holds it
 	in           any       // sent as JSON unless nil
 	length       int64     // length of body, if known
 }

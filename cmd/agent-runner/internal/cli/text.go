@@ -14,7 +14,7 @@ import (
 // ends.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// List joins items with commas. It returns none if there are no items.
+// List joins items with commas. If there are no items, it returns the text none.
 func List[T ~string](items []T, none string) string {
 	if len(items) == 0 {
 		return none
@@ -61,7 +61,7 @@ func Count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// After returns prefix and s, or an empty string if s is empty.
+// After returns prefix followed by s, or an empty string if s is empty.
 func After(prefix, s string) string {
 	if s == "" {
 		return ""

@@ -60,8 +60,9 @@ func Project(e *cli.Env, dir string) (*toolchain.Project, error) {
 	return p, nil
 }
 
-// WithNames is like [Buildable], but retains the function names in the module, and writes the
-// module to a temporary folder. The caller must call remove, which deletes the folder.
+// WithNames is like [Buildable], but builds the module with its function names and in a temporary
+// folder, and returns the folder of a script. The caller must call remove, which deletes the
+// temporary folder.
 func WithNames(ctx context.Context, e *cli.Env, path string) (built string, remove func(), err error) {
 	remove = func() {}
 	info, err := os.Stat(path)

@@ -181,8 +181,8 @@ func isCheckout(dir string) bool {
 	return err == nil && bytes.HasPrefix(b, []byte("module "+sdkModule+"\n"))
 }
 
-// copySDK copies the SDK of a language that has no package registry into the module's
-// folder.
+// copySDK copies the SDK of C, Rust or AssemblyScript into the module's folder, because these SDKs
+// are in no package registry. It does nothing for other languages.
 func copySDK(language, dir string) error {
 	from, to := language, dir
 	switch language {

@@ -77,8 +77,8 @@ func unknown(err error) bool {
 	return errors.As(err, &p) && (p.Code() == api.CodeNotFound || p.Code() == api.CodeForbidden)
 }
 
-// pushPaths uploads the modules that a file names by path, and returns the text with
-// the paths replaced by digests.
+// pushPaths uploads the modules that a file names by path, and returns the text with the paths
+// replaced with digests.
 func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, text []byte) ([]byte, error) {
 	places, err := modulePlaces(text)
 	if err != nil {

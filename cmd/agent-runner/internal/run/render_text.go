@@ -111,7 +111,7 @@ func (r *textRenderer) chunk(c *abi.Chunk) error {
 	return nil
 }
 
-// endReasoning shows the model's reasoning once it is complete.
+// endReasoning shows the model's reasoning so far if --verbose is set, and then discards it.
 func (r *textRenderer) endReasoning() {
 	if text := r.cut(r.reasoning.String()); text != "" {
 		r.detail("  %s", text)
@@ -280,7 +280,7 @@ func (r *textRenderer) finished(e *abi.Event) error {
 	return nil
 }
 
-// paused shows the interrupts that the run waits for.
+// paused shows the pending interrupts of the run.
 func (r *textRenderer) paused(e *abi.Event) {
 	for _, p := range e.Interrupts {
 		r.screen.Note(cli.Amber, "? %s%s: %s%s", cmp.Or(p.Entry, "a tool"), cli.After(" in ", string(p.Hook)),

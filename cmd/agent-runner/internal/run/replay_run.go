@@ -255,8 +255,8 @@ func (r *recorded) tools() []tool.Tool {
 	return out
 }
 
-// call returns the recorded result of a tool call. It fails if the run did not make the call, or
-// made it with other arguments.
+// call returns the recorded result or error of a tool call. It fails if the run did not make the
+// call, or made it with other arguments.
 func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

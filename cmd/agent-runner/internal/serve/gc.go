@@ -19,8 +19,8 @@ type gcTuner struct {
 	ended   bool
 }
 
-// collectLater makes Go collect garbage only after minHeapGrowth bytes were allocated,
-// until end is called. It does nothing if GOGC or GOMEMLIMIT is set.
+// collectLater makes Go allocate at least minHeapGrowth bytes between garbage collections, until
+// end is called. It does nothing if GOGC or GOMEMLIMIT is set.
 func collectLater(getenv func(string) string) (end func()) {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return func() {}

@@ -226,7 +226,8 @@ func (c *serveCommand) options() (*server.Options, error) {
 	return o, err
 }
 
-// startCommands starts the spawner of the commands that --mcp-commands lists, if any.
+// startCommands starts the spawner of the commands that --mcp-commands lists, and sets o.Commands
+// to it. stop ends the spawner. Without the flag, startCommands does nothing.
 func (c *serveCommand) startCommands(o *server.Options) (stop func(), err error) {
 	if c.mcpCommands == "" {
 		return func() {}, nil
@@ -334,8 +335,8 @@ func (c *serveCommand) run(ctx context.Context) error {
 	return c.serve(ctx, srv, listener, o)
 }
 
-// serve answers requests until ctx is done, then drains the server, and prints how it ended. Meanwhile
-// it deletes unreferenced modules.
+// serve answers requests and deletes unreferenced modules until ctx is done. Then it drains the
+// server, and prints how the server ended.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -387,7 +388,7 @@ const (
 	deleteAge      = 24 * time.Hour
 )
 
-// deleteExpired deletes unreferenced modules until ctx is done.
+// deleteExpired deletes unreferenced modules older than deleteAge, until ctx is done.
 func deleteExpired(ctx context.Context, s store.Store, log *slog.Logger) {
 	ticker := time.NewTicker(deleteInterval)
 	defer ticker.Stop()
