@@ -27,8 +27,8 @@ type conversation struct {
 	ids   int
 }
 
-// known holds a message and a copy of its fields when it was read, because Eino's other middlewares
-// may modify the message.
+// known holds a message and a copy of its fields as they were last read or written. The copy
+// reveals changes by Eino's other middlewares.
 type known struct {
 	message *schema.Message
 	was     schema.Message
@@ -133,8 +133,8 @@ func equal(a, b abi.Message) bool {
 
 func remember(m *schema.Message) known { return known{m, *m, slices.Clone(m.ToolCalls)} }
 
-// is reports whether m is the message that was read and has not changed since. It ignores Extra,
-// and compares only the number of multimodal parts.
+// is reports whether m is the message in k, and unchanged since k was made. It ignores Extra, and
+// compares only the number of multimodal parts.
 func (k *known) is(m *schema.Message) bool {
 	w := &k.was
 	return k.message == m && w.Role == m.Role && w.Content == m.Content && w.Name == m.Name &&
@@ -154,7 +154,7 @@ var origins = map[schema.RoleType]string{
 }
 
 // fromEino converts an Eino message to the form that modules receive. It fails if a part or the
-// extra cannot be encoded as JSON.
+// field Extra cannot be encoded as JSON.
 func fromEino(m *schema.Message) (abi.Message, error) {
 	out := abi.Message{
 		ID:               adk.GetMessageID(m),
@@ -210,8 +210,8 @@ func parts(m *schema.Message) ([]abi.Part, error) {
 }
 
 // toEino converts a message of the chain to Eino's form. If base is not nil, the result keeps the
-// fields of base that modules do not see. toEino fails if the extra is not a JSON object or if a
-// part has no form in Eino.
+// fields of base that modules do not see. toEino fails if the field Extra is not a JSON object or
+// if a part has no form in Eino.
 func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
 	out := &schema.Message{}
 	if base != nil {

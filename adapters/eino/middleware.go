@@ -29,11 +29,11 @@ type Options struct {
 	Middlewares []host.Middleware
 	Outer       []host.Middleware
 	Inner       []host.Middleware
-	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
-	// error is reported at the end.
+	// ContinueOnError continues a pipeline after a failed hook. The pipeline then ends with the
+	// first error.
 	ContinueOnError bool
-	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
-	// The last answer counts; an error takes precedence.
+	// ContinueOnResponse continues a before pipeline after a hook that answered. The last answer
+	// counts; an error takes precedence.
 	ContinueOnResponse bool
 	// Values stores the durable values of the entries, as values of the tenant that Tenant names.
 	// If nil, they are unavailable.
@@ -312,7 +312,8 @@ func (m *middleware) session(ctx context.Context) (*session, error) {
 }
 
 // resumeAnswer returns, as JSON, the answer with which the caller resumed the current component. It
-// returns nil if the caller resumed another component, and null if the caller gave no answer.
+// returns nil if the caller did not resume this component, and the JSON value null if the caller
+// gave no answer.
 func resumeAnswer(ctx context.Context) (answer []byte, err error) {
 	target, has, data := compose.GetResumeContext[any](ctx)
 	switch {

@@ -104,7 +104,7 @@ func (c *checkpoint) GobEncode() ([]byte, error) { return c.MarshalJSON() }
 func (c *checkpoint) GobDecode(b []byte) error { return c.UnmarshalJSON(b) }
 
 // attach registers the session for the run's checkpoints. In a resumed run, it first restores the
-// session from the checkpoint. Later calls do nothing.
+// session from the checkpoint. After a successful call, further calls do nothing.
 func (s *session) attach(ctx context.Context) error {
 	s.attaching.Lock()
 	defer s.attaching.Unlock()
@@ -192,7 +192,7 @@ func (s *session) record(name string) *record.Record {
 	return r
 }
 
-// in opens the chain for one call by Eino and passes it to do. When do returns, it passes the
+// in opens the chain for one call by Eino and calls the function do with it. It then passes the
 // recorded events to the chain's observers and closes the chain.
 func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chain.Run) error) error {
 	ctx, reservation, err := s.m.loader.Reserve(ctx, module.PlacedIn(s.m.chain.Entries()), 1)
@@ -216,9 +216,9 @@ func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chai
 	return err
 }
 
-// phase is like in, with a record that lets an interrupted phase be repeated without repeating its
-// effects. It converts interrupts to Eino's. If the phase was interrupted and the caller has not
-// answered the interrupt, phase interrupts again without calling do.
+// phase calls [session.in] with a record of the phase, so that an interrupted phase can be repeated
+// without repeating its effects. It converts interrupts to Eino's. If the phase was interrupted and
+// the caller has not answered the interrupt, phase interrupts again without calling do.
 func (s *session) phase(ctx context.Context, name string, do func(ctx context.Context, run *chain.Run) error) error {
 	record := s.record(name)
 	if pending := record.Pending(); len(pending) > 0 {
@@ -259,7 +259,7 @@ func (s *session) truth(messages []*schema.Message) []*schema.Message {
 }
 
 // activate stores the names of the active tools and returns the tools' descriptions for the model.
-// It fails if the run has no tool of one of the names.
+// It fails if a name belongs to no tool of the run.
 func (s *session) activate(infos []*schema.ToolInfo, active []string) ([]*schema.ToolInfo, error) {
 	s.mu.Lock()
 	s.active = active

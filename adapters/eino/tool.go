@@ -251,7 +251,8 @@ func toolInfo(d abi.Tool) (*schema.ToolInfo, error) {
 // Info returns the tool's description.
 func (t *moduleTool) Info(context.Context) (*schema.ToolInfo, error) { return t.info, nil }
 
-// InvokableRun is never called, because the middleware that added the tool runs it.
+// InvokableRun always fails. The middleware runs the tool in its module, and Eino never calls this
+// method.
 func (t *moduleTool) InvokableRun(context.Context, string, ...tool.Option) (string, error) {
 	return "", errors.New(
 		"agent-runner: the tool " + t.info.Name + " belongs to a module and is called through the middleware that added it",

@@ -48,8 +48,8 @@ func concurrent(ctx context.Context, h *host.Host, path string, conversation []a
 	return nil
 }
 
-// sideBySide runs p in n concurrent loops for at least the duration each, and returns the runs per
-// second of all loops together.
+// sideBySide runs p in n concurrent loops, and returns the runs per second of all loops together.
+// No loop starts a run after the time given by each, but every loop makes at least one.
 func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float64, error) {
 	var done atomic.Int64
 	failed := make(chan error, n)
@@ -179,7 +179,7 @@ func resident() (float64, error) {
 }
 
 // line prints the time of a run by the number of modules, and the cost of each additional module.
-// All entries are the same module.
+// All entries use the same module.
 func line(ctx context.Context, h *host.Host, path string, conversation []abi.Message, each time.Duration) error {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	canceled  = "This call was canceled."
 )
 
-// history returns n messages, followed by the question. All but the last of the n messages have
-// about 1 KB. The last one has a tool call without an answer.
+// history returns n messages and then the question. The last of the n messages has an unanswered
+// tool call; the others hold about 1 KB each.
 func history(n int) []abi.Message {
 	filler := strings.Repeat("They are baked at five and delivered at seven. ", 21)
 	var out []abi.Message
@@ -43,7 +43,7 @@ func history(n int) []abi.Message {
 	return append(out, abi.User(question))
 }
 
-// found returns the tool's result of about 1 KB.
+// found returns the text of the tool's result, which is about 1 KB long.
 func found() string {
 	return strings.Repeat(
 		"1002,Hotel Flandria,croissant,80,Tue\n",

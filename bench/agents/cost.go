@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
-// cost prints the resources that this process uses for one run of each peer. It repeats a peer's
-// run for the duration each, and writes a CPU profile to the file that profile names, if any.
-// Unlike wall time, these resources hardly depend on the machine's other load.
+// cost prints the resources that this process uses for one run of each peer. It repeats each peer's
+// run for the given time, and writes a CPU profile to the file that profile names, if any. Unlike
+// wall time, these resources hardly depend on the machine's other load.
 func cost(ctx context.Context, peers []*peer, each time.Duration, profile string) error {
 	fmt.Println(
 		"| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|",

@@ -86,8 +86,8 @@ func main() {
 	}
 }
 
-// repeat calls do until the duration each has passed, but at least once. It returns the number of
-// calls and the time that they took.
+// repeat calls the function do at least once, and again until the given time has passed. It returns
+// the number of calls and the time that they took.
 func repeat(each time.Duration, do func() error) (n int, took time.Duration, err error) {
 	began := time.Now()
 	for n == 0 || time.Since(began) < each {
@@ -99,9 +99,9 @@ func repeat(each time.Duration, do func() error) (n int, took time.Duration, err
 	return n, time.Since(began), nil
 }
 
-// measure runs the peers alternately, each for the duration each per turn, and prints a table of
-// their speed and processor time. It writes a CPU profile and a plot to the files that profile and
-// drawing name, if any.
+// measure runs the peers alternately and prints a table of their speed and processor time. In each
+// turn, every peer runs for the time given by each. It writes a CPU profile and a plot to the files
+// that profile and drawing name, if any.
 func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, profile, drawing string) error {
 	perSecond := make([][]float64, len(peers))
 	used, runs := make([]time.Duration, len(peers)), make([]int, len(peers))
@@ -166,7 +166,7 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 	return nil
 }
 
-// ratioTo returns the table's name for first, the peer with which the others are compared.
+// ratioTo returns the table's name for the first peer, with which the others are compared.
 func ratioTo(first *peer) string {
 	if first.name == mainPeer {
 		return "here (Go guests)"

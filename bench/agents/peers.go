@@ -49,8 +49,8 @@ func (p *peer) checked(ctx context.Context) error {
 // mainPeer is the name of the peer that the others are compared with.
 const mainPeer = "here: five modules, Go guests"
 
-// start starts and returns the peers whose names contain the string only, which may be empty. It
-// fails if there are none.
+// start starts the peers and returns them. If the parameter only is not empty, start skips each
+// peer whose name does not contain it. It fails if no peer is left.
 func start(
 	ctx context.Context,
 	h *host.Host,
@@ -113,8 +113,8 @@ func start(
 	return peers, nil
 }
 
-// language returns the language of a guest by its file name, or the file name if it does not tell
-// the language.
+// language returns the language of a guest by the suffix of its file name, or the file name if the
+// suffix is unknown.
 func language(path string) string {
 	name := filepath.Base(path)
 	for part, language := range map[string]string{

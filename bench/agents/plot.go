@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// A bar is a bar of a plot and its label.
+// A bar holds the label and the value of one bar of a plot.
 type bar struct {
 	name  string
 	value float64

@@ -201,7 +201,7 @@ func serveHTTP(codec five.Codec) {
 	fmt.Fprintln(os.Stderr, err)
 }
 
-// plugins returns a peer whose middlewares are processes of hashicorp/go-plugin, called by gRPC.
+// plugins returns a peer whose middlewares are processes of hashicorp/go-plugin, called over gRPC.
 func plugins(ctx context.Context, h *host.Host, name string, conversation []abi.Message) (*peer, error) {
 	clients, stops, processes := map[string]*grpc.ClientConn{}, []func(){}, []int{}
 	for _, e := range entries {

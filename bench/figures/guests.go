@@ -17,7 +17,7 @@ import (
 // A guest is a function that processes an input as [work.Do] does.
 type guest func(in []byte) (out []byte, err error)
 
-// check returns an error if a guest's answer to in differs from that of [work.Do].
+// check returns an error if the guest and [work.Do] give different answers to the same input.
 func check(g guest, in []byte) error {
 	want, err := work.Do(in)
 	if err != nil {
@@ -30,7 +30,7 @@ func check(g guest, in []byte) error {
 	return err
 }
 
-// An exchange holds the input and the output of a guest on this host.
+// An exchange holds the input and the output of a guest's latest call.
 type exchange struct{ in, out []byte }
 
 func newSandbox(ctx context.Context, o sandbox.Options) (*sandbox.Sandbox, error) {

@@ -81,7 +81,8 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	return all, nil
 }
 
-// mostRounds is the number of consecutive faults after which an agent is switched off.
+// mostRounds is the maximum number of rounds: after this many consecutive faults, the host switches
+// an agent off.
 const mostRounds = 5
 
 // rounds returns the number of runs of each shape: $ROUNDS, or mostRounds if it is not set.
@@ -97,7 +98,7 @@ func rounds() (int, error) {
 	return n, nil
 }
 
-// late calls run and returns an error if the hook ended before its limit.
+// late calls [runaway.run] and returns its result. It fails if the hook ended before its limit.
 func (r *runaway) late(ctx context.Context) (time.Duration, error) {
 	late, err := r.run(ctx)
 	if err == nil && late < 0 {

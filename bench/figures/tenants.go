@@ -73,8 +73,8 @@ func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 	return nil
 }
 
-// p99 calls g with in for 500 ms while other runs, and returns the 99th percentile of the times of
-// the calls.
+// p99 calls the guest g repeatedly for 500 ms, while the function other runs concurrently. It
+// returns the 99th percentile of the durations of the calls.
 func p99(g guest, in []byte, other func(done <-chan struct{}) error) (time.Duration, error) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

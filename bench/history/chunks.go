@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// chunks measures the time of a chunk from the model to the reader of the run, through modules
-// whose on_chunk hook searches it for addresses.
+// chunks measures how long a chunk takes from the model to the reader of the run. The modules
+// between them search each chunk for addresses in their on_chunk hooks.
 func chunks(ctx context.Context, h *host.Host, m *host.Module) error {
 	fmt.Println(
 		"| modules | chunks of the stream | us a chunk | of these the processors | against 100 chunks |\n|---|---|---|---|---|",
@@ -47,7 +47,8 @@ func chunks(ctx context.Context, h *host.Host, m *host.Module) error {
 	return nil
 }
 
-// chunk returns the median time of a chunk in streams of n chunks. Short streams have more runs.
+// chunk returns the median time of a chunk in streams of n chunks. It makes more runs for shorter
+// streams.
 func chunk(ctx context.Context, h *host.Host, list []host.Middleware, n int) (stats.Span, error) {
 	s := &streaming{chunks: n}
 	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: s, Middlewares: list})

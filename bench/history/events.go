@@ -21,9 +21,9 @@ const eventsOfStep = 200
 // before holds the numbers of events that precede a measured one.
 var before = [3]int{10, 1000, 20_000}
 
-// events measures the time of an event from the middleware that emits it to the reader of the run,
-// after each number of events in before. It measures a run without a journal, a run with one, and a
-// reader that resumes a journaled run after that number of events.
+// events measures how long an event takes from the middleware that emits it to the reader of the
+// run. It measures after each number of events that the variable before lists: in a run without a
+// journal, in a run with one, and for a reader that resumes a journaled run there.
 func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
 		var told, kept, again [len(before)][]stats.Span
@@ -68,7 +68,8 @@ func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 }
 
 // eventful runs an agent whose middleware emits events in each step, with a journal if s is not
-// nil. It returns the time of an event after each number of events in before.
+// nil. It returns the time per event after each number of events that the variable before lists,
+// and the ID of the run.
 func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)]stats.Span, run string, err error) {
 	const behind = 10 // number of measured steps, including their tool calls
 	m := &script{steps: before[len(before)-1]/eventsOfStep + behind + 2}

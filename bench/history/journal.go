@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// journaled measures a later step of a run with and without a journal in SQLite. It also counts the
-// commits of a step and their bytes.
+// journaled measures the steps of a run after the first, with and without a journal in SQLite. It
+// also counts the commits of a step and their bytes.
 func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
 		fmt.Println(

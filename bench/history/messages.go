@@ -26,8 +26,9 @@ var lengths = [...]int{10, 1000, 20_000}
 
 // messages measures a step with a module that reads nothing, the last message, or each message
 // once. It repeats this with memory that is lost at each hook: the module then forgets its
-// position, or persists it in a run-local value. The first step is separate, because a module that
-// reads all messages reads them there. The runs of the compared conversations are interleaved.
+// position, or persists it in a run-local value. The first step is measured separately, because a
+// module that reads all messages reads them in it. The runs of the compared conversations are
+// interleaved.
 func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 	var talks [len(lengths)][]abi.Message
 	for i, n := range lengths {
@@ -106,9 +107,9 @@ func stepsOf(
 	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: conversation}) })
 }
 
-// looking returns a chain with the module m, configured to read the part of the conversation that
-// at names, or an empty chain if at is empty. If wiped is true, the module's memory is lost at each
-// hook.
+// looking returns a chain with the module m. The parameter at configures which part of the
+// conversation the module reads; if it is empty, the chain is empty. If wiped is true, the module's
+// memory is lost at each hook.
 func looking(ctx context.Context, m *host.Module, at string, wiped bool) (*chain.Chain, error) {
 	if at == "" {
 		return chain.New()

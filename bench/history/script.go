@@ -60,7 +60,8 @@ func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later sta
 	return s.asked[0].Since(began, 1), s.asked[s.steps-1].Since(s.asked[0], s.steps-1), nil
 }
 
-// medians returns the median times of the given number of runs, after one that warms up.
+// medians calls [script.run] the given number of times, after one call that warms up, and returns
+// the medians of its two results.
 func (s *script) medians(runs int, start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
 	var firstSpans, laterSpans []stats.Span
 	for i := range runs + 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// others lists the builds of the five middlewares by compilers other than Go's. The folder is in
-// guests/five.
+// others lists the builds of the five middlewares by compilers other than Go's. Each folder is
+// relative to guests/five.
 var others = []struct{ folder, name, language string }{
 	{"c", "c", "C"},
 	{"rust", "rust", "Rust"},
@@ -21,8 +21,8 @@ var others = []struct{ folder, name, language string }{
 }
 
 // otherLanguages builds the five middlewares in other languages with the toolchains of
-// "agent-runner module build", and returns the module files. A script is its own module. In
-// missing, it returns a line for each language whose toolchain is not installed.
+// "agent-runner module build", and returns the module files. A script is its own module. The result
+// missing has a line for each language whose toolchain is not installed.
 func otherLanguages(ctx context.Context, root, built string) (files []string, missing string, err error) {
 	five := filepath.Join(root, "bench", "guests", "five")
 	for _, o := range others {

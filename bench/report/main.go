@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// report runs the other commands with the guests in the folder built, and writes their tables to
-// the file out and the plot next to it.
+// report runs the other commands with the guests in the folder that built names. It writes their
+// tables to the file that out names, and the plot next to that file.
 func report(ctx context.Context, built, out string, quick bool) error {
 	built, err := filepath.Abs(built)
 	if err != nil {

@@ -16,8 +16,8 @@ type section struct {
 //go:embed peers.md
 var peers string
 
-// sections returns the sections of the report. The plot is written to the file plot. others lists
-// the files of guests in other languages, and missing has a line for each language without a
+// sections returns the sections of the report. plot is the path of the file for the plot, others
+// lists the files of guests in other languages, and missing has a line for each language without a
 // toolchain.
 func sections(plot string, others []string, missing string, quick bool) []section {
 	turns, each := "10", "400ms"

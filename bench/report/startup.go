@@ -62,8 +62,9 @@ func startUp(w *bytes.Buffer, root string) error {
 	return nil
 }
 
-// firstHook reads all events of a run. It returns the time from began to the event after a module's
-// first custom event, when the hook has returned. It returns 0 if there is none.
+// firstHook reads all events of a run. It returns the time since began at which the event after a
+// module's first custom event arrives: by then, the hook has returned. It returns 0 if there is no
+// such event.
 func firstHook(events io.Reader, began time.Time) (first time.Duration) {
 	made := false
 	lines := bufio.NewScanner(events)
@@ -77,7 +78,7 @@ func firstHook(events io.Reader, began time.Time) (first time.Duration) {
 	return first
 }
 
-// middle returns the median of took in milliseconds.
+// middle returns the median of a list of durations in milliseconds.
 func middle(took []time.Duration) int64 {
 	return slices.Sorted(slices.Values(took))[len(took)/2].Milliseconds()
 }

@@ -33,8 +33,8 @@ var attacks = []struct {
 	{"stalls", (*mallory).stall},
 }
 
-// attackUntilKilled attacks the server at address with the attacks that ways names, separated by
-// commas. It uses all attacks if ways is empty.
+// attackUntilKilled attacks a server until this process is killed. ways lists the names of the
+// attacks, separated by commas; if it is empty, all attacks are used.
 func attackUntilKilled(address, key, guest, ways string) {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -58,7 +58,7 @@ func attackUntilKilled(address, key, guest, ways string) {
 	select {}
 }
 
-// forever calls fn in n endless loops.
+// forever starts n goroutines, each of which calls fn in an endless loop with the loop's counter.
 func forever(n int, fn func(i int)) {
 	for range n {
 		go func() {
@@ -130,7 +130,7 @@ func (m *mallory) bodies() {
 	}
 }
 
-// agents uploads agents with a different content each time.
+// agents uploads agents with different content each time.
 func (m *mallory) agents() {
 	forever(2, func(i int) {
 		_ = m.send(

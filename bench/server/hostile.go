@@ -167,7 +167,7 @@ func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (qu
 	return err
 }
 
-// ratio returns the p99 with the hostile tenant over the p99 without it.
+// ratio returns the p99 with the hostile tenant divided by the p99 without it.
 func ratio(quiet, loud *sample) float64 { return loud.at(0.99).Seconds() / quiet.at(0.99).Seconds() }
 
 // together merges the samples of all rounds into one.

@@ -69,9 +69,9 @@ func (s *sample) at(q float64) time.Duration {
 	return s.times[min(len(s.times)-1, int(q*float64(len(s.times))))]
 }
 
-// load runs each tenant's agent of the given name, one tenant after another, for the duration d,
-// with the given number of concurrent workers. It stops early if a run fails. It returns the time
-// of each run.
+// load runs the agents of the given name for the duration d, with the given number of concurrent
+// workers. The tenants take turns. load stops early if a run fails, and returns the time of each
+// run.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -102,9 +102,9 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 	return out, failed
 }
 
-// steady runs each tenant's agent of the given name, one tenant after another, for the duration d.
-// It starts perSecond runs per second, even while earlier ones are active, and returns the time of
-// each run from its scheduled start.
+// steady starts perSecond runs per second for the duration d, even while earlier runs are active.
+// It runs the agents of the given name, and the tenants take turns. It returns the time of each run
+// from its scheduled start.
 func (p *platform) steady(list []*tenant, agent string, perSecond float64, d time.Duration) (*sample, error) {
 	var mu sync.Mutex
 	var failed error

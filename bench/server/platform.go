@@ -183,8 +183,7 @@ func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	return &tenant{id, key.Secret}, err
 }
 
-// tenants creates and returns n tenants. It uploads the guest as a module of each, and adds an
-// agent that uses the model for each number of modules.
+// tenants creates n tenants, calls [platform.populate] for each, and returns them.
 func (p *platform) tenants(prefix string, n int, model string, modules ...int) ([]*tenant, error) {
 	out := make([]*tenant, n)
 	var wg sync.WaitGroup
@@ -210,8 +209,8 @@ func (p *platform) tenants(prefix string, n int, model string, modules ...int) (
 	return out, failed
 }
 
-// populate uploads the guest for a tenant, unless all agents have no modules, and adds an agent
-// that uses the model for each number of modules.
+// populate adds agents that use the model to a tenant, one for each element of modules, which is
+// the agent's number of modules. If an agent has modules, populate first uploads the guest.
 func (p *platform) populate(t *tenant, model string, modules []int) error {
 	for _, n := range modules {
 		if n > 0 {

@@ -91,8 +91,8 @@ func (e *example) read(t *testing.T, name string) []byte {
 	return b
 }
 
-// run runs the agent, and answers its questions in a person's place. It fails if run.sh does not
-// answer one of them.
+// run runs the agent, and answers its questions from e.answers in a person's place. It fails the
+// test if e.answers or run.sh does not answer one of them.
 func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Model) *outcome {
 	t.Helper()
 	out := &outcome{}

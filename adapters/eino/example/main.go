@@ -1,4 +1,4 @@
-// Command example is an ordinary Eino agent with unreviewed middlewares. Its model is scripted, so
+// Command example is an ordinary Eino agent with untrusted middlewares. Its model is scripted, so
 // it needs no API key:
 //
 //	make -C ../.. examples

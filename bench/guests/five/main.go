@@ -36,8 +36,8 @@ func init() {
 
 func main() {}
 
-// only is one of the five middlewares. It has the hooks of all five, and the host calls those of
-// the entry.
+// An only holds one of the five middlewares. It has the hook methods of all five, but the host
+// calls only the hooks that the entry lists.
 type only struct {
 	middleware.BeforeModelRewriteStateHook
 	middleware.GateToolHook

@@ -40,7 +40,7 @@ func other(random *rand.Rand, n int) []abi.Message {
 	)
 }
 
-// among inserts up to two steps that make progress before each of the given ones.
+// among inserts up to two steps that make progress before each given step.
 func among(random *rand.Rand, steps [][]abi.Message) [][]abi.Message {
 	var out [][]abi.Message
 	for i, s := range steps {
@@ -52,7 +52,7 @@ func among(random *rand.Rand, steps [][]abi.Message) [][]abi.Message {
 	return out
 }
 
-// times calls each a random number of times, between from and to, and concatenates the
+// times makes a random number of calls in the range [from, to] to a function, and concatenates the
 // results.
 func times(random *rand.Rand, from, to int, each func(i int) [][]abi.Message) [][]abi.Message {
 	var out [][]abi.Message

@@ -128,9 +128,10 @@ func (a *approve) GateTool(ctx *middleware.Context, call *middleware.Call) (midd
 	return a.decide(ctx, call, v)
 }
 
-// verdict returns the reviewer's verdict on a call, or the stored one if the run made the same call
-// before. A denied call therefore stays denied however often it is retried. After MaxDenied denials
-// in the run, the verdict is a failure, and the reviewer is not asked.
+// verdict returns the verdict that the run has stored for the same call or, if there is none, the
+// reviewer's. It stores the reviewer's verdict unless it is a failure, so a denied call stays
+// denied however often it is retried. After MaxDenied denials in the run, the result is always a
+// failure, and the reviewer is not asked.
 func (a *approve) verdict(ctx *middleware.Context, call *middleware.Call) (*verdict, error) {
 	if a.MaxDenied > 0 {
 		n, err := denied.Get(ctx)

@@ -111,8 +111,7 @@ func TestAdversarial(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere checks that a streamed attack is not shown, at whichever character it is split
-// into two pieces.
+// TestCutAnywhere checks that a streamed attack is not shown, wherever the stream is split in two.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, object{"window": 200})

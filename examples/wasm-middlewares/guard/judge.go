@@ -34,7 +34,7 @@ func (g *guard) judge(ctx *middleware.Context, from, text string) string {
 	return "not judged"
 }
 
-// answer parses a judge's answer. ok is false if it is malformed.
+// answer parses a judge's answer. unsafe is the judgment; ok is false if the answer is malformed.
 func answer(m abi.Message) (unsafe, ok bool) {
 	text := []byte(strings.TrimSpace(m.Content.String()))
 	if len(m.ToolCalls) > 0 || json.Valid(text) != nil {

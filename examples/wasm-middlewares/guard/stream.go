@@ -9,7 +9,7 @@ import (
 )
 
 // A held is the text of one kind in a stream that is not released yet: unchecked text, and the last
-// window before it.
+// window of checked text before it.
 type held struct {
 	Kind    string `json:"kind"`
 	CallID  string `json:"call_id,omitempty"`
@@ -17,9 +17,9 @@ type held struct {
 	Blocked bool   `json:"blocked,omitempty"` // the rest is not shown
 }
 
-// OnChunk releases text after checking it together with at least a window of what follows. Withheld
-// text is stored as a run-local value, because the host may discard the module's memory before the
-// next chunk.
+// OnChunk releases text after checking it together with at least a window of the text that follows,
+// or with all of it at the end of the stream. Withheld text is stored as a run-local value, because
+// the host may discard the module's memory before the next chunk.
 func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
 	stream := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
 	texts, there, err := stream.Get(ctx)
@@ -94,8 +94,10 @@ func (g *guard) looksAt(c *abi.Chunk) bool {
 	}
 }
 
-// show checks the held text if it has at least minimum bytes, and returns the part to release: all
-// but the last window or, if minimum is 0 at the end of the stream, everything.
+// show checks the held text if it has at least minimum bytes, and returns the text to release.
+// Without an attack, that is all but the last window, or everything if minimum is 0. With an
+// attack, show blocks the rest of the text, and returns the refusal, or nothing for a tool's
+// result.
 func (g *guard) show(ctx *middleware.Context, h *held, minimum int) (string, error) {
 	if h.Blocked {
 		h.Text = ""
@@ -128,8 +130,8 @@ func blocked(call string) middleware.Local[string] {
 	return middleware.Local[string]("blocked/" + call)
 }
 
-// holder returns the element of texts for the text that the chunk c belongs to, and texts with that
-// element, which it appends if there is none.
+// holder finds the element of texts that holds the text of the chunk c, or appends a new one. It
+// returns the list and the element.
 func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 	for _, h := range texts {
 		if h.Kind == c.Kind && h.CallID == c.CallID {

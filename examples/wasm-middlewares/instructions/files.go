@@ -62,8 +62,8 @@ func (r *instructor) loadFiles(ctx *middleware.Context) (string, error) {
 	return l.text.String(), nil
 }
 
-// file loads the file p, which the file from imports, and then its own imports, each file once. It
-// skips a file that is missing or exceeds a limit.
+// file loads the file p and then the files that it imports, each file once. The parameter from is
+// the file that imports p, or "". It skips a file that is missing or exceeds a limit.
 func (l *loading) file(p, from string, depth int) error {
 	if l.seen[p] {
 		return nil

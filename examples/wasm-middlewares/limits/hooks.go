@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// closing holds the limit because of which the next model call is the last and has no tools.
+	// closing holds the limit that makes the next model call the last one, without tools.
 	closing = middleware.Local[hit]("closing")
 	// closed is set after a model call without tools; no further call is allowed.
 	closed = middleware.Local[hit]("closed")
@@ -64,7 +64,7 @@ func (l *limits) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 	return ctx.Emit("limit_reached", last)
 }
 
-// or returns err or, if that is nil, the result of then.
+// or returns err if it is not nil, and the result of the function then otherwise.
 func or(err error, then func() error) error {
 	if err != nil {
 		return err
@@ -72,9 +72,9 @@ func or(err error, then func() error) error {
 	return then()
 }
 
-// reached counts a model call. It returns two limits, each of which may be nil: last is the limit
-// that this call reaches. over is a limit that is already exceeded: model calls including this one,
-// tokens or money.
+// reached counts a model call, unless the tokens or the money of a period are used up. It returns
+// two limits, each of which may be nil: last is a limit on model calls that this call exactly
+// reaches, and over is a limit on model calls, tokens or money that does not allow this call.
 func (l *limits) reached(ctx *middleware.Context) (last, over *hit, err error) {
 	for _, p := range l.periods {
 		if h, err := p.spent(ctx); err != nil || h != nil {

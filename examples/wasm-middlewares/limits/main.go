@@ -140,8 +140,8 @@ func (h *hit) String() string {
 	return middleware.Sprintf("The limit of %s %s for this %s is reached.", h.Max, h.What, h.By)
 }
 
-// end returns the error that ends the run at a limit: a failure if how is onError, or else a
-// stop.
+// end emits an event and returns the error that ends the run at the limit: a failure if how is
+// onError, and a stop otherwise.
 func (h *hit) end(ctx *middleware.Context, how string) error {
 	if err := ctx.Emit("limit_reached", h); err != nil {
 		return err

@@ -83,8 +83,8 @@ func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middle
 	return looked.Set(ctx, state.Messages.Revision())
 }
 
-// begin returns the index of the first message to check: the nearest message before the
-// first change that is not a tool message.
+// begin returns the index of the first message to check. It is the start of the round before the
+// first change, or 0 if no revision is stored.
 func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) {
 	revision, known, err := looked.Get(ctx)
 	if err != nil || !known {

@@ -49,7 +49,8 @@ func (email) open(text string, from int) int {
 	return local(text, from, len(text))
 }
 
-// local returns the start of the local part before the @ at index at.
+// local returns the start of the local part that ends before index at. The result is in [minimum,
+// at]; it equals at if there is no local part.
 func local(text string, minimum, at int) int {
 	begin := back(
 		text,
@@ -94,8 +95,8 @@ func inDomain(c rune) bool {
 		c >= utf8.RuneSelf && unicode.Is(unicode.Latin, c)
 }
 
-// back returns the start of the longest run of characters of a class that ends at index to. The
-// result is at least minimum.
+// back returns the start of the longest run of characters in the class that ends before index to
+// and does not begin before index minimum.
 func back(text string, minimum, to int, class func(rune) bool) int {
 	for to > minimum {
 		c, size := utf8.DecodeLastRuneInString(text[:to])
@@ -165,9 +166,9 @@ func (ip) open(text string, from int) int {
 	return minimum
 }
 
-// find appends the addresses in text, from index from on, to out. It checks the runs of an
-// address's characters that are not adjacent to word characters, and ignores a run that begins
-// before from.
+// find appends to out the addresses in text that begin at index from or later. It checks each run
+// of an address's characters that is not adjacent to a word character, and ignores a run that
+// begins before from.
 func (v *version) find(out []span, text string, from int) []span {
 	for i := from; i < len(text); i++ {
 		if !v.in[text[i]] {

@@ -74,7 +74,8 @@ var made = map[string]func(*rand.Rand) string{
 	},
 }
 
-// grouped splits s into groups of four, separated by between.
+// grouped splits s into groups of four characters and joins them with a separator. The last group
+// may have up to six.
 func grouped(s, between string) string {
 	var groups []string
 	for ; len(s) > 4 && len(s) != 5 && len(s) != 6; s = s[4:] {

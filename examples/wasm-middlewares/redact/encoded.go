@@ -16,12 +16,12 @@ const (
 	maxEncodings = 3
 )
 
-// encoded returns the runs of base64 or hexadecimal digits whose decoded text contains a match. The
-// whole run is hidden.
+// encoded returns the runs of base64 or hexadecimal digits whose decoded text contains a match.
+// Each span covers a whole run.
 func (s *scanner) encoded(text string, from int) []span { return s.runs(text, from, maxEncodings) }
 
-// runs returns the encoded runs in text, from index from on, whose decoded text contains a match.
-// It also decodes runs in the decoded text, up to the given depth.
+// runs returns the encoded runs in text[from:] whose decoded text contains a match. It also decodes
+// runs in the decoded text, up to the given depth.
 func (s *scanner) runs(text string, from, depth int) []span {
 	var out []span
 	for i := from; i < len(text); i++ {

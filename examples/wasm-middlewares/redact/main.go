@@ -281,8 +281,9 @@ func each(value any, change func(string) string) any {
 	return value
 }
 
-// message redacts a message with scan if its role is enabled, and the arguments of its calls with
-// calls. It reports whether the message changed.
+// message redacts the content of a message with the scanner scan, if redaction is on for its role.
+// It redacts the arguments of its tool calls with the scanner calls. It reports whether the message
+// changed.
 func (r *redact) message(m *abi.Message, scan, calls *scanner, found finds) (changed bool) {
 	switch {
 	case m.Role == abi.RoleUser && r.Input, m.Role == abi.RoleTool && r.ToolResults:

@@ -26,8 +26,8 @@ type History struct {
 	cursor, start int
 }
 
-// A piece is a part of the current list: n messages of the list in the input from index
-// from on, or inserted messages.
+// A piece is a part of the current list: either n messages of the input list, starting at index
+// from, or the inserted messages in put.
 type piece struct {
 	from, n int
 	put     []abi.Message // inserted messages, if not nil

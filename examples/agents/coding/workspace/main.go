@@ -68,7 +68,7 @@ func serve(ctx context.Context, dir string, busy bool) error {
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
 
-// add registers a tool whose result is the text that do returns.
+// add registers a tool that calls the function do and returns its text.
 func add[In any](s *mcp.Server, t *mcp.Tool, do func(context.Context, In) (string, error)) {
 	mcp.AddTool(s, t, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := do(ctx, in)
@@ -83,7 +83,7 @@ type place struct {
 	Path string `json:"path" jsonschema:"relative to the workspace"`
 }
 
-// list returns the paths of all files in a folder, one a line.
+// list returns the paths of all files below a folder, one per line.
 func (w *workspace) list(_ context.Context, in place) (string, error) {
 	var lines []string
 	err := fs.WalkDir(
@@ -99,7 +99,7 @@ func (w *workspace) list(_ context.Context, in place) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// read returns the contents of a file of at most maxFile bytes.
+// read returns the contents of a file. It fails if the file is larger than maxFile bytes.
 func (w *workspace) read(_ context.Context, in place) (string, error) {
 	f, err := w.root.Open(in.Path)
 	if err != nil {

@@ -79,7 +79,7 @@ func found(in map[string]string, key string) (string, error) {
 	return text, nil
 }
 
-// add registers a tool whose result is the text that do returns.
+// add registers a tool that calls the function do and returns its text.
 func add[In any](s *mcp.Server, t *mcp.Tool, do func(In) (string, error)) {
 	mcp.AddTool(s, t, func(_ context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		text, err := do(in)

@@ -35,8 +35,9 @@ const Folder = "examples/wasm-middlewares"
 // Test runs all conversations (*.txtar) of the test's folder in each language of the example.
 // Package golden documents their format. A module NAME.wasm is the example in folder NAME: built
 // from its Go source, from the subfolder of another language, or the script NAME.ts. With -short it
-// is built from Go only. Each case that a language's file leaves-out lists must be rejected in that
-// language. Test also checks that the folder's README documents every configuration key and hook.
+// is built from Go only. If a language has a file named leaves-out, each case in that file must be
+// rejected in that language. Test also checks that the folder's README documents every
+// configuration key and hook.
 func Test(t *testing.T) {
 	t.Helper()
 	cases, err := golden.Load(os.DirFS("."))
