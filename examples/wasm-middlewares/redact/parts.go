@@ -23,7 +23,7 @@ func (s *scanner) across(parts []abi.Part, found finds) (changed bool) {
 	return changed
 }
 
-// join hides the matches that span several of parts, which are adjacent text parts. It reports
+// join hides the matches that span more than one of the given adjacent text parts. It reports
 // whether there are any.
 func (s *scanner) join(parts []abi.Part, found finds) (changed bool) {
 	var whole strings.Builder

@@ -13,8 +13,8 @@ import (
 // can need more.
 const maxTail = 1024
 
-// A detector finds one kind of data in text from an index on. The text before the index has
-// been processed and only provides context.
+// A detector finds one kind of data in text[from:]. The text before that has been processed and
+// only provides context.
 type detector interface {
 	// find returns the matches.
 	find(text string, from int) []span
@@ -52,7 +52,7 @@ func (s *scanner) with(k *kind) scanner {
 // permanent reports whether a kind has no tokens.
 func permanent(k *kind) bool { return k.token == "" }
 
-// only returns a scanner with only those kinds for which keep returns true.
+// only returns a copy of s without the kinds for which the function keep returns false.
 func (s *scanner) only(keep func(*kind) bool) scanner {
 	return scanner{slices.DeleteFunc(slices.Clone(s.kinds), func(k *kind) bool { return !keep(k) }), s.decode}
 }
@@ -130,8 +130,9 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	return out.String()
 }
 
-// views returns the readings of text, the undisguised one last. JSON has only the undisguised
-// reading, because a match must not begin within an escape.
+// views returns the views of text to search. Without decode, or if nothing looks disguised, that is
+// only the text itself; otherwise, it is the text itself and then its undisguised form. For JSON,
+// it is only the undisguised form, because a match must not begin within an escape.
 func (s *scanner) views(t *tail, text string, from int, last bool) []*view {
 	bare := func() *view { return undisguised(text, from, t.Seen, t.JSON, last) }
 	switch {

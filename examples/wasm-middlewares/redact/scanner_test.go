@@ -144,7 +144,7 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// pieces splits text between characters.
+// pieces splits text into pieces of one to nine characters.
 func pieces(text string, random *rand.Rand) []string {
 	var out []string
 	runes := []rune(text)

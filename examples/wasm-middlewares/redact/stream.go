@@ -100,8 +100,8 @@ func (r *redact) text(c *abi.Chunk) *string {
 	}
 }
 
-// holder returns the element of texts for the text that the chunk c belongs to, and texts with that
-// element, which it appends if there is none.
+// holder finds the element of texts that holds the text of the chunk c, or appends a new one. It
+// returns the list and the element.
 func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 	for _, h := range texts {
 		if h.Kind == c.Kind && h.Index == c.Index && h.CallID == c.CallID {

@@ -9,13 +9,13 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
-// A view is a reading of text for the detectors: the text itself, or its undisguised form.
+// A view is a form of text for the detectors: the text itself, or its undisguised form.
 type view struct {
 	text string
 	from int // start of unprocessed text
 
-	// In an undisguised view: the start and the end in the original of the character that each byte
-	// belongs to. Nil for the text itself.
+	// For each byte of an undisguised view: the start and the end of its character in the original
+	// text. Nil for the text itself.
 	begins, ends []int
 	to           int    // the length of the original that was read
 	escapes      []span // ranges of the original
@@ -24,7 +24,7 @@ type view struct {
 // asItIs returns the view of the text itself.
 func asItIs(text string, from int) *view { return &view{text: text, from: from, to: len(text)} }
 
-// begin returns the start in the original of the character at i.
+// begin returns the original start of the character at index i of the view.
 func (v *view) begin(i int) int {
 	switch {
 	case v.begins == nil:
@@ -36,7 +36,7 @@ func (v *view) begin(i int) int {
 	}
 }
 
-// end returns the end in the original of the character that ends at i.
+// end returns the original end of the character that ends before index i of the view.
 func (v *view) end(i int) int {
 	if v.ends == nil {
 		return i
@@ -71,10 +71,9 @@ func disguised(text string) bool {
 	return false
 }
 
-// undisguised returns the view of text, from index from on, in plain characters. It removes
-// invisible characters and decodes escapes, including those of JSON if json is true. before is
-// the preceding text. Unless last is true, undisguised stops before an escape that may be
-// incomplete.
+// undisguised returns the view of text[from:] in plain characters. It removes invisible characters
+// and decodes escapes, including those of JSON if json is true. before is the preceding text.
+// Unless last is true, undisguised stops before an escape that may be incomplete.
 func undisguised(text string, from int, before string, json, last bool) *view {
 	v := &view{text: before, from: len(before), to: from}
 	room := len(before) + len(text) - from
@@ -163,8 +162,9 @@ func afterSlash(c byte) rune {
 	return rune(c)
 }
 
-// digits decodes the count hexadecimal digits that begin at i. It returns the character with that
-// number and the index after the digits, or 0 or -1 as [escape] does.
+// digits decodes a number that begins at index i and has exactly count hexadecimal digits. It
+// returns the character with that number and the index after the digits, or 0 or -1 as [escape]
+// does.
 func digits(text string, i, count int) (rune, int) {
 	for at := i; at < i+count; at++ {
 		if at == len(text) {
@@ -178,8 +178,9 @@ func digits(text string, i, count int) (rune, int) {
 	return rune(n), i + count
 }
 
-// closed decodes a number of up to limit digits that begins at i and ends before the character by.
-// It returns the character with that number and the index after by, or 0 or -1 as [escape] does.
+// closed decodes a number that begins at index i, has at most limit digits, and is followed by a
+// terminator. It returns the character with that number and the index after the terminator, or 0 or
+// -1 as [escape] does.
 func closed(text string, i, base, limit int, by byte) (rune, int) {
 	for at := i; at <= i+limit; at++ {
 		switch {

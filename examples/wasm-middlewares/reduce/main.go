@@ -76,7 +76,8 @@ func (r *reducer) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeAgent registers the tool, and records the tools whose results are answers.
+// BeforeAgent records the tools whose results become the run's answer. Unless Keep is [keepNone],
+// it registers the tool that reads stored text.
 func (r *reducer) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	if len(run.ReturnDirectly) > 0 {
 		if err := direct.Set(ctx, run.ReturnDirectly); err != nil {
@@ -97,7 +98,8 @@ func (r *reducer) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi
 	return r.read.Run(ctx, call)
 }
 
-// AfterTool cuts a result whose text exceeds MaxBytes.
+// AfterTool cuts a result whose text exceeds MaxBytes, unless the tool is excluded or its result
+// becomes the run's answer.
 func (r *reducer) AfterTool(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	// The result of a call by a module goes to that module, not to the model.
 	if r.MaxBytes == 0 || call.Result == nil || call.By != nil || r.excluded(call.Name) {

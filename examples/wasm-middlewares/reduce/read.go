@@ -67,8 +67,8 @@ func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, e
 	return res, nil
 }
 
-// page returns at most PageBytes bytes of stored text from byte args.From on, after a line with
-// their offsets.
+// page returns a line with offsets, followed by at most PageBytes bytes of stored text. They start
+// with the character that contains byte args.From.
 func (r *reducer) page(ctx *middleware.Context, args readArgs, about stored) (string, error) {
 	text, start, err := r.load(ctx, args.ID, about, args.From, r.PageBytes)
 	if err != nil {
@@ -86,8 +86,8 @@ func (r *reducer) page(ctx *middleware.Context, args readArgs, about stored) (st
 	return middleware.Sprintf("[bytes %d to %d of %d; go on with \"from\": %d]\n%s", from, to, about.Bytes, to, page), nil
 }
 
-// find returns the offsets and surroundings of the first matches of args.Find in stored text, from
-// byte args.From on.
+// find searches stored text for args.Find, starting at byte args.From. It returns the offsets and
+// surroundings of the first matches, or a note that there are none.
 func (r *reducer) find(ctx *middleware.Context, args readArgs, about stored) (string, error) {
 	text, start, err := r.load(ctx, args.ID, about, args.From, about.Bytes)
 	if err != nil {

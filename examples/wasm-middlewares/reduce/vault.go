@@ -92,8 +92,8 @@ func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
 	}
 }
 
-// load returns at least n bytes of stored text from offset from on, or fewer at the end of the
-// text. Since load reads whole pieces, the returned text begins at offset start.
+// load returns stored text that includes the n bytes at offset from, or fewer at the end of the
+// text. Since load reads whole pieces, the returned text may begin earlier, at offset start.
 func (r *reducer) load(
 	ctx *middleware.Context,
 	id string,

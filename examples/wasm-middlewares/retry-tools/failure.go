@@ -18,8 +18,9 @@ var passing = regexp.MustCompile(
 // maxReason is the maximum size of a stored error text, in bytes.
 const maxReason = 300
 
-// failure classifies the result of a call. It returns the error text, or "" if the call succeeded,
-// the delay in milliseconds that the tool asks for, and whether the failure is transient.
+// failure classifies the result of a call. reason is the error text, or "" if the call succeeded;
+// wait is the delay in milliseconds that the tool asks for; and passes reports whether the failure
+// is transient.
 func (r *retry) failure(result *abi.Result, err error) (reason string, wait int64, passes bool) {
 	var e *abi.Error
 	switch {

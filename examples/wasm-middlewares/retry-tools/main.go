@@ -69,9 +69,9 @@ func invalid(format string, args ...any) error {
 }
 
 // WrapToolCall retries a call until it succeeds, fails permanently, or reaches the maximum number
-// of attempts. It does not retry a call whose output was forwarded, or of a tool that asks for a
-// delay. During a backoff, it returns an error result without calling the tool. It leaves calls of
-// tools that may not be called again to the host.
+// of attempts. It does not retry a call if output was forwarded, or if the tool asks for a delay.
+// During a backoff, it returns an error result without calling the tool. It leaves calls of tools
+// that may not be called again to the host.
 func (r *retry) WrapToolCall(
 	ctx *middleware.Context,
 	call *middleware.Call,
@@ -129,8 +129,9 @@ type backoff struct {
 	Why   string `json:"why"`
 }
 
-// backoff starts a backoff: the delay that the tool asks for or, if longer, a delay that
-// doubles with each failed call. The delay is at most MaxPause seconds.
+// backoff starts a backoff: the delay that the tool asks for or, if longer, a delay that doubles
+// with each failed call. The delay is at most MaxPause seconds. If Pause is 0, backoff does
+// nothing.
 func (r *retry) backoff(
 	ctx *middleware.Context,
 	rest middleware.Local[backoff],
@@ -167,10 +168,9 @@ func times(n int) string {
 	return middleware.Sprintf("%d times", n)
 }
 
-// try makes the call. It forwards a stream as it arrives, except that the first batch waits
-// for the second or the end. So a call that fails at once, like any call of a tool that
-// does not stream, has no visible output and may be retried. Forwarded output is never
-// repeated.
+// try makes the call. It forwards a stream as it arrives, except that the first batch waits for the
+// second or the end. So a call that fails at once, like any failed call of a tool that does not
+// stream, has no visible output and may be retried. Forwarded output is never repeated.
 func try(
 	ctx *middleware.Context,
 	call *middleware.Call,

@@ -38,9 +38,10 @@ func (c *cutter) rest() []string {
 	return out
 }
 
-// end returns the end of the first sentence, including the white space after it, or 0 if it
-// is incomplete. A mark ends a sentence only before white space, so 3.14 and "?!" are not
-// split.
+// end returns the end of the first sentence, including the white space after it, or 0 if it is
+// incomplete. A line break or a mark such as "。" ends a sentence. A mark such as "." does so only
+// before white space, so 3.14 and "?!" are not split. A sentence that is too long ends after the
+// last white space that fits or, if there is none, at the maximum length.
 func (c *cutter) end() int {
 	const (
 		inside = iota

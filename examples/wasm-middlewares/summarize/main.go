@@ -135,8 +135,8 @@ func (s *summarizer) AfterModel(ctx *middleware.Context, call *middleware.ModelE
 	return tokens.Answered(ctx, call)
 }
 
-// due reports whether to summarize, and the number of tokens of the next request if a token
-// threshold is set.
+// due reports whether to summarize. size is the number of tokens of the next request if a token
+// threshold is set, and 0 otherwise.
 func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size int, due bool, err error) {
 	if s.Tokens > 0 {
 		if size, err = tokens.Measure(ctx, state); err != nil {

@@ -51,8 +51,8 @@ func readPart(messages []abi.Message) *part {
 // call.
 func (p *part) worth() bool { return len(p.messages) >= 2 }
 
-// transcripts returns the part's messages as strings of at most about limit tokens. It shortens
-// messages of more than half of limit.
+// transcripts returns the part's messages as strings of about limit tokens each, or fewer. It
+// shortens messages of more than limit/2 tokens.
 func (p *part) transcripts(limit int) []string {
 	var out []string
 	var b strings.Builder

@@ -63,9 +63,9 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
 }
 
-// WrapToolCall answers from the cache, or forwards the call and caches its result unless that is an
-// error. It only forwards the calls of tools that are not cached, and all calls if the cache fails.
-// After a call of a tool in Forget, it clears the cache.
+// WrapToolCall answers from the cache, or forwards the call and caches its result, unless that is
+// an error or too large. If the tool's answers are not cached, or if the cache fails, it leaves the
+// call to the host. After a call of a tool in Forget, it clears the cache.
 func (c *cache) WrapToolCall(
 	ctx *middleware.Context,
 	call *middleware.Call,

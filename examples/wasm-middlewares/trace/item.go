@@ -99,7 +99,7 @@ func hash(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// plain matches names that may be written although a model or a module chose them. Other names may
+// plain matches names that are safe to log even if a model or a module chose them. Other names may
 // contain content; clean replaces them.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,128}$`)
 

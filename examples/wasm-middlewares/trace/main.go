@@ -121,7 +121,8 @@ func log(ctx *middleware.Context, level int, line string) {
 	[]func(string, ...any){ctx.Debugf, ctx.Infof, ctx.Warnf, ctx.Errorf}[level]("%s", line)
 }
 
-// line formats an item, with as much content as fits into a line.
+// line formats an item. If content is on, line halves the limit for content attributes until the
+// line has at most maxLine bytes, or no content.
 func (t *tracer) line(it *item, o *open) string {
 	limit := 0
 	if t.Content {

@@ -60,7 +60,7 @@ func (a *AgentStart) RemoveTool(names ...string) {
 	a.Tools = slices.DeleteFunc(slices.Clone(a.Tools), func(t abi.Tool) bool { return slices.Contains(names, t.Name) })
 }
 
-// Respond ends the run with an assistant message instead of calling the model. The hooks
+// Respond makes the run end with an assistant message, without a model call. The hooks
 // after_model_rewrite_state and after_agent still run.
 func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 
@@ -104,10 +104,9 @@ func (*AgentStart) serve(s *served) (answer abijson.Writable, err error) {
 	return out, err
 }
 
-// An AgentEnd is a run at its end. The hook may change Final, in place or to another
-// message.
+// An AgentEnd is a run at its end. The hook may change the message in Final, or replace it.
 type AgentEnd struct {
-	// Messages is the whole conversation. Messages from NewFrom on belong to this run.
+	// Messages is the whole conversation. The messages of this run start at index NewFrom.
 	Messages *History
 	NewFrom  int
 	// Final is the answer, or nil if there is none.

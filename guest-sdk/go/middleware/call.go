@@ -61,7 +61,7 @@ type ToolStart struct {
 	result *abi.Result
 }
 
-// Respond sets the result without calling the tool or the wrappers of this ring.
+// Respond sets the result. The host then calls neither the tool nor the wrappers of this ring.
 func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 
 func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeToolHook](m) }

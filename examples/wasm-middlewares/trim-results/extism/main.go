@@ -85,8 +85,8 @@ func count(n int) int {
 	return n
 }
 
-// shorten replaces the middle of text that has more than most characters with a note, and returns
-// the number of omitted characters.
+// shorten returns text unchanged if it has at most the given number of characters. Otherwise, it
+// replaces the middle with a note. left is the number of omitted characters.
 func shorten(text string, most int) (short string, left int) {
 	if len(text) <= most || utf8.RuneCountInString(text) <= most {
 		return text, 0

@@ -20,9 +20,9 @@ func sameTool(a, b *abi.Tool) bool {
 		bytes.Equal(a.Parameters, b.Parameters)
 }
 
-// ToolsPatch returns the patch from shown to now: removals and additions at the end, or a whole new
-// list if tools were changed or moved. It fails if a tool in now is invalid, or if two tools have
-// the same name.
+// ToolsPatch returns the patch that turns the list shown into the list now: removals, and additions
+// at the end. If tools were changed or moved, it is the whole new list. ToolsPatch fails if a tool
+// of the new list is invalid, or if two of them have the same name.
 func ToolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 	for i := range now {
 		if err := contract.CheckTool(&now[i]); err != nil {
