@@ -155,8 +155,8 @@ func TestPolicy(t *testing.T) {
 	require.Contains(t, string(r.body), "wrap: it reads the conversation and may call api.example.com")
 }
 
-// TestStepsAreBounded checks the maximum of max_steps: 1,000 without a policy, and 100,000 with
-// any.
+// TestStepsAreBounded checks the maximum of max_steps: 1,000 by default, and at most 100,000 with a
+// policy.
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -222,8 +222,8 @@ export default defineMiddleware({
 	require.Empty(t, asked.Requests()[5].Params)
 }
 
-// TestKeysAreNotRepeated checks that a rejected key that an endpoint's error quotes is removed from
-// responses, events, timelines and the log.
+// TestKeysAreNotRepeated checks that a key is removed from responses, events, timelines and the log
+// if an endpoint rejects it with an error that quotes it.
 func TestKeysAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer

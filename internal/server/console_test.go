@@ -114,7 +114,8 @@ func (c *cutting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// A cutWriter aborts its connection after left writes.
+// A cutWriter fails all writes after the first ones. left is the number of writes that still
+// succeed.
 type cutWriter struct {
 	http.ResponseWriter
 	left int

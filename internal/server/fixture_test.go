@@ -40,7 +40,8 @@ func newFixture(t *testing.T, set ...func(*Options)) *fixture {
 	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"), set...)
 }
 
-// newFixtureAt returns a fixture with its store in an SQLite file or a PostgreSQL database.
+// newFixtureAt returns a fixture with its store at the location where: the path of an SQLite file,
+// or the URL of a PostgreSQL database.
 func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	t.Helper()
 	ctx := t.Context()

@@ -22,7 +22,7 @@ func newEvictor(log *slog.Logger) *evictor {
 	return &evictor{log: log, process: account.Process(), canceled: map[*account.Account]bool{}}
 }
 
-// evict cancels the largest run that is not canceled yet. It reports whether there was one.
+// evict cancels the largest run that it has not canceled yet. It reports whether it canceled one.
 func (e *evictor) evict(s overload.State) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -266,7 +266,7 @@ func TestNoMemoryForImages(t *testing.T) {
 	}
 	require.Equal(t, 3, pool.Len())
 
-	// A tenant without agents evicts them.
+	// A tenant without agents evicts those of others.
 	for _, o := range held {
 		o.Release()
 	}

@@ -33,7 +33,7 @@ export default defineMiddleware({
 
 // TestRedactedRunsAreStoredRedacted checks that the module "redact" keeps email addresses of the
 // input, the model and tools out of the store and out of the server's responses once the run has
-// ended.
+// ended. With the option Originals, the store has them.
 func TestRedactedRunsAreStoredRedacted(t *testing.T) {
 	t.Parallel()
 	redact := guestbuild.Build(t, "examples/wasm-middlewares/redact")

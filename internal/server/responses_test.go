@@ -65,15 +65,15 @@ func stall(t *testing.T, address, path, key, accept string) (status int) {
 // heap returns the size of the reachable objects in bytes.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // objects with finalizers, and pools
+	runtime.GC() // frees objects that had finalizers or were in pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// TestStalledReadersAreBounded checks that the responses to a tenant's clients that do not read them
-// take no more memory than the tenant's limit, for pages of events, streams and histories. Small
-// requests of the tenant and those of other tenants are served meanwhile.
+// TestStalledReadersAreBounded checks that responses that a tenant's clients do not read take no
+// more memory than the tenant's limit. The responses are pages of events, streams and histories.
+// Small requests of the tenant and those of other tenants are served meanwhile.
 func TestStalledReadersAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")

@@ -54,8 +54,8 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestPanics checks that a handler that panics or fails is answered with a problem with status 500,
-// whose reason is only in the log, and that a response that has begun is cut off.
+// TestPanics checks that a request whose handler panics or fails receives a problem with status
+// 500, whose reason is only in the log, and that a response that has begun is cut off.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer

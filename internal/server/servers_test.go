@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// serveHere serves the platform with the database where until SIGTERM. It prints its URL first.
+// serveHere serves the platform until SIGTERM, with the database at the location where. It prints
+// its URL first.
 func serveHere(where string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -95,8 +96,8 @@ type process struct {
 	cmd *exec.Cmd
 }
 
-// start starts a server process that uses the database where. model is the URL of the operator's
-// model. The process is killed when the test ends.
+// start starts a server process that uses the database at the location where. model is the URL of
+// the operator's model. The process is killed when the test ends.
 func (f *fixture) start(where, model string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
@@ -117,7 +118,8 @@ func (f *fixture) start(where, model string) *process {
 	return p
 }
 
-// testDatabase returns a fixture without a server, and the database that other servers can use.
+// testDatabase returns a fixture without a server, and the location of its database, for servers
+// that the test starts.
 func testDatabase(t *testing.T) (f *fixture, where string) {
 	t.Helper()
 	where = postgrestest.Start(t).Create(t, "platform")
@@ -186,7 +188,8 @@ type following struct {
 	done   chan struct{}
 }
 
-// follow reads a run's events after event number after, until the stream ends for any reason.
+// follow reads a run's events with numbers greater than after, or all of them if after is empty,
+// until the stream ends for any reason.
 func (f *fixture) follow(key, run, after string) *following {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), "GET", f.url+"/v1/runs/"+run+"/events", nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// TestDeletedTenantEnds checks that a deleted tenant can start nothing, and its runs end on all
-// servers. Other tenants' runs continue.
+// TestDeletedTenantEnds checks that the keys of a tenant are rejected as soon as its deletion
+// begins, and that its runs end on all servers. Other tenants' runs continue.
 func TestDeletedTenantEnds(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 9), make(chan struct{})
@@ -56,7 +56,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 }
 
 // TestDeletionContinues checks that a deletion that is too large for one request continues in the
-// next one. The tenant can start nothing in between.
+// next one. The tenant's keys are rejected in between.
 func TestDeletionContinues(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{})

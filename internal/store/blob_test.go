@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// openWrapped opens a store on an empty database that wrap may wrap, and closes it after
-// the test.
+// openWrapped opens a store on an empty database, after passing the database through wrap. It
+// closes the store after the test.
 func openWrapped(t *testing.T, wrap func(database.DB) database.DB) *store {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))

@@ -141,8 +141,8 @@ func advanceStatement(c *journal.Commit) (text string, args []any, err error) {
 		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
 }
 
-// commitError returns the reason why a commit changed nothing. It returns nil if the same
-// commit succeeded before, but its caller did not receive the result.
+// commitError returns the reason why a commit changed nothing. It returns nil if the same commit
+// has succeeded before, since a caller repeats a commit whose result it has not received.
 func commitError(t database.Tx, c *journal.Commit) error {
 	r, err := run(t, c.Run)
 	switch {

@@ -27,8 +27,9 @@ func (s *store) Events(ctx context.Context, id string, after int64, limit int) (
 	return s.events(ctx, run, id, after, limit, math.MaxInt)
 }
 
-// events returns the events of a run after event number after: at most limit, and none after the
-// event that reaches maxBytes bytes. It looks up the run with find, and fails if find does.
+// events returns the events of a run with numbers greater than after. It returns at most limit
+// events, and stops after the event that reaches maxBytes bytes. It looks up the run with find, and
+// fails if find does.
 func (s *store) events(
 	ctx context.Context,
 	find func(database.Tx, string) (*journal.RunInfo, error),
@@ -70,15 +71,15 @@ func (s *store) events(
 	return out, err
 }
 
-// An eventRow is a row of events: one line for each of the events from first to last.
+// An eventRow is a row of events: one line for each event whose number is in [first, last].
 type eventRow struct {
 	first, last int64
 	body        blob.Body
 }
 
-// read returns the row's lines. It omits the lines of events up to number after, so that reading a
-// large row in parts decodes each event once. If the row does not have one line for each event, read
-// returns all lines.
+// read returns the row's lines. It omits the lines of events whose numbers are at most after, so
+// that reading a large row in parts decodes each event once. If the row does not have one line for
+// each event, read returns all lines.
 func (r *eventRow) read(t database.Tx, after int64) ([]byte, error) {
 	lines, err := r.body.Read(t)
 	if err != nil || int64(bytes.Count(lines, []byte("\n"))) != r.last-r.first+1 {
@@ -90,8 +91,7 @@ func (r *eventRow) read(t database.Tx, after int64) ([]byte, error) {
 	return lines, nil
 }
 
-// eventRows returns the rows that contain the events which the method events returns for the same
-// arguments.
+// eventRows returns the rows with the events that the method events returns for the same arguments.
 func eventRows(t database.Tx, run string, after int64, limit, maxBytes int) (rows []eventRow, err error) {
 	events, size := int64(0), 0
 	err = t.Query(func(scan func(...any) error) error {

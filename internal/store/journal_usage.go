@@ -20,8 +20,8 @@ const (
 	minCountedEvents = 4 << 10
 )
 
-// dueBytes returns how many of a run's uncounted bytes to count now: all of them once the run
-// has stopped, and before that only maxDueBytes or more.
+// dueBytes returns how many of a run's uncounted bytes to count now: all of them if the run has
+// stopped or they are at least maxDueBytes, and otherwise none.
 func dueBytes(status journal.Status, uncounted int64) int64 {
 	if status == journal.StatusRunning && uncounted < maxDueBytes {
 		return 0
@@ -38,9 +38,9 @@ func countJournal(t scoped, agent string, at time.Time, n int64) error {
 	return addJournalBytes(t, n)
 }
 
-// countEvents counts a commit without a meter, which is a commit of events alone or of a run of
-// the operator. It returns the journal quota that the run's tenant exceeds, if any. The
-// operator has no quotas.
+// countEvents counts a commit without a meter, which is a commit of events alone or of a run of the
+// operator. It leaves commits of less than minCountedEvents bytes to a later call. It returns the
+// journal quota that the run's tenant exceeds, if any. The operator has no quotas.
 func countEvents(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	if c.Progress != nil || c.Bytes() < minCountedEvents {
 		return nil, nil

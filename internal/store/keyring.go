@@ -75,8 +75,8 @@ func (r *Keyring) seal(secret []byte, location string) (by string, sealed []byte
 	return r.names[0], key.Seal(nonce, nonce, secret, []byte(location)), nil
 }
 
-// open decrypts a secret that seal encrypted for a location with the key named by. It fails with
-// [ErrNoKeyring] if the keyring cannot open the secret.
+// open decrypts a secret that seal encrypted for a location. by is the name of the key that seal
+// returned. It fails with [ErrNoKeyring] if the keyring cannot open the secret.
 func (r *Keyring) open(by string, sealed []byte, location string) ([]byte, error) {
 	if r == nil {
 		return nil, ErrNoKeyring

@@ -214,8 +214,8 @@ func (n *Tenant) RevokeKeys(ctx context.Context) error {
 
 // RotateKey replaces a key with a new one of the same name, scopes and time to live. The old key
 // expires after grace, unless it expires earlier. RotateKey fails with [ErrNoKey] if the tenant has
-// no such key or the key is revoked, and with a [*QuotaError] if the tenant has 1,000 other valid
-// keys.
+// no such key or the key is revoked, and with a [*QuotaError] if the tenant has 1,000 valid keys,
+// including the old key unless grace is 0.
 func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		old, err := keyIn(t, id)

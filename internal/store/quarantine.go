@@ -32,7 +32,7 @@ type RunAccount struct {
 type Crash struct {
 	Process
 	Account RunAccount // the run's account; zero if the last heartbeat did not report it
-	Largest bool       // the last heartbeat reported no run that held more
+	Largest bool       // the last heartbeat reported the run, and none that held more
 	Alone   bool       // the process had resumed the run as the only suspect
 	Killed  bool       // the OOM killer killed a process of the cgroup after the last heartbeat
 }
@@ -71,7 +71,7 @@ type Quarantine interface {
 }
 
 const (
-	crashTTL         = 7 * 24 * time.Hour // after which a crashed process is forgotten
+	crashTTL         = 7 * 24 * time.Hour // after which the rows of a crashed process are deleted
 	heartbeatTimeout = 3 * time.Second    // after its last heartbeat, a process counts as ended
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A TenantQuota limits a tenant. The store saves it as JSON. Fields are unlimited when 0,
-// except those with a default. The server enforces the limits from MemoryBytes on.
+// A TenantQuota limits a tenant. The store saves it as JSON. Fields are unlimited when 0, except
+// those with a default. The server, not the store, enforces MemoryBytes and the fields after it.
 type TenantQuota struct {
 	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty"`
 	RunsPerDay         int64 `json:"runs_per_day,omitempty"`
@@ -67,8 +67,8 @@ func checkQuota(quota string, limit, used, more int64, retry time.Duration) erro
 	return database.ForCaller(&QuotaError{Quota: quota, Limit: limit, Used: used, RetryAfter: retry})
 }
 
-// checkStorage fails with a [*QuotaError] if storing more bytes would exceed the tenant's
-// quota.
+// checkStorage fails with a [*QuotaError] if the tenant's stored bytes, plus more, exceed its
+// storage quota.
 func checkStorage(t scoped, q TenantQuota, more int64) error {
 	if q.StorageBytes <= 0 {
 		return nil

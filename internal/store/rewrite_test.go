@@ -39,7 +39,8 @@ func hideText(c *hook.Call, rebuild bool) abi.ListPatch {
 }
 
 // TestOriginalsAreErased checks that neither the log nor the title stores text that modules remove
-// from a run's messages before its first model call.
+// from a run's messages before its first model call. With the option Originals, both store the
+// text.
 func TestOriginalsAreErased(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")

@@ -197,8 +197,8 @@ func deleteTenant(t database.Tx, id string) (more bool, err error) {
 	return false, err
 }
 
-// deleteAgents deletes agents of a tenant with all their versions, which may be large, for
-// about [database.BatchTime]. It reports whether there are more.
+// deleteAgents deletes agents of a tenant with all their versions, which may be large, for about
+// [database.BatchTime]. It reports whether there may be more.
 func deleteAgents(t database.Tx, tenant string) (more bool, err error) {
 	start := time.Now()
 	names, err := database.Strings(t, `SELECT name FROM agent_room WHERE tenant = $1`, tenant)

@@ -50,9 +50,9 @@ func (s *store) DeleteUnusedModules(ctx context.Context, age time.Duration) (n i
 	}
 }
 
-// unnamedModules returns a page of the modules that are older than age and that no tenant has,
-// ordered by digest and starting after the digest after, and the time of the snapshot in
-// milliseconds by the database's clock.
+// unnamedModules returns a page of the digests, in order, of the modules that are older than age
+// and belong to no tenant. All of them are greater than the digest after. atMS is the time of the
+// snapshot in milliseconds, by the database's clock.
 func (s *store) unnamedModules(
 	ctx context.Context,
 	age time.Duration,

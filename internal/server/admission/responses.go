@@ -55,7 +55,7 @@ func (r *Responses) Open(tenant string) *Response { return &Response{of: r, tena
 type Response struct {
 	of      *Responses
 	tenant  string
-	account *account.Account // of the tenant; nil if the response never held bytes
+	account *account.Account // of the tenant; nil until the response first uses it
 	release func()           // ends the use of account
 	held    int64
 }
@@ -70,7 +70,8 @@ func (r *Response) counted(bytes int) int64 {
 // reached their limit, or if other responses wait for memory. The handler of a request for a large
 // response calls Check before it reads any data.
 func (r *Response) Check() error {
-	for _, a := range []*account.Account{r.use(), r.of.all} { // the first may have spare bytes that the second has granted
+	// The tenant's account may have room in a chunk although the account of all responses is full.
+	for _, a := range []*account.Account{r.use(), r.of.all} {
 		if err := a.TryReserveInTurn(1); err != nil {
 			return r.full(err)
 		}

@@ -28,7 +28,8 @@ const (
 	maxBuildsPerTenant = 2
 	maxQueuedBuilds    = 256 // per tenant
 
-	// A load holds the bytes of a module in memory, at most MaxUpload of modules.Options.
+	// A load holds the bytes of a module in memory. The option MaxUpload of package modules limits
+	// their number.
 	maxLoadsPerTenant = 8
 )
 

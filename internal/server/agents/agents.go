@@ -220,8 +220,8 @@ func readStored(stored *store.StoredAgent) (*agentfile.File, *api.Agent, error) 
 	return f, checked.show(stored), nil
 }
 
-// LoadModule returns a function for [host.FileOptions.LoadModule] that loads the pinned modules of
-// the files that Load returns. The function fails for modules that the operator blocks.
+// LoadModule returns a function for [host.FileOptions.LoadModule]. The function loads the pinned
+// modules of the files that Load returns, and fails if the operator blocks the module.
 func (a *Service) LoadModule(
 	t *store.Tenant,
 ) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {

@@ -108,8 +108,9 @@ func (p *Pool) modelFailed(plan *Plan) func(context.Context, *model.Request, *mo
 	}
 }
 
-// capSteps lowers the max_steps of an agent and its sub-agents to limit. It reports whether any
-// file asked for more.
+// capSteps lowers the max_steps of an agent and its sub-agents to limit. It sets a missing
+// max_steps to the default, but at most to limit. It reports whether any file asked for more than
+// limit.
 func capSteps(f *agentfile.File, limit int) (lowered bool) {
 	lowered = f.Limits.MaxSteps > limit
 	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), limit)

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
-// TestStoredStepsAreLowered checks that an agent that was stored with more steps than its
-// tenant may use now runs with fewer.
+// TestStoredStepsAreLowered checks that the max_steps of a stored agent is lowered if the tenant's
+// policy allows fewer steps by the time it runs.
 func TestStoredStepsAreLowered(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -41,7 +41,7 @@ type Plan struct {
 // Spec of the plan has the versions that it found.
 func (p *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
-	if t.ID() == store.Operator || spec.Rings < 0 { // the run started without rings
+	if t.ID() == store.Operator || spec.Rings < 0 { // no rings, or none at the start of the run
 		around = ""
 	}
 	plan := &Plan{tenant: t, Spec: spec}
@@ -102,8 +102,8 @@ func countServers(f *agentfile.File) int {
 	return n
 }
 
-// read parses the agent's file and, if there are rings of the operator, their file. It prefixes the
-// names of the rings' middlewares with OperatorName and a dot.
+// read parses the agent's file and the file of the operator's rings, if there is one. It prefixes
+// the names of the rings' middlewares with OperatorName and a dot.
 func (p *Plan) read() (err error) {
 	p.operatorModules = map[string]bool{}
 	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {

@@ -389,7 +389,7 @@ var timeouts = chat.Timeouts{Response: 2 * time.Minute, Part: 30 * time.Second}
 func hold(context.Context, int, func(context.Context, <-chan struct{}) bool) error { return nil }
 
 // TestFullResponse checks that a completion whose response waits in vain for its share ends with an
-// error that names the run and does not ask for a retry, and that a stream ends properly.
+// error that names the run and tells the client not to retry, and that a stream ends properly.
 func TestFullResponse(t *testing.T) {
 	t.Parallel()
 	never := func(ctx context.Context, _ int, wait func(context.Context, <-chan struct{}) bool) error {

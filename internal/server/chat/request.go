@@ -104,8 +104,8 @@ func ParseRequest(b []byte) (*Request, error) {
 	return r, r.continues()
 }
 
-// addTools adds the client's tools, unless tool_choice is "none". It rejects every other value of
-// tool_choice but "auto".
+// addTools adds the client's tools, unless tool_choice is "none". It rejects a tool_choice that is
+// set to anything but "none", "auto" or null.
 func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
 	switch c := strings.TrimSpace(string(choice)); c {
 	case "", `"auto"`, "null":

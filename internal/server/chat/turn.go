@@ -67,8 +67,8 @@ func (t *turn) chunk(c *abi.Chunk) []map[string]any {
 	return nil
 }
 
-// textChunk adds text to the current step, and returns the chunk for it. The first chunk of each
-// step but the first begins with a blank line.
+// textChunk adds text to the current step, and returns the chunk for it. The first chunk of every
+// step after the first step begins with a blank line.
 func (t *turn) textChunk(text string) []map[string]any {
 	if t.step.Len() == 0 && t.streamed.Len() > 0 {
 		text = "\n\n" + text
@@ -137,7 +137,7 @@ func (t *turn) end(e abi.Event) []map[string]any {
 		case text == "" || last >= 0 && t.steps[last] == text:
 		case last >= 0 && m.Role == abi.RoleAssistant: // after_agent changed it
 			t.steps[last], t.replaced = text, true
-		default: // the answer is a tool's result
+		default: // a tool's result, or the answer of a run whose steps have no text
 			t.steps = append(t.steps, text)
 			return t.textChunk(text)
 		}

@@ -28,17 +28,17 @@ func (c *Caller) Has(s Scope) bool {
 	return slices.Contains(c.Key.Scopes, string(s)) && (s != OperatorScope || c.Key.Tenant == store.Operator)
 }
 
-// Parse calls fn, which parses the caller's body, once the controller a admits it. bytes is the
-// body's size.
+// Parse calls fn, which parses the caller's body, once the admission controller admits it. bytes is
+// the body's size.
 func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, fn func() error) error {
 	c.BodyBytes = bytes
 	return a.Parse(ctx, c.Key.Tenant, bytes, fn)
 }
 
-// Read calls fn, which reads and encodes a large response for the caller, once the controller a
-// admits it. It fails with an [*admission.QuotaError], and does not call fn, if the responses in
-// memory have reached a limit. The data that fn reads may exceed the limit, since a tenant has one
-// such call at a time.
+// Read calls fn, which reads and encodes a large response for the caller, once the admission
+// controller admits it. It fails with an [*admission.QuotaError], and does not call fn, if the
+// responses in memory have reached a limit. The data that fn reads may exceed the limit, since a
+// tenant has one such call at a time.
 func (c *Caller) Read(ctx context.Context, a *admission.Controller, fn func() error) error {
 	if err := c.Response.Check(); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (o *ListOutput) SetNext(list ListName, tenant string, next *store.Position)
 	o.NextCursor = NextCursor(list, tenant, next)
 }
 
-// NextCursor returns the cursor of a page that starts after a position, or an empty string
+// NextCursor returns the cursor of the page that starts after the position next, or an empty string
 // if next is nil.
 func NextCursor(list ListName, tenant string, next *store.Position) string {
 	if next == nil {
@@ -148,7 +148,8 @@ func decodeCursor(list ListName, tenant, cursor string) (at *store.Position, ok 
 	if created != 0 {
 		at.Created = time.UnixMilli(created)
 	}
-	// Databases reject other names, and only one spelling of a cursor is valid.
+	// Databases reject names that are not UTF-8 or contain a zero byte. Each position has only one
+	// valid cursor.
 	if !utf8.ValidString(at.Name) || strings.ContainsRune(at.Name, 0) || encodeCursor(list, tenant, at) != cursor {
 		return nil, false
 	}

@@ -33,8 +33,9 @@ func TestCursor(t *testing.T) {
 	require.False(t, ok, "no database takes it")
 }
 
-// FuzzCursor checks that a valid cursor has the server's spelling and is valid only for its own
-// list and tenant, and that cursors preserve their positions.
+// FuzzCursor checks that a valid cursor is exactly the one that the server returns for its
+// position, that it is valid only for its own list and tenant, and that cursors preserve their
+// positions.
 func FuzzCursor(f *testing.F) {
 	at := store.Position{Created: time.UnixMilli(1_789_000_000_123), Name: "run_1"}
 	f.Add("acme", encodeCursor(ListRuns, "acme", &at), int64(0), "")

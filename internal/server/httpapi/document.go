@@ -27,7 +27,7 @@ func (m *mux) Handle(pattern string, h http.Handler) {
 	m.ServeMux.Handle(pattern, h)
 }
 
-// schemaNames are the names in the document of types whose names in package api differ.
+// schemaNames holds the document's names of types that have other names in package api.
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[api.CreateKey]():    "NewKeyBody",
 	reflect.TypeFor[api.CreateTenant](): "CreateTenantInputBody",

@@ -13,7 +13,8 @@ var openAIPaths = regexp.MustCompile(
 	`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`,
 )
 
-// ForOpenAI returns a copy of a problem that also has the error in OpenAI's format.
+// ForOpenAI returns the problem with the error in OpenAI's format: a copy, unless the problem
+// already has it.
 func (p *Problem) ForOpenAI() *Problem {
 	if p.OpenAI != nil {
 		return p

@@ -29,8 +29,8 @@ func (a *responseRecorder) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter]. While it writes a b of more than SmallResponse bytes, the
-// caller's response holds at least the bytes of b.
+// Write implements [http.ResponseWriter]. If b has more than SmallResponse bytes, the caller's
+// response holds at least len(b) bytes during the write.
 func (a *responseRecorder) Write(b []byte) (int, error) {
 	if a.caller != nil && a.caller.Response != nil && len(b) > admission.SmallResponse {
 		defer a.caller.Response.Cover(len(b))()
@@ -70,11 +70,11 @@ func bodyField(output reflect.Type) []int {
 	return f.Index
 }
 
-// encode encodes a handler's body as JSON, and counts its bytes as the response's. It clears the
-// body, so that only these bytes are in memory while the client reads them. It fails with an
-// [*admission.QuotaError] if the bytes do not fit and the route is a GET that is not Large. Large
-// requests were checked before they read data. Requests with other methods must not be repeated,
-// and the sizes of their responses are bounded by the requests.
+// encode encodes a handler's body as JSON, and counts the bytes of the JSON against the limits on
+// responses. It clears the body, so that only these bytes are in memory while the client reads
+// them. It fails with an [*admission.QuotaError] if the bytes do not fit and the route is a GET
+// that is not Large. Large requests were checked before they read data. Requests with other methods
+// must not be repeated, and the sizes of their responses are bounded by the requests.
 func (a *responseRecorder) encode(r *Route, body reflect.Value) error {
 	var b bytes.Buffer
 	if err := WriteJSON(&b, body.Interface()); err != nil {

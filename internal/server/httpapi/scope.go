@@ -38,7 +38,8 @@ var TenantScopes = []Scope{
 	SecretsWrite,
 }
 
-// OperatorScopes returns the scopes of the operator's first key.
+// OperatorScopes returns all scopes that a key can have. The keys that the server's method
+// OperatorKey creates have all of them.
 func OperatorScopes() []string {
 	return append([]string{string(OperatorScope)}, ScopeNames(TenantScopes)...)
 }

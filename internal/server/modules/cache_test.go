@@ -15,7 +15,7 @@ import (
 )
 
 // A slowStore sends to began when it loads a module, and fails the load when it can receive from
-// end, even if the load's ctx is done.
+// end. It ignores the load's ctx.
 type slowStore struct {
 	store.Store
 	began, end chan struct{}

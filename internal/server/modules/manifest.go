@@ -12,9 +12,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// detect returns the kind of an upload as a file name for the loader, and the module in it.
-// WebAssembly and JSON manifests are recognized by their content, scripts by their content
-// type.
+// detect returns the kind of an upload as a file name for the loader, the module in it, and
+// warnings about settings that are ignored. WebAssembly and JSON manifests are recognized by their
+// content, scripts by their content type.
 func detect(content []byte, contentType string) (name string, module []byte, warnings []string, err error) {
 	if bytes.HasPrefix(content, []byte("\x00asm")) {
 		return "module.wasm", content, nil, nil

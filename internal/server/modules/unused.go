@@ -11,8 +11,8 @@ const (
 	UnusedAge      = 24 * time.Hour // since the upload; newer modules may be about to get a name
 )
 
-// DeleteUnused deletes modules that no tenant has and that were uploaded at least age ago. It does
-// so at once, and then again whenever the duration every has passed, until ctx is done.
+// DeleteUnused deletes modules that no tenant has, if they were uploaded at least age ago. It does
+// so at once, and then periodically until ctx is done. The period is the duration every.
 func (m *Service) DeleteUnused(ctx context.Context, every, age time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

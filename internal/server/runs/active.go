@@ -76,7 +76,7 @@ func Size(lines []Event) (n int) {
 	return n
 }
 
-// count charges the memory of tail to a, the memory account of the run's tenant.
+// count sets the memory account of the run's tenant, to which append charges the memory of tail.
 func (r *ActiveRun) count(a *account.Account) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *ActiveRun) hasEnded() bool {
 	return len(r.tail) > 0 && r.tail[len(r.tail)-1].last()
 }
 
-// fail records the error because of which the run cannot begin or continue in this process.
+// fail records the error that keeps the run from beginning or continuing in this process.
 func (r *ActiveRun) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,9 +134,9 @@ func (r *ActiveRun) failure() error {
 	return r.failed
 }
 
-// end ends the run in this process. It drops all events but the last one from tail, because
-// followers can read them from the store. It keeps them if they are encoded for a client, because
-// the store does not have the encoding.
+// end records that the run is over in this process, and wakes the followers. It drops all events
+// but the last one from tail, because followers can read them from the store. It keeps them if they
+// are encoded for a client, because the store does not have the encoding.
 func (r *ActiveRun) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,9 +151,9 @@ func (r *ActiveRun) end() {
 	close(r.ended)
 }
 
-// Since returns the next batch of events after event number after, a channel that is closed when
-// more events arrive, and whether the run is over here. ok is false if tail does not have the next
-// event.
+// Since returns the next batch of events with numbers greater than after, a channel that is closed
+// when more events arrive, and whether the run is over here. ok is false if tail does not have the
+// next event.
 func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, over, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,15 +165,16 @@ func (r *ActiveRun) Since(after int64) (lines []Event, changed <-chan struct{}, 
 				bytes += r.tail[n].size()
 				n++
 			}
-			lines = slices.Clip(slices.Clone(r.tail[i:n])) // a slice of tail would retain all of it
+			lines = slices.Clip(slices.Clone(r.tail[i:n])) // a slice of tail would keep all of it in memory
 			break
 		}
 	}
 	return lines, r.changed, r.over, ok
 }
 
-// Retained returns the bytes of events that the run holds although it is over here, or 0 if it is
-// not over. They count for the response that follows the run, and no longer for the run's tenant.
+// Retained returns the bytes of the events that the run still holds after it is over here, or 0
+// before that. The run's tenant is no longer charged for them, so the response that follows the run
+// must count them.
 func (r *ActiveRun) Retained() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -115,8 +115,8 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	}
 }
 
-// logStopped logs the error with which a run cannot continue here, except an exceeded quota. It
-// counts the run if the run was released to the journal.
+// logStopped logs the error that stopped a run here, except an exceeded quota. It counts the run if
+// the run was released to the journal.
 func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
 	if errors.As(err, &full) {

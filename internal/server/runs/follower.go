@@ -34,8 +34,8 @@ type Follower struct {
 	leave func() // ends the use of state
 }
 
-// Follow returns a [Follower] that reads a run's events after event number after, for the response
-// to c. Code that calls the follower's method next must call leavePoll at the end.
+// Follow returns a [Follower] that reads a run's events with numbers greater than after, for the
+// response to c. Code that calls the follower's method next must call leavePoll at the end.
 func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) *Follower {
 	return &Follower{
 		runs:     r,
@@ -114,8 +114,9 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 	return nil, soon, false, nil
 }
 
-// query sets known to the number of the run's last event in the store. It returns the time until a
-// new answer is available, or over if the run is not in progress and has no more events.
+// query sets known to the number of the run's last event in the store. wait is the time until a new
+// answer is available. over is true if the run is not in progress and the follower has read all of
+// its events.
 func (f *Follower) query(ctx context.Context) (wait time.Duration, over bool, err error) {
 	if f.state == nil {
 		f.state, f.leave = f.runs.polls.join(f.run)

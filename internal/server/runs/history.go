@@ -63,7 +63,7 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	return &historyOutput{out}, nil
 }
 
-// step returns a recorded step without the operator's data.
+// step returns a recorded call without the operator's data.
 func (h *Redactor) step(d runlog.RecordedCall) runlog.RecordedCall {
 	edits := append([]runlog.Edit{}, d.Edits...)
 	for i := range edits {

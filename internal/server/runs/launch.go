@@ -106,8 +106,8 @@ func sameInput(h *runlog.History, in *agent.Input) bool {
 	return slices.EqualFunc(h.Input, in.Messages, sameContent)
 }
 
-// requestDigest returns the digest of a request to start a run. The client's key is its secret, so
-// the digest does not reveal short messages.
+// requestDigest returns the digest of a request to start a run. It is an HMAC whose secret is the
+// client's Idempotency-Key, so that it does not reveal short messages.
 func requestDigest(key, name string, messages []abi.Message) string {
 	h := hmac.New(sha256.New, []byte(key))
 	fmt.Fprintf(h, "%q", name)

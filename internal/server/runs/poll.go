@@ -52,8 +52,8 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 }
 
 // state returns the state of the run, and the time until a new one is available. It calls query
-// only if the last answer is too old, one call at a time. A run that is not in progress may be
-// resumed at any time, so that answer is not shared.
+// only if the last answer is too old, one call at a time. The answer for a run that is not in
+// progress is not shared, because the run may be resumed at any time.
 func (p *poll) state(
 	query func() (*journal.RunInfo, error),
 ) (info *journal.RunInfo, wait time.Duration, err error) {

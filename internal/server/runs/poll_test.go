@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// TestFollowersShareAPoll checks that the queries for a run do not depend on the number of its
-// followers, become rare while nothing happens, and notice an event.
+// TestFollowersShareAPoll checks that the number of queries for a run does not depend on the number
+// of its followers, that queries become rare while nothing happens, and that they notice an event.
 func TestFollowersShareAPoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestFollowerKeepsItsPoll(t *testing.T) {
 }
 
 // TestPollSharesOnlyRunsInProgress checks that followers of a run that was paused do not see it
-// paused once it is resumed, and that the failure of a query concerns one follower only.
+// paused once it is resumed, and that a failed query affects only one follower.
 func TestPollSharesOnlyRunsInProgress(t *testing.T) {
 	t.Parallel()
 	p, leave := newPolls().join("run")

@@ -183,9 +183,9 @@ func (h *Redactor) runFinished(e *abi.Event) *abi.Event {
 	return &out
 }
 
-// redactNames replaces the names of the operator's middlewares in text or JSON, such as a model's
-// messages about a denied tool call. It replaces only names that begin with "operator.", because
-// others could be ordinary words.
+// redactNames replaces the names of the operator's middlewares in text or JSON, such as the result
+// of a denied tool call, in which the host names the middleware. It replaces only names that begin
+// with "operator.", because others could be ordinary words.
 func (h *Redactor) redactNames(b []byte) []byte {
 	for _, name := range h.names {
 		b = bytes.ReplaceAll(b, name, []byte(agents.OperatorName))

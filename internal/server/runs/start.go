@@ -141,7 +141,7 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 }
 
 // respondEvents responds with a stream of the events of a run. If this request resumed the run, the
-// stream begins with the events after that.
+// stream begins with the first event after the resumption.
 func (r *Service) respondEvents(
 	w http.ResponseWriter,
 	req *http.Request,

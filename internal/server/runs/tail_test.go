@@ -32,7 +32,8 @@ func TestTailCountsTowardMemory(t *testing.T) {
 	require.Zero(t, a.Used())
 }
 
-// TestFollowersReadInBatches checks that a slow follower retains only a batch of a run's events.
+// TestFollowersReadInBatches checks that a slow follower holds only a batch of a run's events in
+// memory.
 func TestFollowersReadInBatches(t *testing.T) {
 	r := newActiveRuns().Add("run", "tenant", nil, nil)
 	for seq := range int64(maxTail) {

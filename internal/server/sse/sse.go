@@ -21,7 +21,8 @@ type Stream struct {
 	Err     error         // the first failure to write
 }
 
-// New begins a response. A client that takes longer than part to read one part is disconnected.
+// New begins a response. part limits the time in which the client reads one part of the stream. A
+// slower client is disconnected.
 func New(w http.ResponseWriter, part time.Duration) *Stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -32,10 +32,10 @@ const (
 	// two more fsyncs, which would cost the writer more than they save other writers.
 	maxInRow = 2 * PieceBytes
 	maxPause = 20 * time.Millisecond // maximum pause after writing a piece
-	// stagedTTL is the time since the last written piece after which staged pieces are
-	// orphaned.
+	// stagedTTL is the time after which staged pieces count as orphaned. It begins when the last of
+	// them was written.
 	stagedTTL   = time.Hour
-	maxPrealloc = 64 << 20 // bytes allocated before the first are read
+	maxPrealloc = 64 << 20 // bytes allocated before the first piece is read
 )
 
 // ErrAborted is the error of a write whose Abort channel was closed.
@@ -52,7 +52,7 @@ type Body struct {
 // from those of priority writes.
 type Writer struct {
 	db   database.DB
-	turn chan struct{} // holds a value while a piece is written
+	turn chan struct{} // holds a value while a piece is written, and during the pause after it
 }
 
 // NewWriter returns a writer that stores bodies in db.
@@ -69,9 +69,9 @@ type Options struct {
 	Priority bool
 }
 
-// Write stages the pieces of large bytes and calls write with one body for each element of all.
-// write must insert the rows of the bodies and call [Body.Adopt] in the same transaction. Write
-// deletes the pieces that were not adopted.
+// Write stages the pieces of the large byte strings in all, and calls write with one body for each
+// of the byte strings. write must insert the rows of the bodies and call [Body.Adopt] in the same
+// transaction. Write deletes the pieces that were not adopted.
 func (w *Writer) Write(ctx context.Context, o Options, write func([]*Body) error, all ...[]byte) (err error) {
 	var bodies []*Body
 	defer func() {

@@ -52,8 +52,8 @@ func (w *Writer) Sweep(ctx context.Context) error {
 }
 
 // drop deletes the pieces with the ids, if they were last written at least age ago, for about
-// [database.BatchTime]. It returns the ids that are left. If age is negative, it deletes pieces of
-// any age.
+// [database.BatchTime]. It returns the ids that it has not processed. If age is negative, it
+// deletes pieces of any age.
 func drop(t database.Tx, ids []string, age time.Duration) (rest []string, err error) {
 	start := time.Now()
 	for i, id := range ids {

@@ -57,8 +57,8 @@ type Tx interface {
 	Exec(sql string, args ...any) (int64, error)
 }
 
-// One reads the row that a query returns into out, and reports whether there is one. The query must
-// return at most one row.
+// One executes a query and reads the row of its result into out. It reports whether there is a row.
+// The query must return at most one row.
 func One(q Querier, sql string, args []any, out ...any) (found bool, err error) {
 	err = q.Query(func(scan func(...any) error) error {
 		found = true

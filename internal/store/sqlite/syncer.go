@@ -102,8 +102,8 @@ func (s *syncer) end() {
 	s.workers.Wait()
 }
 
-// await completes writes that were executed: those that failed and lazy ones at once, the others
-// when they are synced. If the syncer is not active, it completes all of them at once.
+// await completes the executed writes that failed or are lazy, or all of them if the syncer is not
+// active. It leaves the others to the workers, which complete them after an fsync.
 func (s *syncer) await(group []*write) {
 	var pending []*write
 	failed := s.failure()
@@ -144,7 +144,7 @@ func (s *syncer) take() (group []*write) {
 	return group
 }
 
-// work syncs pending writes and completes them, until end is called.
+// work syncs pending writes and completes them, until end is called and no writes are pending.
 func (s *syncer) work(sync func() error) {
 	for group := s.take(); group != nil; group = s.take() {
 		err := sync()

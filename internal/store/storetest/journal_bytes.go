@@ -202,7 +202,7 @@ func testJournalQuotas(t *testing.T, open Opener) {
 	requireJournalQuota(t, acme, "journal_bytes_per_day")
 }
 
-// requireJournalQuota checks that a tenant's runs neither start nor resume because of a quota.
+// requireJournalQuota checks that a quota prevents a tenant's runs from starting and resuming.
 func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	t.Helper()
 	for _, err := range []error{

@@ -301,7 +301,8 @@ func testPagesOfOtherLists(t *testing.T, open Opener) {
 	require.Nil(t, next)
 }
 
-// testPageBytes checks that a page ends with the row that exceeds 4 MiB, before its limit of rows.
+// testPageBytes checks that a page ends with the row that brings it to 4 MiB or more, even if its
+// limit of rows is higher.
 func testPageBytes(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

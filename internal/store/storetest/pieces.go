@@ -21,8 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// large returns size bytes of text that repeats of with increasing numbers, so that all pieces
-// differ.
+// large returns text of size bytes. The text repeats the string of, each time with the next number,
+// so that all pieces differ.
 func large(size int, of string) []byte {
 	var out bytes.Buffer
 	for n := 0; out.Len() < size; n++ {
@@ -312,7 +312,7 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 }
 
 // testEventPages checks that pages of events keep their limits of events and bytes, and have each
-// event once, also if many events are in one row.
+// event once, even if many events are in one row.
 func testEventPages(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// testRewrites checks that a commit rewrites the entries from the first one that it names, atomically
-// and only for the run's claimant.
+// testRewrites checks that a commit rewrites the log's entries, starting with the one that it
+// names. It does so atomically, and only if the run's claimant commits.
 func testRewrites(t *testing.T, open Opener) {
 	const text = "amy@example.org"
 	s, where := open(t, nil)
