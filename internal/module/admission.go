@@ -41,10 +41,11 @@ type Reservation struct {
 
 // Reserve reserves the memory that a run of these middlewares needs in the worst case, including
 // one model or tool call by a middleware per parallel tool call. If that can never fit, it reserves
-// memory for one tool call at a time and for no calls by middlewares. It allows as many parallel
-// tool calls as memory permits, at most parallel. If there is not enough memory for one, Reserve
-// waits in line until other runs end. The run must use the returned context: a nested run inside it
-// does not wait, because the runs that it would wait for may be waiting for it.
+// memory for one tool call at a time and for no calls by middlewares. The argument parallel is the
+// maximum number of parallel tool calls; if memory is short, the reservation is for fewer. If there
+// is not enough memory for one, Reserve waits in line until other runs end. The run must use the
+// returned context: a nested run inside it does not wait, because the runs that it would wait for
+// may be waiting for it.
 //
 // The error is a *sandbox.TooLargeError if the run can never fit, a *sandbox.NoRoomError if it does
 // not fit now and must not wait, ctx's cause, or sandbox.ErrClosed.

@@ -191,5 +191,6 @@ func (mw *Middleware) Module() *Module { return mw.module }
 // Grants returns the entry's grants. The caller copies Grants.Read to hook.Entry.Read.
 func (mw *Middleware) Grants() policy.Grants { return mw.grants }
 
-// Close frees the middleware's image. Open sessions keep working. Further calls do nothing.
+// Close frees the middleware's image. Open sessions keep their instances, but can create no more.
+// Further calls do nothing.
 func (mw *Middleware) Close() { mw.image.Close() }

@@ -90,9 +90,9 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	return output, nil
 }
 
-// build returns a new image, which holds the state of an instance of the image from after setup.
-// inv answers the host calls that the module makes during setup, almost all of them with an error.
-// If the module causes an error, it is an *ending.FaultError.
+// build makes an instance of the image from, runs setup on it, and returns an image of the
+// resulting state. inv answers the host calls that the module makes during setup, almost all of
+// them with an error. An error that the module causes is an *ending.FaultError.
 func (m *Module) build(
 	ctx context.Context,
 	from *sandbox.Image,

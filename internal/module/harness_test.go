@@ -75,8 +75,8 @@ func everyHook(t *testing.T, name string) []byte {
 	return b
 }
 
-// answering returns says.wasm with an export for each hook. Its describe answers with describe. All
-// other hooks answer with answer, or {} if that is empty, and have the result returns: 0 for
+// answering returns says.wasm with an export for each hook. The arguments are the answer of its
+// describe, the answer of all other hooks ({} if empty), and the result of the other hooks: 0 for
 // success or 1 for failure.
 func answering(t *testing.T, describe, answer string, returns int) []byte {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 
 func do(letter string) string { return fmt.Sprintf(`{"do":%q}`, letter) }
 
-// TestFaults checks that errors that no correct module makes are faults that name the cause.
+// TestFaults checks that mistakes of a module are faults, and that these name the cause.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})

@@ -164,7 +164,8 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	return l.finish(ctx, m, b)
 }
 
-// finish calls describe and logs warnings. It closes the module if it fails.
+// finish calls describe and logs warnings. If the description is invalid or describe fails, finish
+// closes the module.
 func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, error) {
 	m.size = int64(len(b))
 	if l.faults != nil {

@@ -58,7 +58,7 @@ type transport interface {
 	Name() string
 	// Start prepares a new instance for its first hook. The invocation has no hook.
 	Start(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
-	// Pack prepares an instance for an image to be taken of it.
+	// Pack prepares an instance before an image is taken of it.
 	Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
 	// HostBytes returns the maximum memory, in bytes, that the host holds for one call in addition
 	// to the instance and to the messages that every transport passes.

@@ -12,9 +12,9 @@ import (
 )
 
 // A Room is the memory for calls that a run's middlewares make themselves through the imports
-// "model" and "tool". Such a call needs instances for the hooks that it passes while the caller
-// waits. It uses the run's reservation first, then free memory. It never waits for memory, because
-// the caller holds some.
+// "model" and "tool". Such a call needs instances for the hooks that run during the call, while the
+// caller waits. It uses the run's reservation first, then free memory. It never waits for memory,
+// because the caller holds some.
 type Room struct {
 	loader   *Loader
 	run      []Placed
@@ -64,9 +64,9 @@ func (p Placed) within(of hook.Own) int {
 // roomKey is the context key of a run's Room.
 type roomKey struct{}
 
-// beyond reserves memory for one instance of mw if has, the number of its instances in use, exceeds
-// the run's reservation. The reservation covers all current hooks; beyond is a safeguard for hooks
-// that are added later. release is nil if no memory was reserved.
+// beyond reserves memory for one instance of mw if the number of its instances in use, which is
+// has, exceeds the run's reservation. The reservation covers all current hooks; beyond is a
+// safeguard for hooks that are added later. release is nil if no memory was reserved.
 func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
 	if r == nil {
 		return nil, nil // the run reserved no memory
@@ -87,8 +87,8 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 	return nil, nil
 }
 
-// Take reserves the memory that one call of the given kind, made by a middleware, needs until
-// release is called. The error is an *abi.Error. Its code is [abi.CodeLimit] if an entry's limit
+// Take reserves the memory for one call of the given kind that a middleware makes. release ends the
+// reservation. The error is an *abi.Error. Its code is [abi.CodeLimit] if an entry's limit
 // "instances" is too low or the memory can never suffice, and [abi.CodeUnavailable] if the memory
 // is not free now.
 func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error) {

@@ -170,7 +170,7 @@ func TestStats(t *testing.T) {
 	require.Positive(t, stats.Fuel)
 }
 
-// hexOf decodes the bytes that wasi.wasm reports, one letter per half.
+// hexOf decodes the bytes that wasi.wasm reports with one letter per half byte.
 func hexOf(t *testing.T, custom string) []byte {
 	t.Helper()
 	letters := strings.Trim(strings.TrimPrefix(custom, "bytes "), `"`)

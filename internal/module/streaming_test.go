@@ -24,7 +24,7 @@ import (
 func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
 // streams makes a model call whose model sends pieces as chunks. received holds the chunks that
-// leave the chain. listen is called before each batch of them.
+// leave the chain. listen is called before each batch of chunks.
 func streams(
 	ctx context.Context,
 	r *testRun,

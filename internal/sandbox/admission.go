@@ -14,12 +14,12 @@ import (
 // that it may hold at once) before it makes any, so that no caller waits for memory while holding
 // some. Waiting callers are served in order, so that large reservations do not starve. A named
 // tenant, see [WithTenant], never holds more than half of the memory. If it holds some already, a
-// reservation waits until it leaves as much memory free as the tenant then holds. So a reservation
-// of at most half never waits for one other tenant alone.
+// further reservation waits until the tenant then holds no more than is free. So a reservation of
+// at most half never waits for one other tenant alone.
 //
-// The error is a [*TooLargeError] at once if the reservation can never succeed, a
-// [*NoRoomError] at once if ctx belongs to work that already holds memory and there is not
-// enough now, ctx's cause, or ErrClosed. The caller calls release when the work is done;
+// Reserve fails at once with a [*TooLargeError] if the reservation can never succeed, and with a
+// [*NoRoomError] if ctx belongs to work that already holds memory and the reservation would have to
+// wait. Other errors are ctx's cause and ErrClosed. The caller calls release when the work is done;
 // calling it twice has no effect.
 func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	_, release, err = s.ReserveOneOf(ctx, []int64{bytes})
@@ -79,8 +79,8 @@ func (e *NoRoomError) Error() string {
 // Retryable reports that another attempt may succeed.
 func (*NoRoomError) Retryable() bool { return true }
 
-// ImageRoomError reports that there was no memory for another image: the images of all
-// modules have reached their limit, or those of the tenant its share.
+// ImageRoomError reports that there was no memory for another image: all images together have
+// reached their limit, or the tenant's images have reached its share.
 type ImageRoomError struct {
 	Bytes, All int64
 }
@@ -206,9 +206,9 @@ func (a *admission) share(tenant string) int64 {
 	return a.total / 2
 }
 
-// withinShare reports whether a tenant may take bytes more: afterwards, it must hold no more than
-// is free. A tenant that holds nothing may take up to half of the total. A tenant without a name is
-// not restricted. The caller holds mu.
+// withinShare reports whether a tenant may take this many bytes. Afterwards, the tenant must hold
+// no more than is free or, if it held nothing before, no more than half of the total. A tenant
+// without a name is not restricted. The caller holds mu.
 func (a *admission) withinShare(tenant string, bytes int64) bool {
 	held := a.held[tenant]
 	return tenant == "" || held == 0 && bytes <= a.share(tenant) || held+bytes <= a.free-bytes

@@ -89,7 +89,7 @@ func BenchmarkWork(b *testing.B) {
 	}
 }
 
-// unmetered returns the hook of the Go guest on wazero alone, without any limits.
+// unmetered returns the export "work" of the Go guest on wazero alone, without any limits.
 func unmetered(b *testing.B) api.Function {
 	wasm, err := goGuest()
 	require.NoError(b, err)

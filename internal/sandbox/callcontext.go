@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// A callContext is the context of the imports of a call: the caller's context, which is also
-// canceled when the instance is closed and when the call is over. Most calls are over before
-// anything waits on the context, so the cancelable context is made on demand.
+// A callContext is the context that the imports of a call get. It has the values of the caller's
+// context. It is canceled when the caller's context is, when the instance is closed and when the
+// call is over. Most calls are over before anything waits on the context, so the cancelable context
+// is made on demand.
 type callContext struct {
 	context.Context // the caller's
 	in              *Instance

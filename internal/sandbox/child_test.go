@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// costly returns a module within all limits that wazero takes long to compile.
+// costly returns a module that is within all limits, but takes wazero a long time to compile.
 func costly() []byte {
 	body := bytes.Repeat([]byte{0x20, 0, 0x20, 0, 0x6c, 0x20, 0, 0x6a, 0x21, 0}, 25_000) // n = n*n + n
 	body = append(body, 0x20, 0, 0x0b)
@@ -93,7 +93,7 @@ func TestAbandonedCompilation(t *testing.T) {
 }
 
 // TestRunJob checks that a job runs in a temporary directory below the cache directory, that this
-// is removed afterwards, and that jobs need child processes.
+// directory is removed afterwards, and that RunJob fails without child processes.
 func TestRunJob(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")

@@ -20,7 +20,7 @@ type code struct {
 	size   int64
 	*compile.Module
 
-	slow     recently // a slice of its fuel took long
+	slow     recently // a slice of its fuel took a long time
 	heldHost recently // the guest used the processor for more than maxHeld in one slice
 }
 
@@ -62,7 +62,7 @@ func (s *Sandbox) enterCompilation() bool {
 	return true
 }
 
-// endCompilation ends a compilation that enterCompilation counted.
+// endCompilation records the end of a compilation that enterCompilation counted.
 func (s *Sandbox) endCompilation() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

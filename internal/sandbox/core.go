@@ -30,9 +30,9 @@ type core struct {
 	uses      int // number of closed instances that it served
 }
 
-// instantiate makes c an instance, from s if that is not nil and from the module's data
-// otherwise. The module's start function runs under ctx. The caller's reference to s becomes
-// c's.
+// instantiate instantiates the module in c. Its memory starts from the snapshot s, or from the
+// module's data if s is nil. The module's start function runs under ctx. c takes over the caller's
+// reference to s.
 func (c *core) instantiate(ctx context.Context, s *image.Snapshot, im *Image) (err error) {
 	limit := uint64(im.limits.MemoryBytes)
 	c.created = time.Now()

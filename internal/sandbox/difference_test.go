@@ -126,9 +126,9 @@ func TestManyPagesDiffer(t *testing.T) {
 	})
 }
 
-// growing returns a large module. Its hook grows the memory by its parameter, if that is not
-// 0, and stores it at the end of the memory. It returns the sum of the value at the end and
-// the memory's size in pages.
+// growing returns a large module. If the parameter of its hook is not 0, the hook grows the memory
+// by that many pages and stores the parameter at the end of the memory. It returns the sum of the
+// value at the end and the memory's size in pages.
 func growing() []byte {
 	return large(func(m *wasm.Module) {
 		last := []byte{0x3f, 0, 0x41, 0x10, 0x74, 0x41, 4, 0x6b} // memory.size << 16 - 4

@@ -35,7 +35,8 @@ const (
 	FaultInternal FaultKind = "internal" // a mistake of the host, such as an import that panicked
 )
 
-// FaultError is the error of a call in which the guest made a mistake.
+// FaultError is the error of a call that failed because of a mistake of the guest or, for
+// FaultInternal, of the host.
 type FaultError struct {
 	Kind    FaultKind
 	Message string // short: "unreachable executed", "ran longer than 1s", "proc_exit(2)"
@@ -56,8 +57,8 @@ type FaultError struct {
 	// print why they gave up.
 	Output []string
 
-	// Cause is the host's error that caused a fault of kind FaultInternal, and nil for other
-	// faults.
+	// Cause is the host's error that caused a fault of kind FaultInternal, or nil if there is none.
+	// It is nil for other faults.
 	Cause error
 
 	reason string // the printed line of this call that best explains the fault

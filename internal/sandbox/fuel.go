@@ -41,7 +41,7 @@ type tank struct {
 	slicing
 }
 
-// used returns the fuel that the call has used, given what the guest has left.
+// used returns the fuel that the call has used. left is the part of the granted fuel that remains.
 func (t *tank) used(left int64) int64 { return t.granted - left + t.imports }
 
 // fill sets the counters for a call.
@@ -61,16 +61,16 @@ func (in *Instance) drain() {
 	in.report.Fuel = uint64(max(0, in.tank.used(in.tank.rest)))
 }
 
-// grant grants fuel up to a slice, or less if the limit is near, and returns the fuel that the
-// guest has left.
+// grant adds fuel to left, the guest's remaining fuel, up to a slice, or to less if the limit is
+// near. It returns the new remaining fuel.
 func (in *Instance) grant(left int64) int64 {
 	more := min(in.tank.slice-left, in.fuel-in.tank.used(left))
 	in.tank.granted += more
 	return left + more
 }
 
-// deepen grants a piece of stack, and further pieces while left is negative, up to the limit. It
-// returns the stack that the guest has left.
+// deepen adds a piece of stack to left, the guest's remaining stack in bytes, and further pieces
+// while left is negative, up to the limit. It returns the new remaining stack.
 func (in *Instance) deepen(left int64) int64 {
 	t, limit := &in.tank, in.image.limits.StackBytes
 	for first := true; (first || left < 0) && t.stack < limit; first = false {
@@ -81,7 +81,8 @@ func (in *Instance) deepen(left int64) int64 {
 	return left
 }
 
-// growStack grants another piece of stack to a guest that has used up its piece, or ends it.
+// growStack grants more stack to a guest that has used up its stack so far, or ends the guest if it
+// has reached the limit.
 func (in *Instance) growStack(left int64) {
 	limit := in.image.limits.StackBytes
 	if in.core.depth != nil { // not in a start function

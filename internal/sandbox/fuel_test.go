@@ -143,8 +143,8 @@ func TestSliceAfterGrowth(t *testing.T) {
 	require.Greater(t, largest, int64(maxLargeMemorySlice), "slices were large before")
 }
 
-// TestShortSlices checks that code whose slice used a processor for long gets short slices for
-// a while, and that the work of imports and other threads does not count.
+// TestShortSlices checks that code with a slice that used a processor for too long gets short
+// slices for a while, and that the work of imports and other threads does not count.
 func TestShortSlices(t *testing.T) {
 	t.Parallel()
 	if thread, _ := threadTime(); thread == 0 {

@@ -25,8 +25,8 @@ func (g *Guest) Export() string { return g.in.export }
 
 // Read returns a copy of length bytes of the guest's memory. For a range outside of the memory,
 // Read does not return: the call ends with a [FaultError] of kind FaultBounds. The copy may be as
-// large as the memory, so check the length first. Each 16 bytes cost 1 fuel, and the call ends as
-// for Charge.
+// large as the memory, so check the length first. Each 16 bytes cost 1 fuel. Like Charge, Read
+// checks the limits from time to time.
 func (g *Guest) Read(ptr, length uint32) []byte { return g.ReadInto(nil, ptr, length) }
 
 // ReadInto is like Read, but copies into b, or into a new slice if the capacity of b is too small.
@@ -128,8 +128,8 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 }
 
 // checkLimits checks the limits during or after an import, whose cost counts as the guest's. It
-// ends the guest, or returns the time that the guest has run. A guest that only calls imports may
-// be stopped nowhere else.
+// ends the guest, or returns the time that the guest has run. If a guest does little but call
+// imports, this may be the only check.
 func (in *Instance) checkLimits() (ran time.Duration) {
 	left := int64(0)
 	if in.core.fuel != nil {
@@ -161,7 +161,7 @@ func (g *Guest) Used() (ran time.Duration, fuel int64) {
 }
 
 // CheckLimits ends the call, and does not return, if its time or fuel is used up or it was
-// canceled. An import that works for long calls it from time to time.
+// canceled. A long-running import calls it from time to time.
 func (g *Guest) CheckLimits() { g.in.checkLimits() }
 
 // Tick sets the guest's clock to the current time of InstanceConfig.Clock.

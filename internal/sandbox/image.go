@@ -146,8 +146,8 @@ func (im *Image) PrepareAnew(
 }
 
 // prepared returns an image with last as an additional stage. The stage starts from the snapshot
-// start; if that is nil, all stages are repeated. similar is a snapshot that the new image's own
-// probably resembles; it may be nil. The caller's references to both become the image's.
+// start; if that is nil, all stages are repeated. similar is a snapshot that the new image's
+// snapshot probably resembles; it may be nil. prepared takes over the caller's references to both.
 func (im *Image) prepared(ctx context.Context, start, similar *image.Snapshot, last stage) (*Image, error) {
 	ref, err := im.retain()
 	if err != nil {
@@ -258,8 +258,8 @@ func (im *Image) prepare(ctx context.Context, in *Instance, stages []stage) erro
 	return nil
 }
 
-// fixed returns cfg with a clock that stands still and a seed that depends only on the module,
-// where cfg has none.
+// fixed returns cfg with defaults for Clock and Seed: a clock that stands still, and a seed that
+// depends only on the module.
 func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
 	if cfg.Seed == nil {
 		cfg.Seed = []byte(im.code.digest)

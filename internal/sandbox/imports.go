@@ -62,7 +62,7 @@ type surface struct {
 }
 
 // newSurface returns s with the functions of WASI added. It returns an error if an import is
-// incomplete, is there twice, or is in the module of WASI.
+// incomplete, is a duplicate, or has the module name of WASI.
 func newSurface(s Surface) (*surface, error) {
 	out := &surface{
 		types:   verify.NewSurface(cmp.Or(s.Name, "this host"), s.Exports),

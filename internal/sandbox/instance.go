@@ -342,8 +342,8 @@ func (in *Instance) finishReport() {
 	in.report.Memory = int64(in.core.linear.Size)
 }
 
-// waited ends an import that waits: the guest's time continues, and its clock is set to the
-// current time.
+// waited sets the guest's clock to the current time and resumes the stopwatch, after an import that
+// waits.
 func (in *Instance) waited() {
 	in.wasi.Tick()
 	in.watch.resume()

@@ -284,7 +284,7 @@ func TestCanceledBefore(t *testing.T) {
 	require.Equal(t, []uint64{101}, call(t, in, "count"), "nothing happened to it")
 }
 
-// TestWaitingDoesNotCount checks that an import can wait for longer than the limit of time.
+// TestWaitingDoesNotCount checks that an import can wait for longer than the time limit.
 func TestWaitingDoesNotCount(t *testing.T) {
 	t.Parallel()
 	const limit = 100 * time.Millisecond

@@ -18,8 +18,8 @@ type Limits struct {
 	// limit fails inside the guest. The default is 64 MiB, the maximum 4 GiB.
 	MemoryBytes int64
 
-	// HookTime bounds the guest's own running time in one call, and in the creation of an
-	// instance. It is checked whenever a slice of fuel is used up, which takes well under a
+	// HookTime bounds the guest's own running time in one call, and in the creation of an instance.
+	// It is checked at the end of each slice of fuel; a slice usually takes well under a
 	// millisecond. Time in imports that wait does not count, see Import.Waits. The default is 1 s.
 	HookTime time.Duration
 

@@ -110,8 +110,8 @@ func TestInconsistentSurface(t *testing.T) {
 	}
 }
 
-// TestHammer checks that concurrent loads, instances and calls, of which some fail, free
-// everything.
+// TestHammer checks that concurrent loads, instances and calls free everything, even if some of
+// them fail.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{})

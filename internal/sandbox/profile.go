@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Limits of a profile, so that all its stacks take at most 160 MB, whatever the modules call.
-// Calls beyond them are counted for their caller.
+// Limits of a profile, so that all its stacks take at most 160 MB, whatever the modules call. Calls
+// beyond them are not counted, and their fuel counts for their caller.
 const (
 	maxProfileDepth = 200
 	maxProfileNodes = 50_000
@@ -75,7 +75,8 @@ func (p *Profile) Samples() []ProfileSample {
 	return all
 }
 
-// samples appends the samples of all callees of n. callers starts with n.
+// samples returns all with the samples of the direct and indirect callees of n appended. callers is
+// the call stack of n, innermost first; it is empty if n is a root.
 func (n *profileNode) samples(all []ProfileSample, root profileRoot, callers []string) []ProfileSample {
 	for function, called := range n.callees {
 		stack := append([]string{root.names.Function(function)}, callers...)
@@ -86,8 +87,8 @@ func (n *profileNode) samples(all []ProfileSample, root profileRoot, callers []s
 }
 
 // node counts a call of a function by the innermost running function of in, and returns the node of
-// the called function. If the profile has reached its limits, it counts nothing and returns the
-// caller's node.
+// the called function. If a new node would exceed the profile's limits, it counts nothing and
+// returns the caller's node. The outermost function always gets a node.
 func (p *Profile) node(in *Instance, function uint32) *profileNode {
 	var caller *profileNode
 	if n := len(in.profiled); n > 0 {
@@ -146,7 +147,7 @@ func (p *Profile) endCall(in *Instance, used int64) {
 	}
 }
 
-// finish ends the functions that did not return, because the call was ended in them.
+// finish records the end of the functions that were still running when the call was aborted.
 func (p *Profile) finish(in *Instance) {
 	for len(in.profiled) > 0 {
 		p.endCall(in, int64(in.report.Fuel))

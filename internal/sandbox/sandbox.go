@@ -249,7 +249,8 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when nothing runs or compiles, or with an error when ctx is done.
+// wait waits until no instance is live and nothing compiles. It returns an error if ctx is done
+// before that.
 func (s *Sandbox) wait(ctx context.Context) error {
 	// A condition cannot wait for a context, so the context wakes it.
 	stop := context.AfterFunc(ctx, func() {

@@ -38,8 +38,9 @@ const (
 // used a processor for more than maxHeld, its code gets shortSlice for shortSlicePeriod, and runs
 // at half its speed. No measured output of a compiler reaches maxHeld. The elapsed time of a slice
 // proves little, because others may have used the processor. The processor time takes 0.3 to 1 µs
-// to read, so it is read only for code with slow slices, and at the start of a call only with the
-// precision that misses no slice that exceeds maxHeld by yieldInterval.
+// to read, so it is read only for code with slow slices. A measurement begins with a cached value
+// that is at most yieldInterval too high. So it still detects every slice that exceeds maxHeld by
+// more than yieldInterval.
 const (
 	maxHeld          = 4 * time.Millisecond
 	shortSlice       = 250
@@ -72,7 +73,9 @@ func (c *code) slicing(memory uint64) slicing {
 	return s
 }
 
-// adapt sets the size of the next slice according to the time of the last one.
+// adapt sets the size of the next slice according to the time that the last one took, and to the
+// size and growth of the memory. ran is the guest's running time, and memory is the size of its
+// memory in bytes.
 func (s *slicing) adapt(ran time.Duration, memory uint64) {
 	elapsed := ran - s.ran
 	s.ran = ran
@@ -93,7 +96,8 @@ func (s *slicing) adapt(ran time.Duration, memory uint64) {
 	s.slice = min(s.max, s.slice)
 }
 
-// shouldYield reports whether the guest has to yield the processor.
+// shouldYield reports whether the guest has to yield the processor. If so, it records ran, the
+// guest's running time, as the time of the yield.
 func (s *slicing) shouldYield(ran time.Duration) bool {
 	if ran-s.yielded <= yieldInterval {
 		return false
@@ -102,9 +106,10 @@ func (s *slicing) shouldYield(ran time.Duration) bool {
 	return true
 }
 
-// checkSlice makes the slices of the guest's code short if the last one has used a processor
-// for too long. Only the time since the last import counts, because Go can preempt the guest
-// during an import.
+// checkSlice makes the slices of the guest's code short, in this call and in later ones, if the
+// last slice has used a processor for more than maxHeld. The first long slice only starts the
+// measurement of processor time. Only the time since the last import counts, because Go can preempt
+// the guest during an import.
 func (in *Instance) checkSlice(ran time.Duration) {
 	since, code := max(in.tank.ran, in.tank.called), in.image.code
 	switch {
@@ -119,8 +124,8 @@ func (in *Instance) checkSlice(ran time.Duration) {
 	}
 }
 
-// afterImport records the end of an import that may have taken long. ran is the guest's running
-// time.
+// afterImport records the end of an import, which may have taken a long time. ran is the guest's
+// running time.
 func (in *Instance) afterImport(ran time.Duration) {
 	if ran-in.tank.called > yieldInterval {
 		in.watch.mark() // the processor time of the import does not count as the guest's

@@ -79,8 +79,8 @@ func eachPlatform(t *testing.T, test func(t *testing.T, opts Options)) {
 }
 
 // eachImage runs a test with prepared images that are whole, and with ones that are differences
-// from their base. The test calls start with the base, which makes the base's snapshot for the
-// latter.
+// from their base. The test calls start with the base: for differences, start makes the base's
+// snapshot.
 func eachImage(t *testing.T, test func(t *testing.T, opts Options, start func(base *Image))) {
 	for name, start := range map[string]func(*Image){
 		"whole":      func(*Image) {},

@@ -61,8 +61,9 @@ func (w *stopwatch) mark() {
 	w.marked = w.used
 }
 
-// worked returns a lower bound of the processor time that the guest has used since its running time
-// was since. since must not be before the last mark. worked returns 0 if the time is unknown.
+// worked returns a lower bound of the processor time that the guest has used after its running time
+// reached the value of since, which must not be before the last mark. It returns 0 if the time is
+// unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
 	if thread == 0 || thread != w.thread { // the goroutine continued on another thread

@@ -12,10 +12,9 @@ type Tenant struct {
 	// [Sandbox.Reserve] grants, and of Options.ImageBytes: once it holds some, it can take more
 	// only if it then holds no more than is still free for all others.
 	Name string
-	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function
-	// that releases it. It is called from time to time while a guest runs for long, but not
-	// for guests within the import of another guest. If AcquireCPU is nil, only Go's scheduler
-	// decides.
+	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function that
+	// releases it. It is called from time to time during a long call, but not for a guest that an
+	// import of another guest calls. If AcquireCPU is nil, only Go's scheduler decides.
 	AcquireCPU func(ctx context.Context) (release func(), err error)
 }
 

@@ -30,8 +30,8 @@ var threadTimes [64]struct {
 	at     time.Duration // when it was read, since processStart
 }
 
-// threadTimeAtMost returns an upper bound of threadTime, at most yieldInterval above it, in a
-// third of the time. No thread uses more processor time than passes.
+// threadTimeAtMost returns an upper bound of threadTime, at most yieldInterval above it, in a third
+// of the time. This is possible because a thread's processor time grows no faster than real time.
 func threadTimeAtMost() (thread int, used time.Duration) {
 	thread = unix.Gettid()
 	now := time.Since(processStart)

@@ -185,7 +185,7 @@ func TestWASIWithHostileParameters(t *testing.T) {
 	}
 }
 
-// inImport runs do like an import that the guest calls.
+// inImport calls do as if the guest had called an import.
 func (in *Instance) inImport(do func(g *Guest)) (err error) {
 	defer func() {
 		if _, ok := recover().(unwind); ok {

@@ -52,7 +52,7 @@ type Row struct {
 	HostCalls int      `json:"host_calls"`
 	Pages     int64    `json:"pages_grown"` // pages of 64 KiB; the maximum of one call
 	// Failed counts the calls that returned an error, and Faulted those that faulted. Problem is
-	// the message of the first of them.
+	// the message of the first such call.
 	Failed  int    `json:"failed,omitempty"`
 	Faulted int    `json:"faulted,omitempty"`
 	Problem string `json:"problem,omitempty"`
@@ -88,7 +88,7 @@ func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	return rows, nil
 }
 
-// benchMessages validates a conversation and sets the ids and origins that the host would.
+// benchMessages validates a conversation and sets the ids and origins that the host would set.
 func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 	if messages == nil {
 		if err := json.Unmarshal(sampleMessages, &messages); err != nil {

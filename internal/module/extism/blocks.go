@@ -21,7 +21,7 @@ type blocks struct {
 	spare []byte  // memory of a large freed block, for reuse
 }
 
-// A block is a contiguous part of that memory. A live block is never empty.
+// A block is a contiguous part of the memory of [blocks]. A live block is never empty.
 type block struct {
 	at     uint64
 	data   []byte // nil if freed
@@ -29,7 +29,7 @@ type block struct {
 }
 
 const (
-	// firstBlock is the offset of the first block. Offset 0 means none.
+	// firstBlock is the offset of the first block. Offset 0 means no block.
 	firstBlock = 1 << 10
 	// blockGap is the minimum distance between blocks, so that an access that starts in one block
 	// and runs past its end hits no other.
@@ -68,8 +68,8 @@ func (s *blocks) room(n uint64) error {
 }
 
 // fresh returns n zero bytes. It reuses the spare block if that has n to 2n bytes: a small block
-// must not keep a large one's memory alive. It calls look after each clearBytes bytes, so that look
-// can check the time.
+// must not keep a large one's memory alive. If it reuses memory, it calls look after each
+// clearBytes bytes that it has cleared, so that look can check the time.
 func (s *blocks) fresh(n uint64, look func()) []byte {
 	if uint64(len(s.spare)) < n || uint64(len(s.spare)) > 2*n {
 		return make([]byte, n)

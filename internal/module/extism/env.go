@@ -341,7 +341,8 @@ func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 // varPrefix is the prefix of the run-local keys that hold Extism variables.
 const varPrefix = "var/"
 
-// varKey returns the run-local key of a variable, and frees the block with its name.
+// varKey returns the run-local key of a variable, and frees the block with its name. It aborts the
+// guest if the name is too long or not valid UTF-8.
 func (p *plugin) varKey(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) string {
 	b := p.whole(inv, g, name+": the name", at)
 	switch {

@@ -21,7 +21,7 @@ func (inv *Invocation) ChargeBytes(g *sandbox.Guest, n int) {
 	g.ChargeFuel(int64(n) * policy.ScheduleOf(inv.Limits).Byte)
 }
 
-// chargeReply charges the guest for a reply of n bytes.
+// chargeReply charges the guest for a reply of n bytes, if its fuel schedule prices replies.
 func (inv *Invocation) chargeReply(g *sandbox.Guest, n int) {
 	if policy.ScheduleOf(inv.Limits).Reply {
 		g.Charge(n)

@@ -152,8 +152,8 @@ func (c *lazyContext) Value(key any) any {
 	return c.v
 }
 
-// LazyContext returns a context whose invocation make creates when the guest first makes a host
-// call. Most images are built without a host call.
+// LazyContext returns a context that calls make for its invocation when the guest first makes a
+// host call. Most images are built without a host call.
 func LazyContext(ctx context.Context, make func() *Invocation) context.Context {
 	return &lazyContext{Context: ctx, make: make}
 }
@@ -213,7 +213,7 @@ func (inv *Invocation) wait(fn func()) {
 const smallJSON = 16 << 10
 
 // checkTime aborts the guest if its time or fuel is used up, or the call was canceled. Otherwise it
-// returns nil. Host calls that compute for long call it regularly.
+// returns nil. Long-running host calls call it regularly.
 func (inv *Invocation) checkTime() error {
 	if inv.guest != nil {
 		inv.guest.CheckLimits()

@@ -35,8 +35,8 @@ func (inv *Invocation) Print(line []byte) {
 	inv.log(contract.LogInfo, text)
 }
 
-// logRoom returns the number of bytes, of n bytes of log text, that fit the limits. It logs a
-// warning when log_bytes is first exceeded.
+// logRoom returns how many of n bytes of log text fit the limits. It logs a warning when log_bytes
+// is first exceeded.
 func (inv *Invocation) logRoom(n int) int {
 	left := inv.Limits.LogBytes - inv.logged
 	inv.logged += n

@@ -62,8 +62,8 @@ func SourceOf(name, text string) Source {
 // alone is the root of scripts without files.
 var alone = string(filepath.Separator)
 
-// FindSource returns the source of a script in a file. Its root is the nearest folder above it with
-// a package.json or node_modules, or its own folder.
+// FindSource returns the source of a script in a file. Its root is its own folder or, if there is
+// one, the nearest folder from there upwards that has a package.json or node_modules.
 func FindSource(path string) (Source, error) {
 	entry, err := filepath.Abs(path)
 	if err == nil {
@@ -178,8 +178,8 @@ var (
 
 // computesPaths reports whether a script may have an import() or require() of a computed path, for
 // which esbuild would search the disk. It examines the output of a transformation, which reads no
-// file and prints all such calls in one form. It therefore also reports strings that contain the
-// text of such a call. In a child, the jail hides the disk instead.
+// file and prints all such calls in one form. It therefore also returns true for strings that
+// contain the text of such a call. In a child, the jail hides the disk instead.
 func computesPaths(s Source) bool {
 	if guard([]byte(*s.Text)) != nil {
 		return false // the plugin rejects it with a better message

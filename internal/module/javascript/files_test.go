@@ -44,8 +44,8 @@ func mapOf(b *Bundle) string {
 }
 
 // TestUploadReadsNoFile checks that the result of building a script without files neither quotes
-// the files that it refers to nor depends on their existence. The scripts refer to a file in every
-// way that a bundler supports.
+// the files that the script refers to nor depends on their existence. The scripts refer to a file
+// in every way that a bundler supports.
 func TestUploadReadsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)

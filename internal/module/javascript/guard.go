@@ -2,7 +2,7 @@ package javascript
 
 import "fmt"
 
-// Limits on a source file that is bundled in a process that must survive. The bundler recurses,
+// Limits on a source file that is bundled in this process and not in a child. The bundler recurses,
 // takes exponential time for some nestings, and cannot be interrupted. Ordinary sources have at
 // most about 20 levels and a few arrow functions in an expression.
 const (

@@ -209,7 +209,8 @@ func (m *Map) Translate(text string) string {
 	})
 }
 
-// First returns the source position of the first stack frame that has one.
+// First returns the source position of the first stack frame that has one, and whether there is
+// such a frame.
 func (m *Map) First(stack string) (Position, bool) {
 	for _, s := range position.FindAllString(stack, 64) {
 		if p, ok := m.find(s); ok {

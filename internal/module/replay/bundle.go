@@ -36,8 +36,8 @@ type Bundle struct {
 	Limits  policy.Limits `json:"limits"`
 
 	Fault Fault `json:"fault"`
-	// Call is the call that faulted, Earlier the calls that its instance served before in the run,
-	// and Dropped the number of those that are missing.
+	// Call is the call that faulted. Earlier are the calls that its instance served before in the
+	// run, and Dropped is the number of earlier calls that are missing.
 	Call    Recording   `json:"visit"`
 	Earlier []Recording `json:"earlier,omitempty"`
 	Dropped int         `json:"dropped,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// ErrDiverged ends a replay in which the module does something other than recorded.
+// ErrDiverged is the error of a replay in which the module does something other than recorded.
 var ErrDiverged = errors.New("the replay differs from the recording")
 
 // A Player answers a guest from a recording.
@@ -27,8 +27,9 @@ func (p *Player) Clock() int64 {
 	return now
 }
 
-// MaxFuel returns the fuel that the call may use, at most left. A recorded call that ran out of
-// time ends at the fuel that it had used, because time is not reproducible. p may be nil.
+// MaxFuel returns the fuel that the call may use. This is left, unless the recorded call ran out of
+// time. In that case the replay ends at the fuel that the recorded call had used, because time is
+// not reproducible. p may be nil.
 func (p *Player) MaxFuel(left int64) int64 {
 	if p == nil || !p.Recording.Stopped {
 		return left
@@ -57,8 +58,8 @@ func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	return known.Reply, nil
 }
 
-// Accept reports whether the next recorded call has the name and numbers, and if so advances past
-// it.
+// Accept reports whether the next recorded call has this name and these numbers, and if so advances
+// past it.
 func (p *Player) Accept(name string, numbers ...int64) bool {
 	if p.Calls == len(p.Recording.Calls) {
 		return false

@@ -42,8 +42,9 @@ func (r *Recorder) Clock(now int64) {
 	}
 }
 
-// Add records a host call with its reply or error, unless err ends the run. Once a call exceeds
-// maxVisitBytes, it records no further calls or clock readings, and sets Cut.
+// Add records a host call with its reply or error, unless err ends the run. Once the host calls
+// exceed maxVisitBytes, Add sets Cut, and the recorder records no further host calls or clock
+// readings.
 func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	if r == nil || r.recording.Cut || err != nil && ending.Is(err) {
 		return
@@ -59,8 +60,9 @@ func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	r.recording.Calls = append(r.recording.Calls, q)
 }
 
-// End completes the recording and adds it to the instance's history. A history that grows too large
-// is dropped as a whole, because a replay needs its first call.
+// End completes the recording and adds it to the instance's history. If the history grows too large
+// or the recording is incomplete, the whole history is dropped, because a replay needs all of its
+// calls.
 func (r *Recorder) End(outcome Recording) {
 	if r == nil {
 		return

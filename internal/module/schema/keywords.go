@@ -111,8 +111,8 @@ func isType(v any) bool {
 	return ok && slices.Contains(jsonTypes, name)
 }
 
-// checkKeywords returns an error for the first keyword with a value of the wrong form, and its
-// path. The validator's own errors name Go types.
+// checkKeywords returns an error that names the path of the first keyword with a value of the wrong
+// form. The validator's own errors name Go types.
 func checkKeywords(v any, path string) error {
 	object, ok := v.(map[string]any)
 	if !ok {

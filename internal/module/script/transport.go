@@ -39,7 +39,7 @@ const (
 	engineBytes = 1_280 << 10
 	minMemory   = 4 << 20
 	// freeBytes is free memory in a script's image, so that an ordinary hook does not have to grow
-	// it.
+	// the memory.
 	freeBytes = 2 << 20
 )
 

@@ -24,5 +24,5 @@ func childAttr() *syscall.SysProcAttr { return nil }
 
 func killChild(p *os.Process) error { return p.Kill() }
 
-// limitChild does nothing: the garbage collector and the parent's timeout bound the child.
+// limitChild does nothing. On this system only watchMemory and the parent's timeout limit a child.
 func limitChild(uint64, uint64) error { return nil }

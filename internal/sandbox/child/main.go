@@ -124,8 +124,8 @@ func compile(module []byte) error {
 	return err // the process exits, so that nothing has to be closed
 }
 
-// watchMemory exits this process, a child, when the Go runtime uses more than limit bytes.
-// The kernel's limit is a quarter higher, and a process that exceeds it cannot report that.
+// watchMemory exits this process, a child, when the Go runtime uses more than limit bytes. The
+// kernel's limit on Linux is a quarter higher, and a process that exceeds it cannot report that.
 func watchMemory(limit int64) {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for range time.Tick(5 * time.Millisecond) {

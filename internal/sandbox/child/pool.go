@@ -54,7 +54,7 @@ func (p *Pool) Close(cause error) { p.stop(cause) }
 // InUse returns the number of children that run or are about to start.
 func (p *Pool) InUse() int { return p.slots.inUse() }
 
-// errTimeout ends a child that takes too long.
+// errTimeout is the cause with which run cancels the context of a child that takes too long.
 var errTimeout = errors.New("the child process exceeded its time limit")
 
 // Compile lets a child write the machine code of a module to dir. tenant may be empty. The error is

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// slots is a semaphore that tenants share fairly. A free slot goes to the tenant that holds
-// the fewest, then to the one that was served least recently, FIFO within a tenant.
+// slots is a semaphore that tenants share fairly. A free slot goes to the waiting tenant that holds
+// the fewest, and among equals to the one that was served least recently. Within a tenant the order
+// is FIFO.
 type slots struct {
 	max int // maximum number of slots of a named tenant
 

@@ -125,8 +125,9 @@ func (e *cacheEntry) makeRoom() (err error) {
 	return err
 }
 
-// tempDir makes a temporary directory. If this process is killed, shrink removes one in the
-// cache later; without a cache, it stays.
+// tempDir makes a temporary directory, in the cache if possible and in the system's directory for
+// temporary files otherwise. If this process is killed, shrink later removes a directory in the
+// cache; one outside stays.
 func (d *diskCache) tempDir() (string, error) {
 	if d != nil {
 		if dir, err := os.MkdirTemp(d.dir, tempName); err == nil {
@@ -189,8 +190,9 @@ func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 }
 
 // store completes a new entry, so that find returns it, with the stub of the module m that was
-// compiled, or with m itself if it can have no stub. It does nothing if the entry exists or another
-// process was faster. Without a cache, it only removes the temporary entry.
+// compiled, or with m itself if it can have no stub. It does nothing if the entry exists. If
+// another process has stored the entry in the meantime, store discards this one. Without a cache,
+// it only removes the temporary entry.
 func (e *cacheEntry) store(ctx context.Context, config wazero.RuntimeConfig, m *wasm.Module, f *Facts) error {
 	if e.hit() {
 		return nil

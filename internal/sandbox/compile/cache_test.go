@@ -161,7 +161,8 @@ func flip(file string) error {
 	return flipAt(file, len(b)/2)
 }
 
-// flipAt changes a byte of a file, counted from its end if at is negative.
+// flipAt changes the byte of a file at this index. A negative index counts from the end of the
+// file.
 func flipAt(file string, at int) error {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -33,7 +33,7 @@ func closedPool(t testing.TB) *child.Pool {
 	return p
 }
 
-// costly returns a module within all limits that wazero takes long to compile.
+// costly returns a module that is within all limits, but takes wazero a long time to compile.
 func costly() []byte {
 	body := bytes.Repeat([]byte{0x20, 0, 0x20, 0, 0x6c, 0x20, 0, 0x6a, 0x21, 0}, 25_000) // n = n*n + n
 	body = append(body, 0x20, 0, 0x0b)

@@ -77,7 +77,7 @@ func New(opts Options) (*Compiler, error) {
 // compiles reports whether wazero compiles and does not interpret.
 func (c *Compiler) compiles() bool { return !c.opts.Interpret && engine.HasCompiler() }
 
-// TempDir makes a temporary directory. It is in the cache if there is one, which removes it
+// TempDir makes a temporary directory, in the cache directory if possible. There it is removed
 // later if this process is killed.
 func (c *Compiler) TempDir() (string, error) { return c.disk.tempDir() }
 

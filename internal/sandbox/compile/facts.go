@@ -37,9 +37,9 @@ func (f *Facts) Original(index uint32) (uint32, bool) {
 	return index, index < f.functions
 }
 
-// Frame translates a line of wazero's stack trace to the original module: the name of the
-// function replaces its index, as in "main.run(i32) i32" for "$17(i32) i32". It returns ""
-// for a function that metering added.
+// Frame translates a line of wazero's stack trace to the original module: the name of the function
+// replaces its index, as in "main.run(i32) i32" for "$17(i32) i32". It returns "" for a function
+// that metering added, and other lines unchanged.
 func (f *Facts) Frame(line string) string {
 	if strings.HasPrefix(line, wasm.ReservedModule) {
 		return ""
@@ -113,8 +113,8 @@ func (w *factsWriter) funcType(t verify.FuncType) {
 
 var errFacts = errors.New("the facts of a module are not well formed")
 
-// decodeFacts decodes the output of encode, and shares memory with it. diskCache has verified that
-// b is such output. decodeFacts nevertheless checks everything that could make the host panic.
+// decodeFacts decodes the output of encode. The result shares memory with b. diskCache has verified
+// that b is such output. decodeFacts nevertheless checks everything that could make the host panic.
 func decodeFacts(b []byte) (*Facts, error) {
 	r := factsReader{left: b}
 	f := &Facts{Outline: &verify.Outline{}, Names: &Names{}}

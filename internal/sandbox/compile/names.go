@@ -18,8 +18,8 @@ const (
 	maxNamesSize = 2 << 20
 )
 
-// Names are the names of a module's functions, for stack traces. wazero does not get them,
-// and a module whose names cannot be read has none.
+// Names are the names of a module's functions, for stack traces. wazero does not get them. If some
+// names cannot be read, the names before them are used.
 type Names struct {
 	text  []byte // all names, concatenated
 	index []nameAt

@@ -4,5 +4,6 @@ package compile
 
 import "io/fs"
 
-// foreignOwner reports no owner: access control lists decide who can write to a directory.
+// foreignOwner reports no foreign owner: on this system access control lists decide who can write
+// to a directory.
 func foreignOwner(fs.FileInfo) (uid int, foreign bool) { return 0, false }

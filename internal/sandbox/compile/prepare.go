@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// prepare verifies a module as far as that does not depend on its limits, and returns its facts and
-// the metered module, which shares memory with b.
+// prepare verifies everything about a module that does not depend on the limits of a load. It
+// returns the module's facts and the metered module, which shares memory with b.
 func (c *Compiler) prepare(b []byte) (*Facts, *wasm.Module, error) {
 	m, err := wasm.Decode(b, c.opts.Structure)
 	if err != nil {

@@ -75,7 +75,8 @@ func (d *difference) find(changed func(length uint64, each func(from, to uint64)
 	return n <= maxDifferentPages
 }
 
-// findIn adds the places of one page and reports whether there are any.
+// findIn adds the places in which a page, which starts at this offset, differs from the whole
+// image. It reports whether there are any.
 func (d *difference) findIn(page []byte, at uint64) bool {
 	was := zeroPage[:differencePage]
 	if shown := d.whole.shown(); at < uint64(len(shown)) {

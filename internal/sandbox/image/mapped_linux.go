@@ -39,9 +39,9 @@ var CanMap = sync.OnceValue(func() bool {
 // share the pages that they do not write to, and the kernel knows the others, so that a
 // reset copies only those back.
 //
-// Long runs of zeros are not mapped from the file: the first write to such a page would
-// add a page of zeros to the file, which stays there, is not accounted for, and takes twice
-// as long.
+// Long runs of zeros are not mapped from the file: the first write to such a page would take twice
+// as long. It would also add a page of zeros to the file, which would stay there and would not be
+// accounted for.
 type mappedImage struct {
 	fd      int
 	content []byte      // a read-only mapping of the image
@@ -232,5 +232,5 @@ func mapAt(fd int, offset int64, addr unsafe.Pointer, length uintptr, prot, flag
 	return unsafe.Slice((*byte)(p), length), nil
 }
 
-// unmap unmaps memory that mapAt returned, which cannot fail.
+// unmap unmaps memory that mapAt returned. This cannot fail.
 func unmap(b []byte) { _ = unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))) }

@@ -29,9 +29,9 @@ const (
 	pageShared  = 1 << 61 // the page belongs to a file or is shared: it is not the process's own copy
 )
 
-// pmScanArg is struct pm_scan_arg of linux/fs.h, the argument of the ioctl PAGEMAP_SCAN. It
-// finds ranges of pages of a category, which is faster than reading an entry for each page. Linux
-// 6.7 and later have it.
+// pmScanArg is struct pm_scan_arg of linux/fs.h, the argument of the ioctl PAGEMAP_SCAN. The ioctl
+// finds ranges of pages of a category, which is faster than reading an entry for each page. It
+// exists since Linux 6.7.
 type pmScanArg struct {
 	size, flags, start, end, walkEnd                              uint64
 	vec, vecLen, maxPages                                         uint64
@@ -61,9 +61,10 @@ var canScan = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// scanPages finds the pages of space, from an offset on, that are the process's own copies or the
-// zero page. The categories of a region tell which of the two its pages are. It returns the number
-// of regions and the offset at which it stopped. found is one of the regionBuffers.
+// scanPages finds the pages of space, starting at offset from, that are the process's own copies or
+// the zero page. It stores their regions in found, which is one of the regionBuffers; the
+// categories of a region tell which of the two its pages are. It returns the number of regions and
+// the offset at which it stopped.
 func scanPages(space []byte, from uint64, found *[64]pageRegion) (n int, upTo uint64, err error) {
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
 	arg := pmScanArg{
@@ -92,8 +93,9 @@ func (p *mappedPages) changed(length uint64, each func(from, to uint64)) {
 	}
 }
 
-// changedRegions reports the changed ranges with PAGEMAP_SCAN. If that fails, it returns
-// false and has reported none.
+// changedRegions reports the changed ranges with PAGEMAP_SCAN. If the kernel lacks it or the first
+// scan fails, changedRegions reports nothing and returns false. If a later scan fails, it reports
+// the rest of the memory as changed and returns true.
 func (p *mappedPages) changedRegions(length uint64, each func(from, to uint64)) bool {
 	if !canScan() {
 		return false

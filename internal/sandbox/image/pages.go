@@ -4,8 +4,8 @@ import "bytes"
 
 // pages hold the bytes of one memory.
 type pages interface {
-	// resize grows the memory to size bytes, with zeros at the end. It never shrinks the
-	// memory. It returns nil if it fails.
+	// resize returns the first size bytes of the memory. If the memory is smaller, resize adds
+	// zeros at its end. It never shrinks the memory. It returns nil if it fails.
 	resize(size uint64) []byte
 	// reset restores the image and returns the number of bytes that the memory does not
 	// share with it.
@@ -47,8 +47,8 @@ type wholeImage interface {
 	shown() []byte
 }
 
-// compareRange calls do with consecutive parts of b, which is at an offset of a memory, and
-// the corresponding bytes of an image with this content, with zeros after it.
+// compareRange calls do with consecutive parts of b, which starts at this offset of a memory, and
+// the corresponding bytes of an image with this content. Zeros follow the content.
 func compareRange(b, content []byte, at uint64, do func(b, was []byte)) {
 	for len(b) > 0 {
 		was := zeroPage[:]
@@ -61,12 +61,13 @@ func compareRange(b, content []byte, at uint64, do func(b, was []byte)) {
 	}
 }
 
-// restore copies the bytes of an image to b, which is at an offset of a memory.
+// restore copies the corresponding bytes of an image to b, which starts at this offset of a memory.
 func restore(b, content []byte, at uint64) {
 	compareRange(b, content, at, func(b, was []byte) { copyPiece(b, was) })
 }
 
-// equals reports whether b, which is at an offset of a memory, equals the image.
+// equals reports whether b, which starts at this offset of a memory, equals the corresponding bytes
+// of the image.
 func equals(b, content []byte, at uint64) bool {
 	same := true
 	compareRange(b, content, at, func(b, was []byte) { same = same && bytes.Equal(b, was) })

@@ -32,7 +32,8 @@ func withoutGaps(b []byte) []byteRange {
 	return rest
 }
 
-// zeroRanges returns the longest ranges of whole pages that contain only zeros.
+// zeroRanges returns the ranges of pages of 4 KiB that contain only zeros. Adjacent pages form one
+// range.
 func zeroRanges(b []byte) []byteRange {
 	const page = 4 << 10
 	var all []byteRange

@@ -125,8 +125,8 @@ func (s *Surface) verifyImport(imp ImportInfo) error {
 	return nil
 }
 
-// unknownModule explains an import from a module that the surface does not have. If only
-// the version differs from a known name, it says so.
+// unknownModule returns the error for an import from a module that the surface does not have. If
+// the surface has another version of the module, the error says so.
 func (s *Surface) unknownModule(imp ImportInfo) error {
 	module := text.Cut(imp.Module, 64)
 	family, version, versioned := cutVersion(imp.Module)
@@ -170,8 +170,8 @@ func cutVersion(module string) (family string, version int, ok bool) {
 	return module[:i], version, err == nil
 }
 
-// nearest returns the candidate in names with the smallest distance from name, or "" if
-// that distance exceeds a third of the longer one's length or name has more than 64
+// nearest returns the candidate in names with the smallest distance from name, or "" if that
+// distance exceeds a third of the length of the longer of the two, or if name has more than 64
 // bytes.
 func nearest(name string, names []string) string {
 	if len(name) > 64 {

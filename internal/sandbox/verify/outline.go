@@ -39,7 +39,8 @@ type Outline struct {
 	MemoryMin, MemoryMax uint64
 }
 
-// FuncType returns the type of an exported function.
+// FuncType returns the type of an exported function, and false if the module exports no function of
+// this name.
 func (o *Outline) FuncType(export string) (FuncType, bool) {
 	i, ok := slices.BinarySearchFunc(o.Exports, export, func(e ExportInfo, name string) int {
 		return strings.Compare(e.Name, name)

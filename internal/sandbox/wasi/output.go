@@ -23,7 +23,8 @@ type lines struct {
 	cut     int    // bytes of it that were dropped
 }
 
-// write accepts printed bytes as far as the limits of the call allow.
+// write accepts printed bytes as far as the limits of the call allow, and counts the rest as
+// dropped.
 func (l *lines) write(b []byte) {
 	p := l.process
 	for len(b) > 0 {

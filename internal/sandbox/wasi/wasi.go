@@ -255,9 +255,9 @@ func (p *Process) time() int64 {
 // clock cannot overflow.
 const day = 24 * 60 * 60 * 1_000_000_000
 
-// poll fires each subscription at once. A subscription to a clock advances the guest's clock to the
-// requested time, as if the guest had slept; otherwise a guest that sleeps would spin until its
-// time is used up.
+// poll fires every subscription at once. If some subscriptions are to clocks, it advances the
+// guest's clock to the earliest requested time, as if the guest had slept. Otherwise a guest that
+// sleeps would spin until its time is used up.
 func poll(p *Process, params []uint64) uint32 {
 	in, out, count := uint32(params[0]), uint32(params[1]), uint32(params[2])
 	const subscription, event = 48, 32
