@@ -2,6 +2,6 @@
 // retries and fallbacks of package model.
 package attempts
 
-// Key is the context key of a func(model.Attempt). The function is called for each failed attempt
-// that another one follows, before the delay between them, by one goroutine at a time.
+// Key is the context key of a func(model.Attempt). The function is called after each failed attempt
+// that is followed by another one, before the delay between the two, by one goroutine at a time.
 type Key struct{}

@@ -246,8 +246,8 @@ func (s *seen) matchesObserver() string {
 	return ""
 }
 
-// matchesStream compares each message with the chunks that the caller received. It returns the
-// first difference, or "".
+// matchesStream compares each message with the text chunks that the caller received before it. A
+// message that is marked as replaced may differ. matchesStream returns the first difference, or "".
 func (s *seen) matchesStream() string {
 	text, calls := "", map[string]string{}
 	for _, e := range s.events {

@@ -130,7 +130,7 @@ func (c *Case) Request() *wire.Request {
 	return r
 }
 
-// request returns the driver's request for the case, parsed from the case's files.
+// request returns the case's request to a host, parsed from the case's files.
 func (c *Case) request() (*wire.Request, error) {
 	r := &wire.Request{
 		Type: "case", ID: c.Name, RunID: "run",
@@ -169,9 +169,9 @@ func (c *Case) request() (*wire.Request, error) {
 	return r, err
 }
 
-// Update returns the text of the case's file with the parts replaced that differ from what a host
-// reported. It rejects empty expectations: a person writes them first, from the rule that the case
-// guards.
+// Update returns the text of the case's file, in which the host's report replaces each part that
+// differs from it. It rejects empty expectations: a person writes them first, from the rule that
+// the case guards.
 func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
 	differences, err := c.Compare(o, true)
 	if err != nil {

@@ -68,8 +68,8 @@ func (c *Case) Compare(o *wire.Outcome, texts bool) ([]Difference, error) {
 	return out, nil
 }
 
-// same reports whether a result is as expected. If texts is false, only what does not depend on the
-// wording of the runner is compared.
+// same reports whether got is as expected: equal to want or, for a rejection, an error that
+// contains want. If texts is false, same ignores the messages of errors that hosts word themselves.
 func (e *expectation) same(want, got string, texts bool) bool {
 	switch {
 	case e.kind == "error" && texts:

@@ -17,9 +17,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// cached writes the guest with the given key to path: the one that an earlier build cached, or else
-// the one that build writes there. The key depends on the compiler and on the content of every
-// source. Concurrent processes can use the cache.
+// cached writes a guest to path. It copies the guest that the cache has for the key. If there is
+// none, it calls build, which writes the guest, and then caches the guest. The key depends on the
+// compiler and on the content of every source. Concurrent processes can use the cache.
 func cached(path string, key func() (string, error), build func() error) error {
 	dir := testcache.Guests()
 	before, err := key()
@@ -42,7 +42,7 @@ func cached(path string, key func() (string, error), build func() error) error {
 	return store(dir, before, path)
 }
 
-// store copies a guest into the cache and removes the entries that were not used for 30 days.
+// store copies a guest into the cache and removes the entries that have not been used for 30 days.
 func store(dir, key, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -238,7 +238,7 @@ func once(name string, build func(root string) ([]byte, error)) func() ([]byte, 
 	return builds[name]
 }
 
-// Skipper is the part of testing.TB that Foreign needs.
+// Skipper is the part of testing.TB that Foreign and TinyGo need.
 type Skipper interface {
 	TB
 	Skipf(format string, args ...any)

@@ -94,7 +94,8 @@ func lowerCamel(name string) string {
 // links replaces the brackets of links in a Go comment with backquotes.
 var links = strings.NewReplacer("[", "`", "]", "`")
 
-// interfaces returns the methods of the interfaces in a file whose names end in Hook.
+// interfaces returns the methods of hooks by the names of the hooks. The file at path has an
+// interface with one method for each hook; its name is that of the hook, followed by Hook.
 func interfaces(path string) (map[string]*method, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)

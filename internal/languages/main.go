@@ -1,6 +1,7 @@
-// Command languages writes a page that compares the languages that middlewares
-// are written in, by the examples that there are in several of them: each is
-// built, loaded, and run on the same conversation. Run it in the repository:
+// Command languages writes a page that compares the languages of middlewares.
+// It uses the examples that exist in several languages. It builds and loads
+// each version of an example, and runs all versions on the same conversation.
+// Run it in the repository:
 //
 //	go run ./internal/languages > docs/languages.md
 package main
@@ -90,8 +91,9 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// cases writes a table of the test conversations of an example, with the languages in which they
-// pass: all but those that a language's folder excludes.
+// cases writes a table of the test conversations of an example, with a column for each of the
+// example's languages. A cell says that the conversation passes, or why it is omitted in that
+// language.
 func cases(out io.Writer, root, name string) error {
 	folder := filepath.Join(root, filepath.FromSlash(examples), name)
 	all, err := golden.Load(os.DirFS(folder))

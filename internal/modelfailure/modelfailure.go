@@ -37,9 +37,10 @@ func EndedBy(e *abi.Event) (how string, ok bool) {
 	return Text(e.Error.Code, e.Error.Status), true
 }
 
-// Hide returns a model whose errors contain only the kind of failure, without the endpoint's
-// address or message. failed is called with the original errors. Errors with the codes
-// [abi.CodeInvalid] and [abi.CodeLimit] remain unchanged and are not reported to failed.
+// Hide returns a model that replaces each [*model.Error] of m with one that contains only the kind
+// of failure, without the endpoint's address or message. It passes the original error to failed.
+// Errors with the codes [abi.CodeInvalid] and [abi.CodeLimit], and errors of other types, remain
+// unchanged and are not passed to failed.
 func Hide(m model.Model, failed func(context.Context, *model.Request, *model.Error)) model.Model {
 	return &hidden{m, failed}
 }

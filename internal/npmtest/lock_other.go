@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// lock takes a lock across processes: it creates a directory, which only one process can.
+// lock takes a lock across processes: it creates a directory, which only one process can do. It
+// returns an error if the directory exists for longer than patience.
 func lock(name string, patience time.Duration) (unlock func(), err error) {
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		err := os.Mkdir(name, 0o755)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// lock takes a lock across processes. The system releases it when the process ends, even if that
-// crashes.
+// lock takes a lock across processes. It returns an error if another process holds the lock for
+// longer than patience. The system releases the lock when its process ends, even by a crash.
 func lock(name string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

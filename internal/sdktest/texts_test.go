@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// places returns strings of up to 19 letters with what inserted at each position.
+// places returns strings of up to 19 letters. Each has the text in what inserted at one position.
 func places(what string) (out []string) {
 	for n := range 20 {
 		for i := range n + 1 {
@@ -43,7 +43,7 @@ func TestTexts(t *testing.T) {
 }
 
 // TestBadTexts checks that each SDK rejects input with invalid JSON at any position of a string,
-// and input that ends after it.
+// and the same input without the end of the string and the object.
 func TestBadTexts(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {
@@ -61,8 +61,8 @@ func TestBadTexts(t *testing.T) {
 	})
 }
 
-// TestKeys checks that each SDK ignores keys that differ from a type's keys in one byte, in length
-// or in case, and reads keys in any order.
+// TestKeys checks that each SDK ignores keys that differ from a type's keys in an added byte, a
+// removed byte or the case of a letter, and reads keys in any order.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	each(t, "mirror", func(t *testing.T, h *Host) {

@@ -100,9 +100,9 @@ func TestTinyGoHostRefuses(t *testing.T) {
 	require.Contains(t, h.Printed.String(), "not granted")
 }
 
-// TestTinyGoMemory checks that the SDK restores the state after configure when the memory of a
-// module that never frees memory is full: the memory stays below 12 MiB in the hook calls of a long
-// run.
+// TestTinyGoMemory checks that the memory of a module that never frees memory stays below 12 MiB in
+// the hook calls of a long run. When the memory is full, the SDK must restore it to its state after
+// configure.
 func TestTinyGoMemory(t *testing.T) {
 	t.Parallel()
 	h := byTinyGo(t)

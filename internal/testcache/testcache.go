@@ -17,7 +17,8 @@ import (
 // maxAge is the time after its last use at which RemoveUnused removes an entry.
 const maxAge = 30 * 24 * time.Hour
 
-// maxCodeAge is maxAge for machine code, of which each version of the pipeline has up to 1 GB.
+// maxCodeAge is the same time for machine code. It is shorter, because each version of the pipeline
+// has up to 1 GB of machine code.
 const maxCodeAge = 3 * 24 * time.Hour
 
 // pipeline lists the directories whose code determines the machine code of a module.
@@ -60,7 +61,7 @@ func Use(entry string) {
 	_ = os.Chtimes(entry, now, now)
 }
 
-// RemoveUnused removes the entries of a directory that were not used for 30 days.
+// RemoveUnused removes the entries of a directory that have not been used for 30 days.
 func RemoveUnused(dir string) { removeOlder(dir, maxAge) }
 
 func removeOlder(dir string, age time.Duration) {
@@ -80,8 +81,8 @@ func below(name string) string {
 	return filepath.Join(dir, "agent-runner", name)
 }
 
-// digest returns a digest of the pipeline's sources. It finds them in the nearest directory, from the
-// working directory upwards, that has them.
+// digest returns a digest of the pipeline's sources. It searches for them in the working directory
+// and then in each directory above it.
 func digest() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

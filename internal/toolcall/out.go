@@ -35,7 +35,7 @@ func NewOut(text, rest int, put func(abi.Chunk) error) *Out {
 	return &Out{put: put, text: text, rest: rest}
 }
 
-// Limited returns an Out with limits that sends to the same place as o.
+// Limited returns an Out with its own limits that passes its parts to the same function as o.
 func (o *Out) Limited(text, rest int) *Out { return NewOut(text, rest, o.put) }
 
 // Text sends a piece of text, which continues the previous one.
@@ -76,7 +76,7 @@ func (o *Out) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// add sends a part and the chunk for it, and subtracts size from budget. A negative budget is no
+// add sends a part and the chunk for it, and subtracts size from budget. A negative budget means no
 // limit.
 func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 	o.mu.Lock()

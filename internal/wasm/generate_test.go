@@ -305,8 +305,8 @@ func (g *generator) branchIf(depth int) {
 	g.dropAll(types)
 }
 
-// resume generates the shape of a Go function: a loop around a br_table into nested
-// blocks, whose code falls through or continues the loop.
+// resume generates the shape of a Go function: a loop around a br_table into nested blocks, after
+// each of which the code falls through, leaves another block or continues the loop.
 func (g *generator) resume(depth int) {
 	n := 1 + g.IntN(6)
 	g.a.block(OpLoop, BlockType{})
@@ -372,7 +372,7 @@ func (g *generator) dispatch(depth int) {
 	g.labels = g.labels[:len(g.labels)-1]
 }
 
-// jump branches to a loop and sets its local, usually to a constant.
+// jump sets the local of a loop, usually to a constant, and branches to the loop.
 func (g *generator) jump(local, loop uint32, n int) {
 	if g.IntN(8) > 0 {
 		g.a.i32(int32(g.IntN(n + 2)))

@@ -25,7 +25,7 @@ func StoreByte(b []byte, i int, c byte) { b[i] = c }
 // LoadString returns the eight bytes of s at i as a little-endian integer. They must exist.
 func LoadString(s string, i int) uint64 { return Load(unsafe.Slice(unsafe.StringData(s), len(s)), i) }
 
-// Rest returns the last bytes of s from i on, at most seven, padded with spaces.
+// Rest returns s[i:], which must have at most seven bytes, padded with spaces.
 func Rest(s string, i int) uint64 {
 	w := uint64(Spaces)
 	for n := len(s) - 1; n >= i; n-- {
@@ -34,19 +34,19 @@ func Rest(s string, i int) uint64 {
 	return w
 }
 
-// CopyConst copies a constant to b at out. At least eight bytes must follow it in b.
+// CopyConst copies the constant key to b at out. At least eight bytes of b must follow the copy.
 func CopyConst(b []byte, out int, key string) { copy(b[out:], key) }
 
 // StoreHalf stores four bytes in b at i. They must exist.
 func StoreHalf(b []byte, i int, w uint32) { binary.LittleEndian.PutUint32(b[i:], w) }
 
-// StoreString makes the string at address at refer to the n bytes of b at i, which must not
-// change afterwards.
+// StoreString makes a string refer to b[i:i+n], which must not change afterwards. at points to the
+// string.
 func StoreString(at unsafe.Pointer, b []byte, i, n int) {
 	*(*string)(at) = unsafe.String(unsafe.SliceData(b[i:]), n)
 }
 
-// StorePointer stores p in the pointer at address at.
+// StorePointer stores p in the pointer to which at points.
 func StorePointer(at, p unsafe.Pointer) { *(*unsafe.Pointer)(at) = p }
 
 // StoreTwo stores sixteen bytes in b at i. They must exist.

@@ -34,15 +34,15 @@ func LoadString(s string, i int) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
 }
 
-// Rest returns the last bytes of s from i on, at most seven, padded with spaces. It may
-// read bytes before s, which always exist in linear memory.
+// Rest returns s[i:], which must have at most seven bytes, padded with spaces. It may read bytes
+// before s, which always exist in linear memory.
 func Rest(s string, i int) uint64 {
 	left := (len(s) - i) & 7
 	return LoadString(s, len(s)-8)>>(64-8*left) | Spaces<<(8*left)
 }
 
-// CopyConst copies a constant to b at out. At least eight bytes must follow it in b. It may
-// read bytes after the constant, which always exist.
+// CopyConst copies the constant key to b at out. At least eight bytes of b must follow the copy. It
+// may read bytes after the constant, which always exist.
 func CopyConst(b []byte, out int, key string) {
 	Store(b, out, LoadString(key, 0))
 	for i := 8; i < len(key); i += 8 {
@@ -55,16 +55,16 @@ func StoreHalf(b []byte, i int, w uint32) {
 	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
 }
 
-// StoreString makes the string at address at refer to the n bytes of b at i, which must not change
-// afterwards. It bypasses the garbage collector's write barrier. That is safe because the reader
-// holds the text until everything is read, and the collector knows of the string itself.
+// StoreString makes a string refer to b[i:i+n], which must not change afterwards. at points to the
+// string. It bypasses the garbage collector's write barrier. That is safe because the reader holds
+// b until everything is read, and the collector knows the string itself.
 func StoreString(at unsafe.Pointer, b []byte, i, n int) {
 	text := (*[2]uintptr)(at)
 	text[0], text[1] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))+uintptr(i), uintptr(n)
 }
 
-// StorePointer stores p at address at without a write barrier. The collector knows of p
-// from elsewhere.
+// StorePointer stores p in the pointer to which at points, without a write barrier. The collector
+// must also find p through another pointer.
 func StorePointer(at, p unsafe.Pointer) { *(*uintptr)(at) = uintptr(p) }
 
 // StoreTwo stores sixteen bytes in b at i. They must exist.

@@ -118,7 +118,8 @@ func (p *player) own() error {
 	return p.host.Tell("own", said)
 }
 
-// messages reports the messages of a list after the text before, and returns them.
+// messages reports the text in before, followed by the messages of a list, and returns the
+// messages.
 func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	messages, err := p.host.Messages(list)
 	if err != nil {
@@ -127,8 +128,8 @@ func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	return messages, p.report(before + Messages(messages))
 }
 
-// play calls the method for the hook of the type of in. It returns an error if a puppet has no such
-// hook.
+// play calls the method for the hook whose input has the type of in. It returns an error if puppets
+// do not have that hook.
 func (p *player) play(in, out any) error {
 	switch in := in.(type) {
 	case *abi.BeforeAgentInput:
@@ -300,7 +301,8 @@ func (p *player) next(change string, patch any) (reply any, failed *abi.Error, e
 	return reply, nil, err
 }
 
-// onChunk reports nothing, since the number of its calls depends on the stream.
+// onChunk edits or drops the text of the chunks, as the script says. It does not report its input,
+// because the number of its calls depends on the stream.
 func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
 	p.idle = p.script.Late &&
 		!slices.ContainsFunc(in.Chunks, func(c abi.Chunk) bool { return says(c) && strings.Contains(c.Text, LateSign) })

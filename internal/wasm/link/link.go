@@ -18,9 +18,9 @@ import (
 // that part imports from module partImports with the exports of main. Both must come from
 // [wasm.Decode].
 //
-// The result exports the functions that part exports, except those that main imported, and those
-// exports of main that keep names. part may contain only functions, which can use main's memory. It
-// must not have data, tables or globals of its own.
+// The result exports the functions that part exports, except those that main imported. It also has
+// the exports of main whose names are in keep. part may contain only functions, which can use main's
+// memory. It must not have data, tables or globals of its own.
 func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...string) (*wasm.Module, error) {
 	l := linker{main: main, part: part, out: *main}
 	l.out.Types = slices.Concat(main.Types, part.Types)
@@ -69,9 +69,10 @@ type linker struct {
 	out        wasm.Module
 }
 
-// imports adds the functions that a module imports from elsewhere to the output, each once. types
-// is the number of types in the output before those of m. imports returns the new index of each
-// imported function, and the functions that the other module must supply.
+// imports adds the functions that m imports to the output, each once. It omits those from the
+// module named from, which the other module must supply. types is the number of types in the output
+// before those of m. In the results, at has the new index of each imported function, and wanted
+// maps each position in at whose index is still missing to the name of the function.
 func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32, wanted map[int]string) {
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
@@ -181,7 +182,8 @@ func (l *linker) tables(at []uint32) {
 	}
 }
 
-// exports adds the exports of both modules to the output.
+// exports adds the exports of main whose names are in keep to the output, and the functions that
+// part exports, except those whose names are in inside, which main imports.
 func (l *linker) exports(mainAt, partAt []uint32, inside map[int]string, keep []string) {
 	for _, exp := range l.main.Exports {
 		if slices.Contains(keep, exp.Name) {
