@@ -95,8 +95,8 @@ func hasKeyAt(b []byte, i int, key string) bool {
 	return word.Load(b, i) == word.LoadString(key, 0) && word.Load(b, i+len(key)-8) == word.LoadString(key, len(key)-8)
 }
 
-// textEnd returns the index of the first byte from i on that may end the string or begin
-// an escape. See [word.MayEnd].
+// textEnd returns the index of the first byte at or after i that may end the string or begin an
+// escape. See [word.MayEnd].
 func textEnd(b []byte, i int) int {
 	found := word.MayEnd(word.Load(b, i)) & word.Highs
 	for ; found == 0; found = word.MayEnd(word.Load(b, i)) & word.Highs {

@@ -78,8 +78,9 @@ type typeInfo struct {
 	shape  func(first byte) reflect.Type
 }
 
-// forms returns, for a type t whose values have several forms, a function that selects the type of
-// the form of a value that begins with first. The function returns nil to accept any value.
+// forms returns nil unless the values of type t have several forms. For such a type, it returns a
+// function that selects the type of a value's form by the first byte of the value. The function
+// returns nil to accept any value.
 func forms(t reflect.Type) func(first byte) reflect.Type {
 	switch t {
 	case reflect.TypeFor[abi.Content]():

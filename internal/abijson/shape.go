@@ -253,11 +253,11 @@ func (t *reader) inner(s *objectShape, p unsafe.Pointer) {
 	t.enter(in, p)
 }
 
-// simple reads the object in the last place, and the objects in it, up to a field whose
-// value must be allocated or is not encoded as the host usually does. It returns that
-// field, or nil at the end. It calls no other function, because a call costs as much as
-// reading ten bytes and spills all local variables. It does not check for the end of the
-// text either: the padding (see pad) is not a valid key, value or end of an object.
+// simple reads the object in the last place, and the objects in it, up to a field whose value must
+// be allocated or is not in the host's usual encoding. It returns that field, or nil at the end. It
+// calls no other function, because a call costs as much as reading ten bytes and spills all local
+// variables. It does not check for the end of the text either: the padding (see pad) is not a valid
+// key, value or end of an object.
 func (t *reader) simple() *shapeField {
 	n := len(t.B)
 	b := t.B[:n+Pad]

@@ -18,7 +18,7 @@
 //	                                                      of text and 4 MiB of media, and counted
 //	results of built-in tools                             64 KiB a call, before they are counted
 //	the timeline of a run                                 5,000 spans
-//	messages that an AG-UI encoder retains                4 MiB a run
+//	messages that an AG-UI encoder keeps                  4 MiB a run
 //	chunks between a stream and its reader                1 MiB or 256 chunks for each open stream
 //	responses of the server                               package admission counts them in accounts of their own
 //	text of a chat completion until its run is over       the run's limit of journal bytes
@@ -309,8 +309,8 @@ func (a *Account) Close() {
 	a.parent.mu.Unlock()
 }
 
-// reserve reserves n bytes of class c on a and the accounts above it. how says what to do if they
-// do not fit.
+// reserve reserves n bytes of class c on the account and on those above it. how selects the
+// behavior if the bytes do not fit.
 func (a *Account) reserve(ctx context.Context, c class, n int64, how mode) error {
 	a.mu.Lock()
 	if err := a.claim(ctx, c, n, how); err != nil {
@@ -356,8 +356,8 @@ func (a *Account) borrow(ctx context.Context, c class, n int64, how mode) (int64
 	return n, nil
 }
 
-// claim adds n bytes of class c to used. how says what to do if they do not fit. The caller holds
-// the lock, which claim releases while it waits.
+// claim adds n bytes of class c to used. how selects the behavior if they do not fit. The caller
+// holds the lock, which claim releases while it waits.
 func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	switch {
 	case a.closed:
@@ -441,7 +441,7 @@ func (a *Account) mark() {
 	}
 }
 
-// release releases n of the bytes of class c in a, and a's surplus in its parent.
+// release releases n bytes of class c in the account, and the account's surplus in its parent.
 func (a *Account) release(c class, n int64) {
 	if n <= 0 {
 		return
@@ -461,8 +461,8 @@ func (a *Account) release(c class, n int64) {
 	}
 }
 
-// surplus removes the bytes that the account does not need from held, and returns their number. It
-// keeps at most two chunks while the account is in use. The caller holds the lock.
+// surplus reduces held by the bytes that the account does not need, and returns their number. While
+// the account is in use, it may keep up to two chunks in addition. The caller holds the lock.
 func (a *Account) surplus(c class) int64 {
 	need := a.used[c] - a.inflight[c]
 	spare := a.held[c] - need

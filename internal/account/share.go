@@ -13,7 +13,7 @@ type Share struct {
 	n  int64
 }
 
-// NewShare returns a share of a.
+// NewShare returns an empty share of an account.
 func NewShare(a *Account) *Share { return &Share{of: a} }
 
 // Set sets the size of the share to n bytes. It fails as [Account.TryReserve] does, and then changes

@@ -22,8 +22,8 @@ type Agent struct {
 // Inline is an agent inside another agent's file.
 type Inline File
 
-// A use is the way in which an agent uses a sub-agent: it calls it as a tool or transfers the
-// conversation to it.
+// A use is the way in which an agent uses a sub-agent: as a tool, or as an agent to which it
+// transfers the conversation.
 type use string
 
 // Uses of a sub-agent.

@@ -146,7 +146,8 @@ func (g *Grant) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// oneOf sets *to to got, which must be one of the names.
+// oneOf stores got in the variable that to points to. It fails if got is none of names. what
+// describes the names in the error.
 func oneOf(to *string, got, what string, names []string) error {
 	if !slices.Contains(names, got) {
 		return fmt.Errorf("unknown %s %q; %s", what, got, instead(got, names, "allowed:"))
@@ -155,8 +156,8 @@ func oneOf(to *string, got, what string, names []string) error {
 	return nil
 }
 
-// instead returns a hint for got, which is none of names: the name that was probably meant, if any,
-// and all names after the words thereAre.
+// instead returns a hint for got, which is none of names. The hint has the name that was probably
+// meant, if any, and a list of all names that thereAre introduces.
 func instead(got string, names []string, thereAre string) string {
 	list := thereAre + " " + strings.Join(names, ", ")
 	meant := suggest.Closest(got, names)

@@ -59,7 +59,7 @@ func copyPieces[T ~string | ~[]byte](to []byte, from T) {
 	}
 }
 
-// copyPiece copies from to to, like copy. It must not be inlined, because the scheduler
+// copyPiece calls copy with its arguments. It must not be inlined, because the scheduler
 // preempts at function calls. The signal with which it could also preempt would nearly
 // always arrive during the next copy.
 //

@@ -184,9 +184,9 @@ func (t *Parser) UnescapeInPlace(start, end int) string {
 	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // these bytes do not change any more
 }
 
-// moveText moves the text of a string from i to out, which is at most i, and decodes
-// short escapes. It stops at the closing quote, at a \u escape and at the end, and
-// returns the indices that it reached.
+// moveText moves the text of a string from index i to index out, which does not exceed i, and
+// decodes short escapes. It stops at the closing quote, at a \u escape and at the end, and returns
+// the indices that it reached.
 func moveText(b []byte, out, i int) (toOut, toI int) {
 	n := len(b)
 	by := out - i // the text at i+k moves to i+by+k
@@ -267,7 +267,8 @@ func moveBytes(b []byte, out, i int) (toOut, toI int) {
 // escapes maps the letters of short escapes to their characters.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// nextSpecial returns the index of the first quote or backslash from i on, or len(b).
+// nextSpecial returns the index of the first quote or backslash at or after i, or len(b) if there
+// is none.
 func nextSpecial(b []byte, i int) int {
 	n := len(b)
 	for {

@@ -132,8 +132,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestBoolReplacesTheValue checks that the scanner replaces an earlier value by false as by true, and
-// that null leaves it unchanged.
+// TestBoolReplacesTheValue checks that the scanner replaces an earlier value with true or false,
+// and that null leaves it unchanged.
 func TestBoolReplacesTheValue(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"true": true, "false": false, "null": true} {

@@ -117,8 +117,9 @@ func dominant(all []authorField, i int) bool {
 	return true
 }
 
-// fieldAt returns a field of v. If create is set, it allocates nil embedded pointers on
-// the way. Otherwise, or if one cannot be set, it returns the zero Value.
+// fieldAt returns the field of v at index. If an embedded pointer on the way is nil, it allocates
+// the pointer if create is set. If create is not set, or if the pointer cannot be set, fieldAt
+// returns the zero Value.
 func fieldAt(v reflect.Value, index []int, create bool) reflect.Value {
 	for n, i := range index {
 		if n > 0 && v.Kind() == reflect.Pointer {

@@ -254,8 +254,8 @@ func (t *Parser) authorStruct(v reflect.Value) error {
 	}
 }
 
-// noteUnknown records Last, a key that is none of fields, if unknown keys are collected. It then fails
-// if the key differs from a field's key only in case.
+// noteUnknown records Last, a key that is none of fields. It fails instead if the key differs from
+// a field's key only in case. It does nothing unless unknown keys are collected.
 func (t *Parser) noteUnknown(fields []authorField) error {
 	if t.unknown == nil {
 		return nil
@@ -292,7 +292,7 @@ func (t *Parser) unknownCount() int {
 	return len(*t.unknown)
 }
 
-// prefixUnknown prepends step to the paths of the unknown keys from index before on.
+// prefixUnknown prepends step to the paths of the recorded unknown keys, starting at index before.
 func (t *Parser) prefixUnknown(before int, step string) {
 	for n := t.unknownCount(); before < n; before++ {
 		(*t.unknown)[before] = joined(step, (*t.unknown)[before])

@@ -96,8 +96,8 @@ func (w *Writer) Text(s string) {
 	w.textFrom(s, i)
 }
 
-// textFrom writes the rest of a string, from i on, including bytes that need long
-// escapes.
+// textFrom writes s[i:], the rest of a string, including bytes that need long escapes. It also
+// writes the closing quote.
 func (w *Writer) textFrom(s string, i int) {
 	for i < len(s) {
 		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && short[c] == 0 { // otherwise putText stopped for lack of capacity
@@ -125,8 +125,8 @@ func AppendText(b []byte, text string) []byte {
 	return w.B
 }
 
-// char writes the characters at i that are not ASCII or have no short escape, and returns
-// the index after them.
+// char writes the control character at i, or the characters at i that are not ASCII. It stops after
+// the first one that it escapes, and returns the index of the next character.
 func (w *Writer) char(s string, i int) int {
 	from, end, instead := i, i+1, ""
 	if c := s[i]; c < utf8.RuneSelf {
@@ -150,9 +150,9 @@ func (w *Writer) char(s string, i int) int {
 	return end
 }
 
-// putText copies s from i on to b at out. It stops at the first byte that is not ASCII or
-// has no short escape, and where b has no capacity for the rest. It returns the indices
-// that it reached.
+// putText copies s[i:] to b[out:], with short escapes. It stops at the first byte that is not ASCII
+// or needs a long escape, and if b lacks the capacity for the rest. It returns the indices that it
+// reached in b and in s.
 func putText(b []byte, out int, s string, i int) (toOut, toI int) {
 	n := len(s)
 	for i < n && len(b)-out >= n-i+room {

@@ -194,8 +194,8 @@ func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]
 	return answers
 }
 
-// askOne prompts for the answer to one interrupt, until the answer is valid. It returns false if the
-// input ends.
+// askOne prompts for the answer to one interrupt. At a gate, it repeats the prompt until the answer
+// is valid. It returns false if the input ends.
 func askOne(p abi.Pending, read func(format string, args ...any) (string, bool)) (json.RawMessage, bool) {
 	if p.Hook != abi.HookGateTool {
 		line, ok := read("%s answer: ", p.Reason)

@@ -341,7 +341,8 @@ func (v *runView) gate(d *runlog.RecordedCall) {
 	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), cli.After(": ", v.cut(a.Message)))
 }
 
-// callText formats the answer of a hook, without its changes to messages.
+// callText formats the answer of a hook. It omits the answer's messages if d.Edits has their
+// changes.
 func (v *runView) callText(d *runlog.RecordedCall) string {
 	var answer map[string]any
 	if !decode(d.Answer, &answer) {
@@ -400,7 +401,7 @@ func (v *runView) ending(x *exported) {
 	}
 }
 
-// isLastMessage reports whether m was the last message shown.
+// isLastMessage reports whether m has the same content as the last message of the run's events.
 func (v *runView) isLastMessage(m *abi.Message) bool {
 	var last *abi.Message
 	for step := 0; v.steps[step] != nil || step == 0; step++ {

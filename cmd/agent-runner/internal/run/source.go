@@ -43,8 +43,8 @@ func (s *source) left() int {
 	return s.replay.current().Left()
 }
 
-// source selects the source of answers from the flags and the agent file. If there is a base URL
-// and the file names no model, it sets the file's model to anyModel.
+// source selects the source of answers from the flags and the agent file. If f names no model,
+// source sets the name: to anyModel for an endpoint, or else to "recording".
 func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	s := &source{}
 	endpoint := string(f.Model.BaseURL) + c.env.Getenv(agentfile.EnvBaseURL)
