@@ -245,7 +245,7 @@ func TestKeysAreNotRepeated(t *testing.T) {
 }
 
 // TestRingsAreHiddenInAGUI checks that AG-UI's events, which the executing server encodes, reveal
-// nothing of the operator's rings.
+// nothing about the operator's rings. Neither do the run's events, history and timeline.
 func TestRingsAreHiddenInAGUI(t *testing.T) {
 	t.Parallel()
 	for what, guard := range map[string]*inproc.Middleware{
@@ -418,7 +418,7 @@ func TestRejectedModulesAreNotStored(t *testing.T) {
 }
 
 // TestModelEndpointsStayOutside checks that no request of a tenant's agent to its model or MCP
-// server reaches an address in the operator's network, in any spelling.
+// server reaches an address in the operator's network, however the address is written.
 func TestModelEndpointsStayOutside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

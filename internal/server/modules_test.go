@@ -146,7 +146,7 @@ func TestUploadIsRejected(t *testing.T) {
 	require.Len(t, list.Modules, 1, "rejected modules are not stored")
 }
 
-// TestHostileUploads checks that uploads of modules that the sandbox rejects fail with status
+// TestHostileUploads checks that the upload of a module that the sandbox rejects fails with status
 // 422 and a reason.
 func TestHostileUploads(t *testing.T) {
 	t.Parallel()

@@ -204,8 +204,9 @@ func TestFullResponsesRepeatNoWork(t *testing.T) {
 	}))
 }
 
-// TestHistoryIsHeldBeforeItIsRead checks that the history of a run is not read unless the memory
-// that reading takes, which is more than the response, fits in the limit of the tenant's responses.
+// TestHistoryIsHeldBeforeItIsRead checks that the history of a run is not read unless the limit of
+// the tenant's responses leaves room for the memory that reading takes. Reading takes more than the
+// response.
 func TestHistoryIsHeldBeforeItIsRead(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(1 << 20) }})

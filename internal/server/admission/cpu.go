@@ -54,8 +54,7 @@ func (c *Controller) contended(tenant string) bool {
 	return c.InFlight.Others(tenant) && c.yield() > contention
 }
 
-// yield lets the goroutines and threads that wait for a processor run first, and returns the
-// time that they took.
+// yield gives the processor to waiting goroutines and threads, and returns the time that they took.
 func yield() time.Duration {
 	began := time.Now()
 	// The receiver of a released slot runs next on this processor, before Go's global queue.

@@ -28,13 +28,13 @@ type InFlight struct {
 	latest  [2]arrival // last arrivals of two different tenants, the later one first
 }
 
-// An arrival is the time of a tenant's last request.
+// An arrival records when the last request of a tenant arrived.
 type arrival struct {
 	tenant string
 	at     time.Time
 }
 
-// A load is the number of a tenant's requests in flight, and the bytes of their bodies in memory.
+// A load counts a tenant's requests in flight, and the bytes of their bodies in memory.
 type load struct {
 	requests int64
 	bytes    int64

@@ -388,8 +388,9 @@ var timeouts = chat.Timeouts{Response: 2 * time.Minute, Part: 30 * time.Second}
 // hold is a Hold that does not wait.
 func hold(context.Context, int, func(context.Context, <-chan struct{}) bool) error { return nil }
 
-// TestFullResponse checks that a completion whose response waits in vain for its share ends with an
-// error that names the run and tells the client not to retry, and that a stream ends properly.
+// TestFullResponse checks what happens if a response waits in vain until it may hold a completion.
+// A whole completion fails with an error that names the run and tells the client not to retry. A
+// stream ends with an error.
 func TestFullResponse(t *testing.T) {
 	t.Parallel()
 	never := func(ctx context.Context, _ int, wait func(context.Context, <-chan struct{}) bool) error {
@@ -442,8 +443,8 @@ func (d *deadlineRecorder) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TestDeadlineAfterALongRun checks that a client has the time of a whole response to read the
-// completion, or the error, of a run that took longer than that.
+// TestDeadlineAfterALongRun checks that a client has timeouts.Response to read the completion or
+// the error, even if the run took longer than that.
 func TestDeadlineAfterALongRun(t *testing.T) {
 	t.Parallel()
 	for reason, fails := range map[string]bool{abi.RunStop: false, abi.RunTimeout: true} {

@@ -111,7 +111,8 @@ func read(web fs.FS) (files map[string][]byte, base string, err error) {
 	return files, "/console/" + hex.EncodeToString(sum.Sum(nil))[:16] + "/", err
 }
 
-// A file is one file of the console, as it is and, if that is smaller, compressed with gzip.
+// A file is one file of the console: its plain content and, if that is smaller, its content
+// compressed with gzip.
 type file struct {
 	name, kind, tag, cache string
 	plain, packed          []byte

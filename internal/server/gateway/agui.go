@@ -192,7 +192,7 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 // stream writes the events of a run in progress on this server, until the run is over here or the
 // client disconnects. The stream ends early if the client is too slow and needs events that are no
 // longer in memory, because the protocol has no way to reconnect. It also ends early if the run is
-// over and the tenant's responses hold too much for the rest of its events.
+// over and the tenant's responses leave no room for the rest of its events.
 func (x *AGUI) stream(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, l *runs.ActiveRun) {
 	s := sse.New(w, x.Timeouts.Write)
 	s.Retry()

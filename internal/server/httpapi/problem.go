@@ -209,7 +209,7 @@ func problemOfHuma(m *huma.ErrorModel) *Problem {
 	return p
 }
 
-// LogProblem returns the problem of an error for the response to a request, and adds its
+// LogProblem returns the problem that describes err in the response to r, and adds the problem's
 // cause to the request's log record.
 func LogProblem(r *http.Request, err error) *Problem {
 	p := *ProblemOf(err)

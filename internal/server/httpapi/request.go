@@ -116,8 +116,8 @@ func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) 
 	rt.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// A requestBody is a request's body that removes the read deadline when it has been read, because a
-// stream in the response has only write deadlines.
+// A requestBody is the body of a request. Once it has been read, it removes the read deadline,
+// because a stream in the response has only write deadlines.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController

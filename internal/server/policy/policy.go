@@ -20,7 +20,7 @@ type Policy api.Policy
 const defaultMaxSteps = 1_000
 
 // StepLimit returns the maximum number of steps of a tenant's run. It is at most
-// [agentfile.MaxSteps], which policies that were stored before that limit existed may exceed.
+// [agentfile.MaxSteps], even if the policy was stored before that limit existed and exceeds it.
 func (p *Policy) StepLimit() int { return min(cmp.Or(p.MaxSteps, defaultMaxSteps), agentfile.MaxSteps) }
 
 // Of returns the policy of a tenant.

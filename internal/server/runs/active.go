@@ -199,8 +199,8 @@ func (r *ActiveRun) waitRemoved(ctx context.Context) {
 	}
 }
 
-// wait waits until the run has begun. It returns the error with which the run failed to begin, or
-// the cause of ctx if ctx is done first.
+// wait waits until the run has begun. It returns the error that kept the run from beginning, or the
+// cause of ctx if ctx is done first.
 func (r *ActiveRun) wait(ctx context.Context) error {
 	select {
 	case <-r.begun:

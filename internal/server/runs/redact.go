@@ -22,7 +22,7 @@ type Redactor struct {
 	names   [][]byte // the prefixed names of entries, longer ones before their prefixes
 }
 
-// NewRedactor returns a redactor that hides those of a run's modules that are not the tenant's.
+// NewRedactor returns a redactor that hides the modules of a run outside of the tenant's ring.
 func NewRedactor(pins []journal.Pin) *Redactor {
 	h := &Redactor{entries: map[string]bool{}}
 	for _, p := range pins {

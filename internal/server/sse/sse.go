@@ -54,8 +54,8 @@ func (s *Stream) Send(pieces ...[]byte) {
 	s.Err = s.control.Flush()
 }
 
-// Wait waits until done is closed, and keeps the connection alive meanwhile. It returns false if ctx
-// is done first, as it is when the client has disconnected.
+// Wait waits until done is closed, and keeps the connection alive meanwhile. It returns false if
+// ctx is done first, for example because the client has disconnected.
 func (s *Stream) Wait(ctx context.Context, done <-chan struct{}) bool {
 	var silence <-chan time.Time
 	if s != nil {

@@ -221,8 +221,8 @@ func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListIn
 	return out, nil
 }
 
-// rotate replaces a key. A caller without OperatorScope cannot rotate a key that has a scope which
-// its own key lacks, since it would receive the new key.
+// rotate replaces a key. A caller without OperatorScope cannot rotate a key with a scope that its
+// own key lacks, since it would receive the new key.
 func (k *Keys) rotate(
 	ctx context.Context,
 	c *httpapi.Caller,

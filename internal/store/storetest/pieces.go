@@ -134,8 +134,9 @@ func equal(a, b [][]byte) bool {
 	return bytes.Equal(bytes.Join(a, []byte("|")), bytes.Join(b, []byte("|")))
 }
 
-// testConcurrentLarge checks that exactly one of several concurrent writers of a row succeeds, and
-// that only its pieces remain.
+// testConcurrentLarge checks that exactly one of several concurrent creations of a run succeeds,
+// that all concurrent writes of the same module succeed, and that only the pieces of that run and
+// of one copy of the module remain.
 func testConcurrentLarge(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
