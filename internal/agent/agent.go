@@ -85,8 +85,8 @@ type Options struct {
 
 	// Admit is called with the chain and Parallel before the agent starts or resumes a run, or
 	// takes one over by a transfer. It may block; the run's Timeout does not include the time
-	// before the start. The run continues with the returned context, or fails with an
-	// [*AdmissionError] that wraps the error. Optional.
+	// before the start. The run continues with the returned context. If Admit returns an error, the
+	// run fails with an [*AdmissionError] that wraps it, unless ctx is done. Optional.
 	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
 
@@ -99,7 +99,8 @@ type Admission struct {
 	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
-// An Agent executes runs. It is immutable and safe for concurrent use.
+// An Agent executes runs. It is safe for concurrent use and, apart from [Agent.AllowTransfer],
+// which precedes its first run, immutable.
 type Agent struct {
 	Options
 	tools     map[string]tool.Tool
@@ -155,8 +156,8 @@ func New(o *Options) (*Agent, error) {
 	return a, nil
 }
 
-// addTool adds a tool that the model may call, with a.ToolTimeout unless it is an agent. It fails
-// if the declaration is invalid or another tool has the name.
+// addTool adds a tool that the model may call. Unless the tool is an agent, a.ToolTimeout limits
+// its calls. addTool fails if the declaration is invalid or another tool has the same name.
 func (a *Agent) addTool(t tool.Tool) error {
 	d := t.Declaration()
 	if err := contract.CheckTool(&d); err != nil {

@@ -62,8 +62,8 @@ func translator() *inproc.Middleware {
 	}
 }
 
-// collect returns the lines of a stream's events and the last error. It checks that the events are
-// numbered from from+1 on.
+// collect returns the lines of a stream's events and the last error. It checks that the events have
+// the numbers from+1, from+2 and so on.
 func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from int64) (out []string, err error) {
 	t.Helper()
 	for e, failed := range stream {

@@ -37,7 +37,7 @@ import (
 type Error struct {
 	FinishReason string // one of package abi's Run constants
 	StoppedBy    string // the entry that stopped the run, if any
-	Err          error  // one of the types above
+	Err          error  // one of the types above, or only its text if an earlier process recorded it
 }
 
 // Error returns the text of the cause.
@@ -106,8 +106,8 @@ func (t *TimeoutError) Error() string {
 // Unwrap returns the cause of the context's end, and context.DeadlineExceeded.
 func (t *TimeoutError) Unwrap() []error { return []error{t.Cause, context.DeadlineExceeded} }
 
-// A ModelError ends a run whose model call failed after all retries and fallbacks, if no middleware
-// replaced the error with an answer.
+// A ModelError ends a run whose model call failed, if no middleware replaced the error with an
+// answer. An error of the model itself means that all retries and fallbacks failed.
 type ModelError struct {
 	Source string // "model", "host", or the entry that failed the call
 	Err    *abi.Error

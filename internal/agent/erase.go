@@ -14,8 +14,8 @@ import (
 )
 
 // An eraser notes whether modules changed or removed anything in a [runlog.Window]. If they did, it
-// erases the originals from the journal when the window ends or when the run pauses within it. The
-// recorder's lock guards it.
+// prepares the [journal.Rewrite] that erases the originals from the journal when the window ends or
+// when the run pauses within it. The recorder's lock guards it.
 type eraser struct {
 	seen    *message.List    // messages when they were last recorded
 	entries int64            // number of entries in the log
@@ -24,9 +24,9 @@ type eraser struct {
 	rewrite *journal.Rewrite // what the next commit erases; nil if nothing
 }
 
-// noteMessages notes whether modules changed or removed messages of the window, given that the
-// messages changed from index from on. If messages before the window changed, it updates the index
-// at which the window begins.
+// noteMessages notes whether modules changed or removed messages of the window. from is the index
+// of the first message that may have changed since the last call. If messages before the window
+// changed, noteMessages updates the index at which the window begins.
 func (e *eraser) noteMessages(s *runlog.State, from int) {
 	was, w := e.seen, &s.Window
 	e.seen = s.Messages
@@ -123,7 +123,7 @@ func (e *eraser) commit() *journal.Rewrite {
 	return r
 }
 
-// indexes returns the indexes of the messages from index from on, by message id.
+// indexes maps the ids of the messages in l, starting at index from, to their indexes.
 func indexes(l *message.List, from int) map[string]int {
 	out := make(map[string]int, l.Len()-from)
 	for i := from; i < l.Len(); i++ {
@@ -158,8 +158,8 @@ func (k *recorder) endPhase(head *runlog.State) {
 	head.Window = s.Window
 }
 
-// endPart erases the window of a run that finishes or pauses, unless the journal keeps originals.
-// Callers hold mu.
+// endPart adds the window of a run that finishes or pauses to the next rewrite, unless the journal
+// keeps originals. Callers hold mu.
 func (k *recorder) endPart(status journal.Status) {
 	end := k.phase
 	if status == journal.StatusFinished {

@@ -15,16 +15,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// Time limits of after_agent and the last observe together.
+// Time limits at the end of a run.
 const (
-	endBudget     = 10 * time.Second
-	stoppedBudget = 600 * time.Millisecond // since the run was canceled or its time was up
+	// endBudget bounds after_agent and the last observe together, or the last observe before a pause.
+	endBudget = 10 * time.Second
+	// stoppedBudget bounds after_agent and the last observe together once the run was canceled or its
+	// time was up.
+	stoppedBudget = 600 * time.Millisecond
 	// translateBudget bounds the translation of a stopped run's last events. It is longer than
 	// stoppedBudget, so that run_finished is translated even if after_agent uses all its time.
 	translateBudget = stoppedBudget + 200*time.Millisecond
 )
 
-// finish ends the run for the cause err. It answers open calls, runs after_agent and the observers,
+// finish ends the run because of err. It answers open calls, runs after_agent and the observers,
 // and sends run_finished last.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
@@ -92,8 +95,8 @@ func (r *run) peek(e abi.Event) abi.Event {
 	return r.stamp(e, r.state.LastSeq+1)
 }
 
-// outcome returns the run_finished event of a run that ended for the cause err. It sets r.err if
-// the run failed, and emits a limit event if a limit ended the run.
+// outcome returns the run_finished event of a run that ended because of err. It sets r.err if the
+// run failed, and emits a limit event if a limit ended the run.
 func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	usage := r.state.Usage
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
@@ -212,16 +215,17 @@ func asModelError(err error) (*model.Error, bool) {
 // resources.
 const shortageRetry = time.Minute
 
-// passes reports whether err, or an error that it wraps, has a method Retryable that returns true, as
-// errors have that report a temporary shortage of the host.
+// passes reports whether err is a temporary shortage of the host. Such an error, or one that it
+// wraps, has a method Retryable that returns true.
 func passes(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()
 }
 
-// boundEnd calls cancel once the hooks at the run's end exceed the journal bytes that they may
-// write; see [persist.Writer.AfterSpent]. A run inside another one counts in the journal of the
-// outermost run. The returned function cancels the registration.
+// boundEnd registers cancel to be called once the hooks at the run's end have written more journal
+// bytes than they may; see [persist.Writer.AfterSpent]. A run inside another one counts in the
+// journal of the outermost run. Without a journal, boundEnd does nothing. release removes the
+// registration.
 func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
 	k := r.recorder
 	for at := r.parent; at != nil; at = at.parent {

@@ -108,7 +108,8 @@ func (j *innerJournal) Load(context.Context, string) (*journal.StoredRun, error)
 	return nil, errNotInner
 }
 
-// Claim implements [journal.Journal]. The claim of the outer run covers this one.
+// Claim implements [journal.Journal]. It is never called: the claim of the outer run covers this
+// one.
 func (j *innerJournal) Claim(context.Context, *journal.Claim) (*journal.StoredRun, error) {
 	return nil, errNotInner
 }

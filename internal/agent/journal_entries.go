@@ -38,7 +38,8 @@ type recorder struct {
 	eraser   eraser
 }
 
-// newRecorder returns the recorder of a run whose log continues at position at.
+// newRecorder returns the recorder of a run. at is the position in the journal from which the run's
+// log continues.
 func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	c := &recorder{
 		run:      r,
@@ -170,7 +171,8 @@ func (k *recorder) addDelta(d *record.Delta) {
 	}
 }
 
-// hold counts n bytes of a change as pending until they are persisted. Callers hold mu.
+// hold counts a change of n bytes as pending, with all its copies, until it is persisted. Callers
+// hold mu.
 func (k *recorder) hold(n int) {
 	k.bytes += delivery.Copies * int64(n)
 	k.run.memory.Pending.Force(delivery.Copies * int64(n))

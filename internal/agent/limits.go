@@ -23,9 +23,9 @@ const (
 	// of the model with text in this run, if any.
 	LimitEnd OnLimit = "end"
 	// LimitAnswer lets the model answer without tools. In the last model call within the limit, or
-	// in the first one after a tool call beyond the limit, the model is offered no tools and reads
-	// that the call is its last. Tool calls that it makes nevertheless get error results, like
-	// those beyond the limit.
+	// in the first one after a tool call beyond the limit, the model is offered no tools and told
+	// to answer now. Tool calls that it makes nevertheless get error results, like those beyond the
+	// limit.
 	LimitAnswer OnLimit = "answer"
 	// LimitRefuse gives tool calls beyond a limit error results, and the run continues. It
 	// applies only to limits of tool calls.
@@ -116,7 +116,7 @@ func limitText(l *ending.LimitError) string {
 	}
 }
 
-// count returns n and what, in the plural unless n is 1.
+// count formats a number of things, such as "1 step" or "2 steps". what is the singular noun.
 func count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -167,7 +167,8 @@ func (r *run) countModelCall() error {
 	return r.addModelCall(r.root.Limits.ModelCalls)
 }
 
-// addModelCall is like countModelCall, but rejects the call if this run has made limit calls.
+// addModelCall is like countModelCall, but compares the calls of this run with limit instead of
+// Limits.ModelCalls. If Limits.ModelCalls is 0, this run rejects no call.
 func (r *run) addModelCall(limit int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,10 +198,10 @@ func lastCall(l *ending.LimitError) abi.Message {
 	return m
 }
 
-// allot counts the calls of a round, in order, and marks those that exceed a limit. Calls that the
-// model made after its last call within the limits are all marked, and not counted. If OnToolLimit
-// ends the run, allot returns the first exceeded limit as an error, before any of the calls is
-// executed; otherwise it emits a limit event for each exceeded limit.
+// allot counts the calls of a round, in order, and marks those that exceed a limit. If LastLimit is
+// set, it marks all calls and counts none. If OnToolLimit ends the run, allot returns the first
+// exceeded limit as an error, before any of the calls is executed; otherwise it emits a limit event
+// for each exceeded limit.
 func (r *run) allot(calls []runlog.CallState) error {
 	s, on := &r.state, r.root.Limits.OnToolLimit
 	if s.LastLimit != nil {

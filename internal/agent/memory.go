@@ -38,8 +38,8 @@ type memory struct {
 	own   bool           // the accounts end with the run
 }
 
-// openMemory opens the run's accounts, or uses those of the run around it. If the process runs out
-// of memory, it calls cancel to end the run that holds the most.
+// openMemory opens the run's accounts, or uses those of the run around it. It registers cancel for
+// an outermost run: if the process runs out of memory, it cancels the run that holds the most.
 func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 	m := &r.memory
 	if r.parent != nil {

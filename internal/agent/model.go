@@ -59,7 +59,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 }
 
 // request returns the messages of a model request: the instruction, then the conversation. In the
-// last call before a limit, a message that tells the model to answer now follows.
+// last call before a limit, they end with a message that tells the model to answer now.
 func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
@@ -130,8 +130,8 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 	return res, nil
 }
 
-// attempts returns a function that emits a model_attempt event for each failed attempt of one model
-// call that another attempt follows.
+// attempts returns a function that receives the failed attempts of one model call that will be
+// repeated, and emits a model_attempt event for each.
 func (r *run) attempts() func(model.Attempt) {
 	n := 0
 	return func(a model.Attempt) {
@@ -236,8 +236,8 @@ func toolNames(tools []abi.Tool) []string {
 	return names
 }
 
-// uniqueIDs returns the calls with new ids, unused in the conversation, for calls whose id is
-// missing or occurs earlier in the list.
+// uniqueIDs returns the calls with unique ids. A call whose id is missing or occurs earlier in the
+// list gets a new id that no call of the conversation has.
 func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
 	seen := map[string]bool{}
 	out := slices.Clone(calls)

@@ -114,9 +114,10 @@ func (r *run) expired() error {
 // didn't store State.Revisions. It leaves room below 2^53, the limit of numbers in JSON.
 const legacyRevisions = 1 << 40
 
-// resumed returns a run with a copy of state. The current agent is a, or the agent of the state if
-// a can transfer to it. resumed fails if a has other additional middlewares than the state, or
-// transfers to other agents only.
+// resumed returns a run of root agent a with a copy of state. The run continues with the agent that
+// state names, if a is that agent or can transfer to it. Otherwise it continues with a, or resumed
+// fails if a has transfers to other agents. resumed also fails if the run had other additional
+// middlewares than a has.
 func resumed(a *Agent, state *runlog.State) (*run, error) {
 	own, err := runlog.CloneState(state)
 	if err == nil {

@@ -310,8 +310,8 @@ func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err(
 
 type answererKey struct{}
 
-// AnsweredBy returns a context that makes [Agent.Continue] record who as the name of the person or
-// client that gave the answers.
+// AnsweredBy returns a context that carries the name of the person or client that gave the answers,
+// for [Agent.Continue] to record.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)
 }

@@ -230,7 +230,7 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 }
 
 // execute executes the run until it ends, pauses, or cannot continue in this process. It delivers
-// the events to r.events and closes them.
+// the events to r.events, and closes that queue.
 func (r *run) execute(ctx context.Context) {
 	defer r.events.Close()
 	caller := ctx
@@ -350,9 +350,9 @@ type answer struct {
 // Error implements error, so that phases can return an answer to end the loop.
 func (a *answer) Error() string { return "finished: " + a.reason }
 
-// loop executes phases until one returns an error, which may be an [*answer], or ctx is done. After
-// a phase it also ends the run if the memory is full or the process shuts down. A panic becomes an
-// error.
+// loop executes phases until one returns an error, which may be an [*answer], or ctx is done.
+// Between phases it also ends the run if the memory is full or the process shuts down. A panic
+// becomes an error.
 func (r *run) loop(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -469,7 +469,7 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 		r.emitLimit(s.LastLimit, actionLast)
 	}
 	if s.Respond != nil {
-		m := *s.Respond // a journal may be writing the one that the state had
+		m := *s.Respond // a copy, because a journal may still be encoding the original
 		m.ID = r.NewID()
 		s.Messages, s.Respond = s.Messages.Append(m), nil
 		s.Offered = toolNames(runlog.ActiveTools(s))
@@ -491,7 +491,7 @@ func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseModel, nil
 }
 
-// draft returns the part of the step that state hooks may change.
+// draft returns the input of the hooks that may change the messages and active tools of a step.
 func (r *run) draft() chain.Draft {
 	s := &r.state
 	return chain.Draft{
@@ -535,8 +535,8 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	}
 }
 
-// newFrom returns the index of the first message of this run, which follows the last input
-// message.
+// newFrom returns the index of the first message of this run, which follows the last input message.
+// It returns 0 if no input message is left.
 func (r *run) newFrom() int {
 	for i := r.state.Messages.Len(); i > 0; i-- {
 		if r.ids[r.state.Messages.At(i-1).ID] {

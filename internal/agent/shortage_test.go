@@ -14,7 +14,7 @@ import (
 )
 
 // TestShortagesPass checks that the error of a run that ended because of a temporary shortage of
-// the host is retryable, and that the error is not if a module made a mistake or can never fit.
+// the host is retryable, and that it is not retryable if a module made a mistake or can never fit.
 func TestShortagesPass(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

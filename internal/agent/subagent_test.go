@@ -35,7 +35,7 @@ func ask(id, request string) scripted.Reply {
 	return scripted.Calls(abi.NewToolCall(id, "researcher", string(b)))
 }
 
-// used returns r with a usage of prompt tokens.
+// used returns r with the given number of prompt tokens as its usage.
 func used(r scripted.Reply, prompt int64) scripted.Reply {
 	r.Response.Usage = &abi.Usage{PromptTokens: prompt, TotalTokens: prompt}
 	return r
@@ -56,8 +56,8 @@ func eventsOf(t *testing.T, a *agent.Agent, in agent.Input) ([]abi.Event, error)
 
 func lastOf(events []abi.Event) abi.Event { return events[len(events)-1] }
 
-// TestAnAgentAsATool checks what the model, the hooks and the events of a sub-agent's run contain,
-// and that its answer and usage become part of the outer run.
+// TestAnAgentAsATool checks what the model and the hooks of a sub-agent's run receive and which
+// events it has, and that its answer and usage become part of the outer run.
 func TestAnAgentAsATool(t *testing.T) {
 	t.Parallel()
 	var seen abi.Run

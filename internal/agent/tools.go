@@ -130,7 +130,7 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 
 // runCalls executes the calls of the round that have no result yet. A call that has started
 // finishes even if another call fails. Once the run's memory is full, no further calls are started.
-// runCalls then returns the first ending in the order of the calls, and a pause only if there is no
+// runCalls returns the first ending in the order of the calls, and a pause only if there is no
 // other ending.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
@@ -345,9 +345,9 @@ func (r *run) unknownTool(name string) *abi.Result {
 	return abi.ErrorResult(text)
 }
 
-// answerAll gives every tool call without a result an error result that says why. The model is not
-// called, and the run does not end, with open calls. answerAll examines only messages that changed
-// since its last call.
+// answerAll gives every tool call without a result an error result that states why. It is called
+// before each model call and before the run ends, so that no call stays open. It examines only
+// messages that changed since its last call.
 func (r *run) answerAll(why string) {
 	s := &r.state
 	from := s.Messages.Changed(r.answered)

@@ -19,9 +19,9 @@ import (
 // TransferTool is the name of the tool that transfers the conversation to another agent.
 const TransferTool = "transfer_to_agent"
 
-// AllowTransfer gives the agent a tool that transfers the conversation to one of the other
-// agents. It is called once, before the agent's first run. It fails if to is empty, if the agent has
-// a tool named [TransferTool], or if two reachable agents have the same name.
+// AllowTransfer gives the agent a tool that transfers the conversation to one of the other agents.
+// It is called once, before the agent's first run. It fails if no other agent is given, if the
+// agent has a tool named [TransferTool], or if two reachable agents have the same name.
 //
 // A transfer is a tool call like any other: hooks observe the call and gates may deny it. After its
 // round, after_agent of the agent's chain runs with the finish reason [abi.RunTransfer]. The same
@@ -48,7 +48,8 @@ func (a *Agent) AllowTransfer(to ...*Agent) error {
 	return nil
 }
 
-// reach returns a and all agents to which a conversation can be transferred from it.
+// reach returns the agent itself and all agents to which a conversation can be transferred from it,
+// directly or through others.
 func (a *Agent) reach() []*Agent {
 	out := []*Agent{a}
 	for i := 0; i < len(out); i++ {
@@ -61,7 +62,7 @@ func (a *Agent) reach() []*Agent {
 	return out
 }
 
-// all returns a and all agents that its runs may involve, by transfer or as tools.
+// all returns the agent itself and all agents that its runs may involve, by transfer or as tools.
 func (a *Agent) all() []*Agent {
 	out := []*Agent{a}
 	add := func(b *Agent) {
@@ -241,7 +242,8 @@ func (r *run) meter() func() []abi.EntryStats {
 	return func() []abi.EntryStats { return addStats(before, append(slices.Clone(past), statsOf(name, c)...)) }
 }
 
-// addStats returns the sums of two lists of usage by entry and agent. It modifies since.
+// addStats returns the sums of two lists of usage by entry and agent. It modifies the elements of
+// the second list.
 func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 	var gone []abi.EntryStats
 	for i := range before {

@@ -47,8 +47,9 @@ func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	return &b, nil
 }
 
-// given returns the agent of a run whose input has the chain c: a itself if c is nil, and otherwise a
-// with the entries of c. If it fails, it returns a and the error that ends the run.
+// given returns the agent for a run whose input has chain c: the agent itself if c is nil, and
+// otherwise a copy with the entries of c. If that fails, it returns the agent itself and the error
+// that ends the run.
 func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	if c == nil {
 		return a, nil
@@ -60,8 +61,8 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	return b, nil
 }
 
-// checkWith returns an error if the run of state s had other additional middlewares. A run must not
-// continue without a middleware that guards it.
+// checkWith returns an error if the run of state s had other additional middlewares than the agent
+// has. A run must not continue without a middleware that guards it.
 func (a *Agent) checkWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {
 		return nil

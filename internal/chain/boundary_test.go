@@ -62,7 +62,7 @@ func conversation() *message.List {
 	return message.NewList(message.NewRevisions(), messages)
 }
 
-// starting returns a middleware that answers before_agent with a.
+// starting returns a middleware with the given answer to before_agent.
 func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -81,7 +81,7 @@ func TestForged(t *testing.T) {
 	t.Parallel()
 	r, _ := openBoundary(t, starting(abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{
 		{At: 0, Remove: 1, Insert: []abi.Message{
-			messageOf(abi.RoleUser, "edited", "m0", abi.OriginModel),  // retains its origin
+			messageOf(abi.RoleUser, "edited", "m0", abi.OriginModel),  // keeps its origin
 			messageOf(abi.RoleUser, "twice", "m0", abi.OriginUser),    // id already used by this patch
 			messageOf(abi.RoleUser, "other", "m2", abi.OriginUser),    // id of a message that is not removed
 			messageOf(abi.RoleUser, "free", "free", abi.OriginUser),   // unused id

@@ -143,7 +143,7 @@ func (r *Run) Observe(ctx context.Context) {
 }
 
 // observed returns the events that the member observes, without the content that it must not read.
-// The last member reuses the slice of events.
+// If last is set, the result reuses the slice of events.
 func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	batch := events[:0]
 	if !last {

@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Start is the part of a run that before_agent may change.
+// A Start is the input of before_agent. Hooks may change all fields except Model, Params and
+// Limits.
 type Start struct {
 	Instruction    string
 	Tools          []abi.Tool
@@ -107,7 +108,8 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, ow
 	return next, nil
 }
 
-// A Draft is the part of a step that the state hooks may change.
+// A Draft is the input of the state hooks of a step, which may change its messages and, before the
+// model call, its active tools.
 type Draft struct {
 	Messages *message.List
 	Tools    []abi.Tool
@@ -202,8 +204,8 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 	return messages, p.err
 }
 
-// editedOr returns a function that returns its list, or before if the error is set. It takes the
-// results of [message.Edit].
+// editedOr returns a function that takes the results of [message.Edit]. The function returns the
+// edited list or, if the error is set, before.
 func editedOr(before *message.List) func(*message.List, error) (*message.List, error) {
 	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {

@@ -62,8 +62,8 @@ type ToolOutcome struct {
 	memory *account.Meter // nil if memory is not counted
 }
 
-// Release returns the memory that is counted for the call. A caller that retains the result counts
-// it first.
+// Release returns the memory that is counted for the call. A caller that keeps the result counts it
+// first.
 func (o *ToolOutcome) Release() {
 	if o.memory != nil {
 		o.memory.Release()
@@ -221,7 +221,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 type toolSink struct {
 	to     pipe.Sink
 	call   abi.Call
-	ending atomic.Pointer[error] // the first ending that to returned; it ends the run even if the tool ignores it
+	ending atomic.Pointer[error] // the first ending that the sink returned; it ends the run even if the tool ignores it
 }
 
 // sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
@@ -460,8 +460,8 @@ func (r *Run) ToolMessages(
 	return []abi.Message{def}, nil
 }
 
-// checkToolMessages sets the ids and origins of messages. It returns an error if one is invalid, or
-// unless exactly one of them is the answer to the call.
+// checkToolMessages sets the ids and origins of messages. It returns an error if one of them is
+// invalid, or if the list is not nil and the number of messages that answer the call is not 1.
 func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string) error {
 	answers := 0
 	for i := range messages {

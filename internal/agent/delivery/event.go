@@ -59,8 +59,8 @@ func (m *Memory) Release(e *Event) {
 	e.held = 0
 }
 
-// Droppable reports whether an event is a custom event or a log line of a module. A
-// stopped run drops those that are not persisted yet.
+// Droppable reports whether an event is a custom event or a log line, or forwards one from the run
+// of a sub-agent. A stopped run drops those that are not persisted yet.
 func Droppable(e *abi.Event) bool {
 	if e.Type == abi.EventChild && e.Event != nil {
 		e = e.Event

@@ -10,10 +10,10 @@ const (
 	// it. The run then waits until half of them are taken. Waiting makes both sides wake
 	// each other, so the queue holds more than the chunks that usually arrive at once.
 	capacity = 48
-	// pollInterval is the time after which a caller that found the queue empty looks
-	// again. Waking a goroutine costs about as much as a hook of a small module, so a
-	// caller that has just taken events is not woken by the next one. A caller that found
-	// nothing for a whole interval is woken at once.
+	// pollInterval is the time after which a caller that found the queue empty looks again. Waking
+	// a goroutine costs about as much as a hook of a small module, so a caller that has just taken
+	// events is not woken by the next one. A caller that found nothing for a whole interval is
+	// woken by the next event.
 	pollInterval = 2 * time.Millisecond
 )
 

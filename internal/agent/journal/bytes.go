@@ -11,8 +11,7 @@ const LimitBytes = "journal_bytes"
 // rowBytes is the overhead, in bytes, that is counted for each row of a journal.
 const rowBytes = 128
 
-// Bytes returns the number of bytes that the new run counts against the limits and quotas of
-// journal bytes.
+// Bytes returns the number of journal bytes that limits and quotas count for the new run.
 func (r *Creation) Bytes() int64 {
 	n := 2*rowBytes + len(r.Log) + len(r.Spec) + len(r.Title) + len(r.ID) + len(r.Agent)
 	for _, p := range r.Modules {
@@ -21,8 +20,7 @@ func (r *Creation) Bytes() int64 {
 	return int64(n)
 }
 
-// Bytes returns the number of bytes that the commit counts against the limits and quotas of journal
-// bytes.
+// Bytes returns the number of journal bytes that limits and quotas count for the commit.
 func (c *Commit) Bytes() int64 {
 	n := len(c.Log) + len(c.Events)
 	if c.Log != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Rewrite erases what modules removed from phases of a run that have ended. It applies to the
-// entries of the log from First on that precede its commit; the entry of the commit itself has
+// A Rewrite erases what modules removed in finished phases of a run. It applies to the entries of
+// the log from number First to the last one before its commit. The entry of the commit itself has
 // already been rewritten. Rewriting twice has the same effect as rewriting once.
 type Rewrite struct {
 	First int64
@@ -115,7 +115,8 @@ func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	return changed, nil
 }
 
-// dropAnswers drops the answers of calls and marks the calls as erased.
+// dropAnswers drops the answers of calls and the tool calls that middlewares made for themselves,
+// and marks both as erased.
 func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	for _, c := range *calls {
 		if c["answer"] != nil || c["own"] != nil {

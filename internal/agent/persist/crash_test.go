@@ -301,9 +301,9 @@ func (c *taker) types() map[abi.EventType]int {
 	return out
 }
 
-// live executes a run to its end in several processes. The first one dies at its write number at,
-// before or after the write; it survives if at is 0. If at is 0, writes is the number of writes of
-// the whole run.
+// live executes a run to its end in several processes. The first process dies before or after one
+// of its writes, the number of which is at. If at is 0, it survives, and writes is the number of
+// writes of the whole run.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	w = newWorld(depth)
 	c, writes = w.live(t, openStore(t), at, after)

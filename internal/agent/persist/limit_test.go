@@ -221,7 +221,8 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	requireJournalFull(t, s, "r", 1<<20, err)
 }
 
-// A quotaJournal reports that a quota is used up, from the commit with number from on.
+// A quotaJournal reports that a quota is used up with each commit of a running run, starting with
+// commit number from.
 type quotaJournal struct {
 	journal.Journal
 	commits, from int

@@ -67,9 +67,9 @@ func synced() *pendingSync {
 	return p
 }
 
-// await makes the events of a commit be delivered, and its waiters notified, once it and all
-// earlier commits are synced, or at once if none of them needs a sync. It blocks while
-// maxPendingSyncs commits wait for their sync.
+// await delivers the events of a commit and notifies its waiters once the commit and all earlier
+// ones are synced. It does so in the background unless the commit needs no sync and all earlier
+// commits are done. await blocks while maxPendingSyncs commits wait for their sync.
 func (w *Writer) await(p *pendingSync) {
 	if p.synced == nil && len(p.waiters) == 0 && len(p.events) == 0 {
 		w.memory.Pending.Release(p.bytes)

@@ -97,8 +97,8 @@ func isLight(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// crash drops the delivered events after number last, which were not synced. It checks that each of
-// them may be lost.
+// crash drops the delivered events with numbers above last, which were not synced. It checks that
+// each of them may be lost.
 func (c *taker) crash(last int64) {
 	for c.last > last {
 		e := &c.all[len(c.all)-1]
@@ -107,8 +107,8 @@ func (c *taker) crash(last int64) {
 	}
 }
 
-// restart executes a run to its end through a power failure at write number at, or without one if
-// at is 0.
+// restart executes a run to its end. Power fails at one of its writes, the number of which is at,
+// or not at all if at is 0.
 func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJournal) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}

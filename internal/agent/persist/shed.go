@@ -31,7 +31,7 @@ func (s *shedder) isStopped() bool {
 	}
 }
 
-// drops reports whether an event that is emitted now is dropped, and counts it if so.
+// drops reports whether to drop a newly emitted event, and counts the event if so.
 func (s *shedder) drops(e *abi.Event) bool {
 	if !s.isStopped() || !delivery.Droppable(e) {
 		return false
@@ -65,8 +65,8 @@ func emittedBytes(e *abi.Event) int {
 	return len(e.Name) + len(e.Data) + len(e.Text)
 }
 
-// Stop drops the custom events and log lines that are not persisted. It aborts the commit in
-// progress, which is repeated without them.
+// Stop drops the custom events and log lines that are not persisted. It allows the journal to abort
+// the commit in progress, which is then repeated without them.
 func (w *Writer) Stop() {
 	w.mu.Lock()
 	if !w.shedder.isStopped() {

@@ -10,8 +10,8 @@ import (
 )
 
 // TestStopShedsEvents checks that a stopped run drops the custom events and log lines of modules,
-// retains its other events in order, and accepts maxLastBytes of further events from the hooks at
-// its end.
+// keeps its other events in order, and accepts maxLastBytes of further events from the hooks at its
+// end.
 func TestStopShedsEvents(t *testing.T) {
 	w := &Writer{shedder: newShedder(), wake: make(chan struct{}, 1)}
 	send := func(kind abi.EventType, held bool) {

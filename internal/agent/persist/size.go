@@ -29,8 +29,8 @@ func newSize(limit, used int64) *size {
 	return s
 }
 
-// add counts n bytes that were committed. It cancels the run if they exceed its limit, or if quota,
-// the journal's report of a quota that is used up, is not nil.
+// add counts n bytes that were committed. It cancels the run, once, if the total exceeds the run's
+// limit, or if quota, the journal's report of a quota that is used up, is not nil.
 func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,10 +59,10 @@ type Position struct {
 // A Writer commits the changes and events of a run in the background. A caller that must not
 // continue before they are committed, such as one about to call a tool, waits with [Writer.Flush].
 //
-// A commit is written when it outlasts the process, and synced when it outlasts a power failure.
-// The run continues after the write, and so do its commits. The run waits for the sync before it
-// does something that must not happen twice. The writer waits for it before it delivers an event,
-// unless a resumed run would repeat the event.
+// A commit is written once it survives the end of the process, and synced once it survives a power
+// failure. The run continues after the write, and so do its commits. The run waits for the sync
+// before it does something that must not happen twice. The writer waits for it before it delivers
+// an event, unless a resumed run would repeat the event.
 //
 // An event that reports a change is never committed without the change, nor the other way round: an
 // event is held until its change is recorded.
@@ -111,7 +111,7 @@ func (w *Writer) Begin(cancel context.CancelCauseFunc, memory *delivery.Memory, 
 	w.backlog.begin(to)
 }
 
-// Create stores a new run as the first entry of its log.
+// Create stores a new run with the first entry of its log.
 func (w *Writer) Create(ctx context.Context, c *journal.Creation) error {
 	if err := w.Journal.Create(ctx, c); err != nil {
 		return err
@@ -156,8 +156,9 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Send queues an event. A held event is committed after the next call of [Writer.Ready], other
-// events as soon as possible.
+// Send queues an event, unless a stopped run drops it. A held event is committed after the next
+// call of [Writer.Ready] or the next event that is not held. Other events are committed as soon as
+// possible.
 func (w *Writer) Send(e delivery.Event, held bool) {
 	w.mu.Lock()
 	if w.shedder.drops(&e.Event) {
@@ -341,7 +342,7 @@ func repeatable(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// number numbers events from first on.
+// number sets the numbers of events: first, first+1 and so on.
 func number(events []delivery.Event, first int64) {
 	for i := range events {
 		events[i].Event.Seq = first + int64(i)
@@ -391,7 +392,8 @@ func (w *Writer) renew() {
 	}
 }
 
-// Fail ends the run because its journal cannot be written. It returns the error of the first call.
+// Fail ends the run with a [*journal.Error] that wraps err; the writer then commits nothing more.
+// If the writer has failed before, Fail only returns the first error.
 func (w *Writer) Fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package pump passes the chunks of a stream from its producer to a chain's sink. It passes on
-// those that arrive within 0.5 ms together, and joins characters that a stream of bytes cut in two.
-// The package does not depend on runs or models.
+// Package pump passes the chunks of a stream from its producer to a chain's sink. It batches the
+// chunks that arrive within 0.5 ms, and joins characters that a stream of bytes cut in two. The
+// package does not depend on runs or models.
 package pump
 
 import (
@@ -55,7 +55,7 @@ func Run[R any](
 // too short for people to notice.
 const batchDelay = 500 * time.Microsecond
 
-// chunkArrays holds arrays for reuse. Sinks do not retain the chunks that they are passed.
+// chunkArrays holds arrays for reuse. Sinks do not keep the chunks that they are passed.
 var chunkArrays = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
 
 // usualChunks is the number of chunks that can wait without allocation.
@@ -172,7 +172,8 @@ type joiner struct {
 }
 
 // join prepends held bytes to a chunk and holds the incomplete character at its end. It reports
-// whether to pass the chunk on; a chunk whose text is held entirely is not passed on.
+// whether to pass the chunk on. A chunk whose text is held entirely is not passed on, unless it is
+// a tool_call chunk.
 func (j *joiner) join(c *abi.Chunk) bool {
 	text := &c.Text
 	switch c.Kind {

@@ -1,4 +1,4 @@
-// Package safetool wraps tools so that no call of one harms the run: it bounds the time and the
+// Package safetool wraps tools so that their calls do not harm the run: it bounds the time and the
 // result of each call, and turns panics into errors.
 package safetool
 

@@ -3,9 +3,9 @@
 //
 // A run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
 // [LimitError], a [MemoryError], or an [AbortedError] when its context is done; an
-// [InterruptedError] pauses it. Middlewares cannot catch these errors: next does not return, and
-// the waiting frames are discarded from the inside out. The only package of the chain that it
-// imports is safetext.
+// [InterruptedError] pauses it. Middlewares cannot catch these errors: once a wrapped call ends the
+// run, the host ignores the answers of the hooks that wait for it, from the inside out. The only
+// package of the chain that it imports is safetext.
 package ending
 
 import (

@@ -148,7 +148,8 @@ func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 }
 
 // runBefore runs the ring's before hooks. An answer or an error of one of them skips the wrappers.
-// It also skips the remaining before hooks, unless ContinueOnResponse or ContinueOnError is set.
+// An answer also skips the remaining before hooks unless ContinueOnResponse is set, and an error
+// does unless ContinueOnError is set.
 func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q, Reply[R], error) {
 	var answered, failed Reply[R]
 	for _, m := range x.Run.In(i, x.Before) {
@@ -174,15 +175,16 @@ func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q,
 	return q, answered, nil
 }
 
-// passChunks passes the chunks of a reply through the ring's on_chunk hooks and to the ring outside,
-// unless they have passed already. A tool's result that did not arrive in chunks is not passed to
-// the ring outside. passChunks assembles the reply from the chunks that left the hooks. It returns a
-// failed reply unchanged.
+// passChunks passes the chunks of a reply through the ring's on_chunk hooks and to the ring
+// outside, unless they have passed already. A tool's result that did not arrive in chunks is not
+// passed to the ring outside. If the hooks changed the chunks, passChunks assembles the reply from
+// those that left the hooks. It returns a failed reply unchanged.
 func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep Reply[R]) (Reply[R], error) {
 	if rep.Err != nil {
 		return rep, nil
 	}
-	// A tool result that did not arrive in chunks is reported once it is complete.
+	// A tool result that did not arrive in chunks is not sent outward as chunks: the caller gets it
+	// whole.
 	tells := s.out != nil && !s.finished && s.failed == nil && (s.n > 0 || !x.ofTool())
 	if !tells && len(s.members) == 0 {
 		return rep, nil
@@ -224,8 +226,9 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 }
 
 // runAfter runs the ring's after hooks, each on the reply of the previous one, until one asks for
-// another call. It ignores such a request after [contract.MaxAgain] repetitions, or if a part of
-// the model's answer has been delivered.
+// another call. It returns the last reply and the request of that call, or nil. It ignores a hook
+// that asks for another call after [contract.MaxAgain] repetitions, or if a part of the model's
+// answer has been delivered.
 func (x *Exchange[Q, P, R]) runAfter(
 	ctx context.Context,
 	i hook.Ring,

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// This file holds back the chunks of wrappers whose module has hold_stream, and counts the memory of
-// chunks and answers that a call retains until it ends.
+// The functions in this file hold back the chunks of wrappers whose module has hold_stream, and
+// count the memory of chunks and answers that a call keeps until it ends.
 
 // connect makes the chunks of the wrapper, and those of its calls of next, reach the ring outside at
 // once. If the wrapper's module has hold_stream, they stay in the wrapper until it has answered.
@@ -27,8 +27,8 @@ func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
 	return nil
 }
 
-// hold counts chunks that the stream retains until its end. If they exceed the run's memory limit,
-// the call fails.
+// hold counts chunks that the stream keeps until its end. If they exceed the run's memory limit, it
+// returns the error that fails the call.
 func (s *stream) hold(chunks []abi.Chunk) *ending.HookError {
 	if err := s.held.Add(size.Chunks(chunks)); err != nil {
 		return &ending.HookError{Entry: SourceHost, Hook: contract.HookOnChunk, Err: ending.LimitFailure("stream", err)}

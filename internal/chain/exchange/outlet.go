@@ -80,7 +80,8 @@ func (p *passage) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 func (p *passage) pushes() int { return p.n }
 
 // restart prepares the wrapper's next attempt: it discards the chunks of the last one. It returns
-// false if the wrapper itself has sent chunks too, since those cannot be retained.
+// false if a part of them may already have been seen, or if the wrapper itself has sent chunks too,
+// since those would be discarded as well.
 func (p *passage) restart() bool {
 	if p.n == 0 {
 		return true

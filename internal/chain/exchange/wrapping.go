@@ -95,7 +95,8 @@ func (w *Wrapping[Q, P, R]) Send(ctx context.Context, chunks []abi.Chunk) error 
 // LastGood returns the last answer that next returned without an error, or nil.
 func (w *Wrapping[Q, P, R]) LastGood() *R { return w.lastReply.Res }
 
-// patchOf returns a patch as the hook passed it; nil changes nothing.
+// patchOf returns the patch that the hook passed to next: the value of a *P, or the zero patch,
+// which changes nothing, if there is none.
 func patchOf[P any](patch any) (p P) {
 	if given, _ := patch.(*P); given != nil {
 		p = *given
@@ -249,7 +250,8 @@ func (w *Wrapping[Q, P, R]) close() error {
 	return nil
 }
 
-// drain reads the stream to its end after the wrapper has failed.
+// drain reads the stream to its end after a fault of the wrapper. It returns the wrapped call's
+// error if it is an ending.
 func (w *Wrapping[Q, P, R]) drain() error {
 	o := w.stream
 	for o != nil && !o.ended {

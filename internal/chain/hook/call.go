@@ -202,8 +202,8 @@ func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 // LocalAdd adds delta to a counter at once and returns its new value.
 func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
-// Emit sends a custom event on behalf of the entry. It blocks while the pending events of the run
-// exceed its memory limit; see [Accountant]. In a translation hook it fails instead of blocking. It
+// Emit sends a custom event on behalf of the entry. It blocks while the memory for the run's
+// pending events is full; see [Accountant]. In a translation hook it fails instead of blocking. It
 // also fails in observe, if the name is invalid, or beyond the limits of one hook call.
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()

@@ -37,7 +37,7 @@ func (c *Control) Serve(
 	c.next, c.open, c.recv = next, open, recv
 }
 
-// TakeSent passes the chunks that the hook sends to take.
+// TakeSent sets take as the function that receives the chunks of the hook's calls of send.
 func (c *Control) TakeSent(take func(ctx context.Context, chunks []abi.Chunk) error) { c.sender = take }
 
 // SetTool sets the tool call that the hook decides about. variant distinguishes several calls of
@@ -48,7 +48,7 @@ func (c *Control) SetTool(call *abi.Call, variant string) { c.tool, c.scope = ca
 // delivered. After that the hook cannot interrupt.
 func (c *Control) SetDelivered(delivered func() bool) { c.delivered = delivered }
 
-// Divert passes the events of the call to take instead of sending them.
+// Divert sets take as the function that receives the events of the call, which are then not sent.
 func (c *Control) Divert(take func(abi.Event)) { c.eventSink = take }
 
 // Weight returns the size of the hook's answer in bytes.

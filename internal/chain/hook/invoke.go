@@ -16,16 +16,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// An Input is the input of a hook, with its common part. An ender is an answer that may
-// end the run.
+// An Input is the input of a hook, with its common part. An ender is an answer that may end or
+// pause the run.
 type (
 	Input interface{ Envelope() *abi.Common }
 	ender interface{ Ending() *abi.Control }
 )
 
 // invoke calls one hook and applies its answer, or applies the answer that an earlier pass
-// recorded. apply runs if the hook succeeded. If apply fails, the whole answer is a fault, so it
-// must not have changed anything. The error is an ending.
+// recorded. apply runs if the hook succeeded. If apply fails, the whole answer is a fault, so a
+// failing apply must not have changed anything. The error is an ending.
 func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err

@@ -8,19 +8,19 @@ import (
 )
 
 // Places holds, for each hook, the members that have it: ring by ring from the outside in, in
-// registration order within a ring. All runs of a chain share it, because a run looks up its hooks
-// often.
+// registration order within a ring. It is computed once for all runs of a chain, because a run
+// looks up its hooks often.
 type Places struct {
 	order []int // member indices: the lists of all hooks, concatenated
 	of    map[abi.Hook]place
 }
 
-// A place is the position of a hook's list in the order. Ring i spans at[i] up to, but not
-// including, at[i+1].
+// A place is the position of a hook's list in the order: the members of ring i are
+// order[at[i]:at[i+1]].
 type place struct{ at [RingCount + 1]int }
 
-// PlacesOf computes the places of n members. has returns the ring of a member, and whether
-// it has a hook.
+// PlacesOf computes the places of n members. has returns the ring of member i, and whether the
+// member has hook h.
 func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 	p := Places{of: map[abi.Hook]place{}}
 	for _, h := range contract.Hooks() {

@@ -24,10 +24,10 @@ type Description struct {
 
 // A Session is a middleware in one run. Its hooks may be called concurrently.
 type Session interface {
-	// Call runs one hook. in points to the hook's input of package abi, and out to its
-	// answer, which Call fills if the middleware answered. An *abi.Error means that the
-	// hook failed, an ending from c.Next that the run has ended, and any other error that
-	// the middleware faulted.
+	// Call runs one hook. in points to the hook's input of package abi, and out to its answer,
+	// which Call fills if the middleware answered. An *abi.Error means that the hook failed. An
+	// ending, which a call to the host returned to the hook, means that the run has ended. Any
+	// other error is a fault of the middleware.
 	Call(ctx context.Context, c *Call, in, out any) error
 	// Stats returns the session's statistics so far.
 	Stats() abi.EntryStats

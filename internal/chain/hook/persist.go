@@ -32,8 +32,9 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 	return nil
 }
 
-// PersistAnswer persists the answer of the model: at once if a hook waits for it, and otherwise
-// before the next hook or tool is called. If none is called, it is persisted with the next data.
+// PersistAnswer persists the answer of the model if a hook waits for it. Otherwise it leaves this
+// to PersistOwed, which is called before the next hook or tool. If none is called, the answer is
+// persisted with the next data.
 func (r *Run) PersistAnswer(ctx context.Context) error {
 	waits := r.Scope != "" || len(r.path) > 0 // a middleware made the call
 	for i := Outer; i < RingCount; i++ {

@@ -35,7 +35,7 @@ func (v *Values) checkWritable(o *Owner, key string) error {
 }
 
 // set sets a key if the key's version still equals version, or unconditionally for abi.LocalAlways.
-// It retains val.
+// It stores val itself, not a copy.
 func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -97,7 +97,7 @@ func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
 	return true, v.put(o, w.key, w.value, w.version)
 }
 
-// put stores a value and retains val. It fails if the value exceeds the limits of its scope or of
+// put stores val itself, not a copy. It fails if the value exceeds the limits of its scope or of
 // the run's memory. The caller holds the lock.
 func (v *Values) put(o *Owner, key string, val json.RawMessage, version int64) error {
 	scope := o.scope(key)

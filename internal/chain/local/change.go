@@ -63,8 +63,8 @@ type Change struct {
 }
 
 // Changes returns the values that changed since its last call, sorted by scope and key. It excludes
-// the additions of calls in progress to counters, since those calls are repeated if the process
-// ends before they do.
+// what calls in progress have added to counters, since those calls are repeated if the process ends
+// before they do.
 func (v *Values) Changes() []Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()

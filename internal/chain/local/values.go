@@ -34,7 +34,7 @@ type Values struct {
 	sizes       map[string]int // bytes of keys and values, by scope
 
 	dirty   map[scopedKey]bool  // changed since the last call of Changes
-	pending map[scopedKey]int64 // additions of calls in progress to counters
+	pending map[scopedKey]int64 // what calls in progress have added to counters
 	holds   map[*Hold]bool      // holds of exchanges in progress that have changed values
 
 	share *account.Share // share of the run's memory; nil if memory is not counted

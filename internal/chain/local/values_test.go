@@ -16,7 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Rings of an entry, from the inside out, as the chain passes them to NewOwner.
+// Rings for NewOwner: the name of an entry's own ring, and then those of the rings outside it, from
+// the inside out.
 var (
 	outer  = []string{"outer"}
 	tenant = []string{"tenant", "outer"}

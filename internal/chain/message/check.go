@@ -1,9 +1,9 @@
-// Package message holds immutable lists of messages that share their parts and their JSON,
-// and applies the edits of middlewares to them.
+// Package message holds immutable lists of messages that share their parts and their JSON, and
+// makes edited copies of them for middlewares.
 //
-// A [List] is a run's state or the request of one model call. Editing makes another list with its
-// own revision; [Revisions] tell a module from which index a list has changed. The package
-// guarantees that the ids and origins of messages are set by the host.
+// A [List] is a run's state or the request of one model call. Each edited copy has its own
+// revision; [Revisions] tell a module from which index a list has changed. The package guarantees
+// that the ids and origins of messages are set by the host.
 package message
 
 import (

@@ -32,7 +32,8 @@ type room struct {
 	used int // length of the array that is in use
 }
 
-// extend returns the items followed by more, in the same array if possible.
+// extend returns the items of l followed by those of more, in the same array if possible, and the
+// spare capacity after them.
 func (l *List) extend(more []*item) ([]*item, *room) {
 	if l.room != nil {
 		l.room.mu.Lock()
@@ -122,13 +123,13 @@ func (l *List) Revision() int64 { return l.rev }
 // length of l if it does not differ, 0 if rev is unknown.
 func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), len(l.items)) }
 
-// JSON returns messages from up to, but not including, to as a JSON array. The bounds are
-// clamped. ok is false if the array would exceed limit bytes.
+// JSON returns the messages with indices in [from, to) as a JSON array. The bounds are clamped. ok
+// is false if the array would exceed limit bytes.
 func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
 	return l.AppendJSON(nil, from, to, limit)
 }
 
-// JSONSize returns the size of the messages from index first on as JSON, in bytes.
+// JSONSize returns the size in bytes of the JSON of the messages of l, starting at index first.
 func (l *List) JSONSize(first int) int64 {
 	var n int64
 	for _, it := range l.items[max(0, min(first, len(l.items))):] {
@@ -187,7 +188,7 @@ func (l *List) Append(messages ...abi.Message) *List {
 	return l.Insert(len(l.items), messages...)
 }
 
-// Insert returns l with messages inserted before index at. l itself does not change.
+// Insert returns l with messages inserted, the first of them at index at. l itself does not change.
 func (l *List) Insert(at int, messages ...abi.Message) *List {
 	if len(messages) == 0 {
 		return l
@@ -196,8 +197,9 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 }
 
 // Prefixed returns a list of another kind: the messages of prefix, which may be nil, followed by
-// those of l. Revisions of such lists can be compared with each other. If last is not nil, it is an
-// earlier list made with the same prefix, and the result shares memory with it.
+// those of l. Revisions of such lists can be compared with each other. last is an earlier result of
+// Prefixed, or nil. The result shares memory with it if it has the same prefix and l only appends
+// messages.
 func (l *List) Prefixed(last, prefix *List) *List {
 	out := &List{revs: l.revs, base: l.rev}
 	var before []*item

@@ -14,8 +14,8 @@ type Revisions struct {
 	nodes map[int64]revision
 }
 
-// A revision derives from its parent: by changes from index first on or, if derived is set, by a
-// prefix of first messages before a list of the other kind.
+// A revision derives from its parent. If derived is set, its list consists of a prefix of first
+// messages and the parent's list. Otherwise the two lists are equal up to index first.
 type revision struct {
 	parent  int64
 	first   int
@@ -46,12 +46,13 @@ func (r *Revisions) Last() int64 {
 // root adds the revision of a list that derives from no other.
 func (r *Revisions) root() int64 { return r.add(revision{}) }
 
-// next adds the revision of a list that differs from its parent from index first on.
+// next adds the revision of a list that is equal to its parent's list up to index first.
 func (r *Revisions) next(parent int64, first int) int64 {
 	return r.add(revision{parent: parent, first: first})
 }
 
-// derive adds the revision of a list made by [List.Prefixed] with a prefix of shift messages.
+// derive adds the revision of a list made by [List.Prefixed]. shift is the number of messages in
+// the prefix.
 func (r *Revisions) derive(parent int64, shift int, prefix int64) int64 {
 	return r.add(revision{parent, shift, true, prefix})
 }

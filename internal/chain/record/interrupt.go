@@ -173,7 +173,7 @@ func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
 	return abi.Approval{}, false
 }
 
-// Approve approves a call with the arguments that a person wrote.
+// Approve records the approval of a call whose arguments a person wrote.
 func (r *Record) Approve(call abi.Call, owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -245,8 +245,8 @@ func (r *Record) isDone(key string) bool {
 	return e != nil && e.Done
 }
 
-// Save records the outcome of a call, which [Record.Reserve] or [Record.ReserveAnswer] has
-// counted.
+// Save records the outcome of a call. Its answer, if any, was counted by [Record.Reserve],
+// [Record.ReserveAnswer] or [Record.Force].
 func (r *Record) Save(key string, out any, v Verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,8 +254,9 @@ func (r *Record) Save(key string, out any, v Verdict) {
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.Failed, v.Faulted
 }
 
-// Answers calls fn with the recorded answers of the model, whose call is "", and of tools. It leaves
-// out calls that middlewares make for themselves.
+// Answers calls fn with the recorded answers of the model, whose call is "", and of tools. It
+// leaves out answers that are not encoded yet, and model calls that middlewares make for
+// themselves.
 func (r *Record) Answers(fn func(call string, answer json.RawMessage)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Overhead is the estimated size of a message, a part or an event without its text, in
+// Overhead is the estimated size of a message, a part or a similar value without its text, in
 // bytes.
 const Overhead = 256
 

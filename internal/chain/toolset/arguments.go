@@ -1,6 +1,5 @@
 // Package toolset applies the changes of middlewares to an agent's tools, and checks the arguments
-// of tool calls. It guarantees that tool names stay unique and retain their owner for the whole
-// run.
+// of tool calls. It guarantees that tool names stay unique and keep their owner for the whole run.
 package toolset
 
 import (

@@ -1,5 +1,5 @@
-// Package tracing defines the interface for tracers of runs. It has no implementation:
-// host/telemetry and tests provide them.
+// Package tracing defines the interface for tracers of runs. It has no implementation; package
+// host/telemetry and tests implement the interface.
 package tracing
 
 import (
