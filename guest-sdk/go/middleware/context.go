@@ -40,7 +40,7 @@ func (c *Context) encode(value any) ([]byte, error) {
 	return b, err
 }
 
-// maxRetained is the maximum capacity in bytes of a buffer that is retained for reuse.
+// maxRetained is the maximum capacity in bytes of a buffer that is kept for reuse.
 const maxRetained = 32 << 10
 
 // Emit emits a custom event of the run, marked with this module's entry. data is any
@@ -61,7 +61,7 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
-// EventTypes returns all types of events, from which to make a list for [Options].Events.
+// EventTypes returns all types of events. [Options].Events can be a part of this list.
 func EventTypes() []abi.EventType { return contract.EventTypes() }
 
 // The levels of log lines.
@@ -149,8 +149,8 @@ func errorObject(err error) *abi.Error {
 	return &out
 }
 
-// A hostError is the panic value with which reading a list fails if the host returns an error. The
-// hook then fails with the host's error.
+// A hostError is the panic value if the host returns an error while a list is read. The hook then
+// fails with the host's error.
 type hostError struct{ err error }
 
 // Error returns the host's error. TinyGo's runtime prints it, because TinyGo cannot recover from a

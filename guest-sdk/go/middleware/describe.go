@@ -27,8 +27,8 @@ type Options struct {
 // NewModule returns a module of middlewares. They are called in the given order; the first wrapper
 // is the outermost. NewModule panics if a value is not a middleware, has a method with the name of
 // a hook but another type, or has a configuration that JSON cannot represent. It also panics if two
-// middlewares have a configuration, or if two that [WithTools] did not make have the method
-// CallTool. Authors call [Register] instead.
+// middlewares have a configuration, or if two have the method CallTool, not counting those made by
+// [WithTools]. Authors call [Register] instead.
 func NewModule(o Options, middlewares ...Middleware) *Module {
 	m := &Module{}
 	for _, mw := range flatten(middlewares) {

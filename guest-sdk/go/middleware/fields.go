@@ -22,7 +22,8 @@ type field struct {
 	read   func(r *jsoncodec.Reader)
 }
 
-// add declares a field with a name and a schema. Its value, which read decodes, is stored in *p.
+// add declares a field with a name and a schema. The function read decodes the field's value, which
+// is then stored in *p.
 func add[T any](d *Declaration, p *T, name string, s schema.Schema, read func(r *jsoncodec.Reader) T) {
 	initial := *p
 	d.fields.all = append(d.fields.all, field{
@@ -32,8 +33,8 @@ func add[T any](d *Declaration, p *T, name string, s schema.Schema, read func(r 
 	})
 }
 
-// String declares that the configuration can set *p with the key name. doc describes the
-// field in the JSON Schema.
+// String declares a configuration key that sets *p. The key is the given name, and doc describes it
+// in the JSON Schema.
 func (d *Declaration) String(p *string, name, doc string) {
 	add(d, p, name, schema.Schema{Kind: "string", Description: doc}, (*jsoncodec.Reader).Text)
 }
@@ -70,8 +71,8 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 	})
 }
 
-// Value is like [Declaration.String] for a JSON value of any type, which read decodes. read
-// is not called if the configuration does not have the key.
+// Value is like [Declaration.String] for a JSON value of any type. The function read decodes the
+// value; it is not called if the configuration does not have the key.
 func Value[T any](d *Declaration, p *T, name, doc string, read func(r *jsoncodec.Reader) T) {
 	add(d, p, name, schema.Schema{Description: doc}, read)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// beginHook is called before a hook. Go's garbage collector manages memory.
+// beginHook does nothing: Go's garbage collector manages memory.
 func beginHook() {}
 
 // endHook is called after a hook that succeeded, with the size n of the hook's input in bytes. It
@@ -53,10 +53,9 @@ const (
 	deep      = 24       // number of 1 KB stack frames that a hook can use before the stack grows
 )
 
-// largeConfig is the size in bytes from which warm runs again after configure, because
-// reading a large configuration leaves garbage. After a smaller one the heap differs from
-// its state after describe by a few pages, and only those are saved for each
-// configuration.
+// largeConfig is the size in bytes above which endHook calls warm again after configure, because
+// reading a large configuration leaves garbage. After a smaller one the heap differs from its state
+// after describe by a few pages, and only those are saved for each configuration.
 const largeConfig = 8 << 10
 
 // warm prepares the heap and the stack, because every run starts from the state that they
@@ -83,13 +82,14 @@ func (m *Module) rehearse() {
 	}
 }
 
-// begin allocates slices of each size up to most bytes, until the last one is the first
-// of its span, so that the rest of the span is free. If a run began at the end of a span,
-// its hooks would soon need another, which costs as much as allocating twenty objects.
+// begin allocates slices of each size, until the first size that is at least most bytes. Of each
+// size, it allocates slices until one is the first of its span, so that the rest of the span is
+// free. If a run began at the end of a span, its hooks would soon need another, which costs as much
+// as allocating twenty objects.
 //
-// For slices of up to noted bytes the pointer bitmap is at the end of their span. Their
-// last one is therefore the first in the second half of a span: new objects are then on
-// the same page as the bitmap, and a host has one page less to restore.
+// Slices whose size in bytes is at most noted have their pointer bitmap at the end of the span. Of
+// these, begin allocates slices until one is the first in the second half of a span: new objects
+// are then on the same page as the bitmap, and a host has one page less to restore.
 func begin[T any](list *[]T, most, noted uintptr) {
 	var one T
 	for n, size := 1, uintptr(0); ; n = cap(*list) + 1 { // append rounds the capacity up to the size class

@@ -16,12 +16,12 @@ import (
 
 const (
 	room = 1 << 20 // bytes that a run can use before memory grows; memory that a run adds is not passed to the next run
-	full = 4 << 20 // bytes in use after which memory is restored
+	full = 4 << 20 // bytes added to the snapshot's memory, above which beginHook restores the snapshot
 )
 
 // A snapshot is a copy of memory. It is stored after the memory that it copies.
 type snapshot struct {
-	base []byte  // memory from begin on, as describe left it
+	base []byte  // memory starting at begin(), as describe left it
 	at   []page  // the pages that configure changed or added
 	to   uintptr // end of the copied memory
 	end  uintptr // end of the heap, including this snapshot
@@ -126,8 +126,8 @@ func (s *snapshot) restore() {
 	heapPointer = s.end
 }
 
-// put copies b to address at, except over the variables that hold the heap's end and the
-// snapshot. The compiler does not know that the copy changes variables.
+// put copies b to memory at the given address, except over the variables that hold the heap's end
+// and the snapshot. The compiler does not know that the copy changes variables.
 func put(at uintptr, b []byte) {
 	for len(b) > 0 {
 		n := uintptr(len(b))
@@ -159,8 +159,8 @@ func begin() uintptr { return uintptr(unsafe.Pointer(&globals)) }
 
 func memory(at, n uintptr) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(at)), n) }
 
-// same reports whether the n bytes at a and at b are equal. It compares words of eight bytes, to
-// which a heap's objects are aligned.
+// same reports whether the n bytes at the addresses a and b are equal. It compares words of eight
+// bytes, to which a heap's objects are aligned.
 func same(a, b, n uintptr) bool {
 	for i := uintptr(0); i < n; i += 8 {
 		if *(*uint64)(unsafe.Pointer(a + i)) != *(*uint64)(unsafe.Pointer(b + i)) {

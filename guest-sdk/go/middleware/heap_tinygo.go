@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// beginHook is called before a hook. TinyGo's garbage collector manages memory.
+// beginHook does nothing: TinyGo's garbage collector manages memory.
 func beginHook() {}
 
 // endHook is called after a hook that succeeded. After describe, it reserves memory for runs.

@@ -17,7 +17,7 @@ const maxBlock = 64
 type listCache struct {
 	run      string
 	revision int64
-	length   int        // messages from here on are not cached
+	length   int        // only messages with smaller indices are cached
 	blocks   []*stretch // indexed by message index/maxBlock; nil if nothing is cached
 	pulled   bool       // whether anything is cached
 }
@@ -44,9 +44,9 @@ func (c *listCache) set(i int, m *abi.Message) {
 	b[i%maxBlock], c.pulled = m, true
 }
 
-// resize evicts all but the first keep messages and makes room for total. It does not
-// touch memory after the previous length: clearing a pointer is expensive while the
-// garbage collector marks, even if the pointer is nil.
+// resize evicts all messages with indices of at least keep, and makes room for a list of total
+// messages. It does not touch memory after the previous length: clearing a pointer is expensive
+// while the garbage collector marks, even if the pointer is nil.
 func (c *listCache) resize(keep, total int) {
 	last := (keep + maxBlock - 1) / maxBlock
 	if len(c.blocks) > last {
@@ -123,7 +123,8 @@ func (s *shown) at(i int) *abi.Message {
 	return known.get(i)
 }
 
-// need fetches the missing messages in [from, to), with one call per gap.
+// need fetches the missing messages with indices in [from, to), with one call per gap of at most
+// maxBlock messages.
 func (s *shown) need(from, to int) {
 	known := s.messages()
 	for i := from; i < to; {
@@ -140,7 +141,7 @@ func (s *shown) need(from, to int) {
 	}
 }
 
-// copy fills out with copies of the input's messages from index from on.
+// copy fills out with copies of the input's messages, starting at index from.
 func (s *shown) copy(out []abi.Message, from int) {
 	s.need(from, from+len(out))
 	known := s.cache

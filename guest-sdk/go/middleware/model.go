@@ -15,7 +15,7 @@ type ModelStart struct {
 	response *abi.Response
 }
 
-// Respond sets the response without calling the model or the wrappers of this ring.
+// Respond sets the response. The host then calls neither the model nor the wrappers of this ring.
 func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 
 func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeModelHook](m) }

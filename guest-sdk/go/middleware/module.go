@@ -191,9 +191,9 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 	return v
 }
 
-// begin decodes a hook's input, whose common part is common, and initializes the context. It
-// ignores unknown keys, which a newer host may send. It fails if the module has not been
-// configured.
+// begin decodes a hook's input and initializes the context. common is the part of the decoded input
+// that all hooks have. It ignores unknown keys, which a newer host may send. It fails if the module
+// has not been configured.
 func (c *call) begin(s *served, in abijson.Readable, common *abi.Common) error {
 	m, host, input := s.m, s.host, s.input
 	s.host, s.input = nil, nil

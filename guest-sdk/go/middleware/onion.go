@@ -96,8 +96,8 @@ func (o *onion[Q, R]) run() (*R, error) {
 	return reply, nil
 }
 
-// layer calls wrapper i and those inside it, and returns their reply. Chunks that it passes on go
-// to pass, or directly to the host if pass is nil.
+// layer calls wrapper i and those inside it, and returns their reply. The listener pass receives
+// the chunks that the wrappers pass on; if pass is nil, the host receives them.
 func (o *onion[Q, R]) layer(i int, original *Q, pass *listener) (*R, error) {
 	if i == o.count {
 		return o.next(original, pass)
@@ -233,8 +233,8 @@ func (o *onion[Q, R]) setLast(reply *R) {
 	o.copy(o.lastCopy, reply)
 }
 
-// ask calls the host's next, or passes its stream to pass if that is not nil, and returns the
-// reply.
+// ask calls the host's next and returns the reply. If pass is not nil, ask reads the reply as a
+// stream, whose chunks pass receives.
 func (o *onion[Q, R]) ask(patch []byte, pass *listener) (reply *R, err error) {
 	if pass != nil {
 		end, err := pass.read(o.call.host, patch, pass.receive)

@@ -81,7 +81,7 @@ func (r *Request) patch() (abi.RequestPatch, error) {
 	return out, err
 }
 
-// cloneOf sets r to a copy of from that can be changed independently.
+// cloneOf sets r to a copy of another request that can be changed independently.
 func (r *Request) cloneOf(from *Request) {
 	*r = *from
 	r.Messages = from.Messages.clone()

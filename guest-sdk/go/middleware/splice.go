@@ -27,8 +27,8 @@ func (m *Messages) patch() (abi.ListPatch, error) {
 	return out, contract.CheckListPatch(&out, m.shown.Total)
 }
 
-// gap appends the splices that replace the messages [from, to) of the input with put. Messages of
-// put that equal a cached message in that range stay in place.
+// gap appends the splices that replace the input's messages with indices in [from, to) with those
+// in put. Messages in put that equal a cached message of that range stay in place.
 func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi.Splice {
 	add := func(at, end int, insert []abi.Message) {
 		if at < end || len(insert) > 0 {

@@ -120,8 +120,8 @@ func serveAfterModelRewriteState(s *served) (answer abijson.Writable, err error)
 	return &v.out, err
 }
 
-// misuse returns the error of a hook that changed something it cannot change. Without it
-// the change would be ignored silently.
+// misuse returns the error for a hook that did something it cannot do, such as a change that the
+// host would silently ignore.
 func misuse(text string) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: text}
 }

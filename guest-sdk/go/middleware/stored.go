@@ -64,9 +64,9 @@ func (s Stored[T]) CompareAndSet(ctx *Context, value T, version int64, ttl Lifet
 	return err == nil, err
 }
 
-// Update sets the value with a time to live to fn(old), where old is the zero value if
-// there is none. If the value changes meanwhile, Update calls fn again with the new
-// value. If fn fails, Update changes nothing.
+// Update sets the value to fn(old), with a time to live. old is the zero value if there is no
+// value. If the value changes meanwhile, Update calls fn again with the new value. If fn fails,
+// Update changes nothing.
 func (s Stored[T]) Update(ctx *Context, ttl Lifetime, fn func(old T) (T, error)) error {
 	for {
 		old, version, err := s.Load(ctx)

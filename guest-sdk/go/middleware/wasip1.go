@@ -76,7 +76,7 @@ func (h *imports) reply(n int32) ([]byte, error) {
 	return nil, failed
 }
 
-// done is reply for host calls without a reply.
+// done is like reply, for host calls that return no reply.
 func (h *imports) done(n int32) error {
 	if n >= 0 {
 		return nil

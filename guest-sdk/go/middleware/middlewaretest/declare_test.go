@@ -189,7 +189,7 @@ func TestDeclaredHooks(t *testing.T) {
 }
 
 // TestDeclaredValueIsReset checks that a second configuration without the key of a value restores
-// what the value was when it was declared.
+// the value that it had when it was declared.
 func TestDeclaredValueIsReset(t *testing.T) {
 	t.Parallel()
 	ports := []int64{80}

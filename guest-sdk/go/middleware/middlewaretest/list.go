@@ -69,8 +69,9 @@ func (h *Host) set(l *list, messages []abi.Message) {
 	l.push(h.revisions, messages)
 }
 
-// show sets in, the list of an input, to the list with the given id. The items of in, if any,
-// become the list's messages; otherwise a list other than the state has the run's messages.
+// show sets *in, which is the list of an input, to the list with the given ID. If *in has items,
+// they first become that list's messages. If it has none, the messages of any list but the state
+// become those of the run.
 func (h *Host) show(in *abi.List, id int) {
 	l := &h.lists[id]
 	switch {
@@ -94,8 +95,8 @@ func (h *Host) keep(patch abi.ListPatch) error {
 	return err
 }
 
-// apply returns messages with a patch applied. A message that the patch removes and
-// inserts again keeps its ID; the host assigns all other IDs.
+// apply returns messages with a patch applied. A message that the patch removes and inserts again
+// keeps its ID; other inserted messages have no ID yet.
 func (h *Host) apply(messages []abi.Message, patch abi.ListPatch) ([]abi.Message, error) {
 	if err := contract.CheckListPatch(&patch, len(messages)); err != nil {
 		return nil, err
@@ -113,8 +114,8 @@ func (h *Host) apply(messages []abi.Message, patch abi.ListPatch) ([]abi.Message
 	return append(out, messages[at:]...), nil
 }
 
-// own returns put with new IDs for the messages that are not in shown. It marks them with this
-// module's origin.
+// own returns a copy of the list put. In the copy, messages that are not in the list shown have
+// this module's origin and no ID; [Host.set] assigns one.
 func (h *Host) own(put, shown []abi.Message) []abi.Message {
 	out := slices.Clone(put)
 	for i := range out {

@@ -118,8 +118,8 @@ var edits = map[string]edit{
 	},
 }
 
-// TestEditsAgainstSlice checks that random edits of a list over several hooks have the same
-// result as the same edits of a slice, with and without retaining the module's memory.
+// TestEditsAgainstSlice checks that random edits of a list over several hooks have the same result
+// as the same edits of a slice, whether or not the module's memory is reset between them.
 func TestEditsAgainstSlice(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(func(yield func(string) bool) {
