@@ -90,8 +90,8 @@ func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRu
 	return fuel, r, err
 }
 
-// TestFuelSchedules checks the differences between the prices of host calls in versions 1 and 2.
-// Version 1 does not charge for bytes that the host keeps.
+// TestFuelSchedules checks the differences between the prices of host calls in versions 1 and 2. In
+// version 1, host calls have no prices of their own.
 func TestFuelSchedules(t *testing.T) {
 	t.Parallel()
 	const at, record, value, perByte = 1024, 48_000, 2_000, 64

@@ -230,7 +230,7 @@ func TestScriptEndings(t *testing.T) {
 }
 
 // TestScriptIsClean checks that a script's memory, including changes to built-in objects, lasts for
-// the run and not into the next.
+// the run, but not into the next.
 func TestScriptIsClean(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newScriptLoader(t), `

@@ -428,7 +428,7 @@ func TestRunFuel(t *testing.T) {
 }
 
 // TestInstancesBeyondReservation checks that a session with more instances than its run reserved
-// acquires memory for them, or faults.
+// acquires memory for them, or fails.
 func TestInstancesBeyondReservation(t *testing.T) {
 	t.Parallel()
 	const spare = 1

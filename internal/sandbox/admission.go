@@ -14,8 +14,8 @@ import (
 // that it may hold at once) before it makes any, so that no caller waits for memory while holding
 // some. Waiting callers are served in order, so that large reservations do not starve. A named
 // tenant, see [WithTenant], never holds more than half of the memory. If it holds some already, a
-// further reservation waits until the tenant then holds no more than is free. So a reservation of
-// at most half never waits for one other tenant alone.
+// further reservation waits until granting it leaves at least as much memory free as the tenant
+// then holds. So a reservation of at most half never waits for one other tenant alone.
 //
 // Reserve fails at once with a [*TooLargeError] if the reservation can never succeed, and with a
 // [*NoRoomError] if ctx belongs to work that already holds memory and the reservation would have to

@@ -35,7 +35,8 @@ func TestReserve(t *testing.T) {
 	require.EqualValues(t, 5<<20, im.WorstCase())
 }
 
-// TestReserveInOrder checks that requests are granted in order, except canceled ones.
+// TestReserveInOrder checks that requests are granted in order, except canceled ones, and that they
+// fail once the sandbox is closed.
 func TestReserveInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

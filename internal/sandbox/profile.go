@@ -75,8 +75,8 @@ func (p *Profile) Samples() []ProfileSample {
 	return all
 }
 
-// samples returns all with the samples of the direct and indirect callees of n appended. callers is
-// the call stack of n, innermost first; it is empty if n is a root.
+// samples appends the samples of the direct and indirect callees of n to a slice, and returns the
+// slice. callers is the call stack of n, innermost first; it is empty if n is a root.
 func (n *profileNode) samples(all []ProfileSample, root profileRoot, callers []string) []ProfileSample {
 	for function, called := range n.callees {
 		stack := append([]string{root.names.Function(function)}, callers...)

@@ -107,9 +107,9 @@ func (s *slicing) shouldYield(ran time.Duration) bool {
 }
 
 // checkSlice makes the slices of the guest's code short, in this call and in later ones, if the
-// last slice has used a processor for more than maxHeld. The first long slice only starts the
-// measurement of processor time. Only the time since the last import counts, because Go can preempt
-// the guest during an import.
+// last slice has used a processor for more than maxHeld. If processor time is not measured yet, a
+// long slice only starts the measurement. Only the time since the last import counts, because Go
+// can preempt the guest during an import.
 func (in *Instance) checkSlice(ran time.Duration) {
 	since, code := max(in.tank.ran, in.tank.called), in.image.code
 	switch {

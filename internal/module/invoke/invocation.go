@@ -152,8 +152,8 @@ func (c *lazyContext) Value(key any) any {
 	return c.v
 }
 
-// LazyContext returns a context that calls make for its invocation when the guest first makes a
-// host call. Most images are built without a host call.
+// LazyContext returns a context that carries the result of make. It calls make when the guest first
+// makes a host call. Most images are built without a host call.
 func LazyContext(ctx context.Context, make func() *Invocation) context.Context {
 	return &lazyContext{Context: ctx, make: make}
 }

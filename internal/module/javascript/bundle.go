@@ -62,8 +62,9 @@ func SourceOf(name, text string) Source {
 // alone is the root of scripts without files.
 var alone = string(filepath.Separator)
 
-// FindSource returns the source of a script in a file. Its root is its own folder or, if there is
-// one, the nearest folder from there upwards that has a package.json or node_modules.
+// FindSource returns the source of a script in a file. The root is the nearest folder, from the
+// script's own upwards, that has a package.json or node_modules. Without one, the root is the
+// script's own folder.
 func FindSource(path string) (Source, error) {
 	entry, err := filepath.Abs(path)
 	if err == nil {
