@@ -82,8 +82,8 @@ func Generate(seed uint64) *Composition {
 	return c.sensible()
 }
 
-// transfers adds tool calls that transfer the conversation to the replies of c. Nearly all of them
-// name the agent in to; the others name an agent that does not exist.
+// transfers adds tool calls to the replies of c that transfer the conversation. Nearly all of them
+// name the given agent; the others name an agent that does not exist.
 func (g generator) transfers(c *Composition, to string) {
 	for i := range c.Replies {
 		r := &c.Replies[i]

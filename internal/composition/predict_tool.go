@@ -9,7 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// round makes the calls of a message. Failures do not affect the other calls.
+// round makes the tool calls of a message and then calls after_tools. Afterwards it ends the run or
+// transfers the conversation if the calls require it. A failed call does not affect the other
+// calls.
 func (p *prediction) round(calls []toolCall) {
 	var end *ended
 	var answers, trailing []message

@@ -24,7 +24,7 @@ func (x *exchange) askTransfer(q request) answer {
 	return answer{text: "goes to " + to, source: "tool"}
 }
 
-// transferTo ends the current agent's turn and starts the turn of the agent that to names.
+// transferTo ends the current agent's turn and starts the turn of the named agent.
 func (p *prediction) transferTo(to string) {
 	p.afterAgent(&ended{reason: "transfer"})
 	if to == peerName {

@@ -20,8 +20,8 @@ type player struct {
 	cancel   context.CancelFunc       // cancels the current run
 }
 
-// play runs the agent and answers its pauses, as far as the case has answers. later is the agent
-// that resumes the run.
+// play runs the agent, and answers its pauses while the case has answers. later is the agent that
+// resumes the run.
 func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agent, out *wire.Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()

@@ -18,8 +18,9 @@ import (
 )
 
 // cached writes a guest to path. It copies the guest that the cache has for the key. If there is
-// none, it calls build, which writes the guest, and then caches the guest. The key depends on the
-// compiler and on the content of every source. Concurrent processes can use the cache.
+// none, it calls build, which writes the guest, and then caches the guest, unless a source has
+// changed during the build. The key depends on the compiler and on the content of every source.
+// Concurrent processes can use the cache.
 func cached(path string, key func() (string, error), build func() error) error {
 	dir := testcache.Guests()
 	before, err := key()

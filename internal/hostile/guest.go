@@ -138,7 +138,7 @@ func (g *guest) start(code ...[]byte) *guest {
 	return g
 }
 
-// place adds a data segment that copies text to the address at.
+// place adds a data segment that copies text to an address.
 func (g *guest) place(at int, text string) *guest {
 	g.placed = append(g.placed, join([]byte{0}, i32(at), []byte{0x0b}, str(text)))
 	return g

@@ -120,7 +120,7 @@ func (p *program) result() []byte {
 	}
 }
 
-// statements generates up to four statements, as far as room is left.
+// statements generates up to four statements, while room is left.
 func (p *program) statements(depth int) []byte {
 	var code []byte
 	for range 1 + p.IntN(4) {

@@ -181,8 +181,8 @@ func multiplying(n int) string {
 }
 
 // everyCall returns a guest that makes each host call of the ABI, except "read", "write" and "log".
-// The function in adds the code to a part of the guest in which the host allows none of these
-// calls. The guest traps unless each call fails.
+// It passes the code to in, which adds the code to a part of the guest in which the host allows
+// none of these calls. The guest traps unless each call fails.
 func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
 	g := newGuest()
 	var code []byte

@@ -58,7 +58,8 @@ func (l *workspace) redCases(ctx context.Context, name string, f *fault) ([]stri
 	return l.test(ctx, binary, "")
 }
 
-// test runs the cases that match which and returns the failing ones. An empty which matches all.
+// test runs the cases that a pattern selects and returns the failing ones. The pattern is empty to
+// select all cases, or a slash and a regular expression.
 func (l *workspace) test(ctx context.Context, binary, which string) ([]string, error) {
 	test := exec.CommandContext(ctx, binary, "-test.run", "^TestCases$"+which, "-test.timeout", "1m")
 	test.Dir = filepath.Join(l.root, casesPackage)

@@ -112,9 +112,9 @@ var install = sync.OnceValues(func() (string, error) {
 	return Install(filepath.Join(root, "testdata", "npm"), filepath.Join(root, "build", "npm"))
 })
 
-// Install installs the packages that package.json and package-lock.json in the directory from list.
-// It returns the directory with the packages, a subdirectory of into that is named by a digest of
-// the two files. Concurrent processes are safe: one installs, the others wait.
+// Install installs the packages that a package.json and a package-lock.json list. Both files are in
+// the directory from. Install returns the directory of the packages, a subdirectory of into that is
+// named by a digest of the two files. Concurrent processes are safe: one installs, the others wait.
 func Install(from, into string) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {

@@ -121,8 +121,8 @@ func (p *Project) Output() string {
 	return filepath.Join(p.Dir, name+".wasm")
 }
 
-// Build builds the module from the project's source and writes it to the file out. The error
-// contains a [*MissingError] if a tool is missing.
+// Build builds the module from the project's source and writes it to out. The error wraps a
+// [*MissingError] if a tool is missing.
 func (p *Project) Build(ctx context.Context, out string) error {
 	abs, err := filepath.Abs(out)
 	if err != nil {

@@ -59,9 +59,9 @@ func readDispatch(c *Code, loop *Instruction) *dispatch {
 	return d
 }
 
-// known returns the dispatch that is the target of in, a branch instruction, and the label that the
-// dispatch then selects. It returns nil if the target is not a dispatch, if the value of the
-// dispatch's local is unknown, or if the label is not one of the dispatch's blocks.
+// known returns the dispatch to which a branch instruction jumps, and the label that the dispatch
+// then selects. It returns nil if the branch has another target, if the value of the dispatch's
+// local is unknown, or if the label is not one of the dispatch's blocks.
 func (p *planner) known(in *Instruction) (*dispatch, int) {
 	s := &p.scopes[len(p.scopes)-1-int(in.X)]
 	d := s.dispatch

@@ -294,7 +294,7 @@ func (p *planner) unknownTarget(label uint32) int32 {
 	return p.target(label)
 }
 
-// branch reads a br. If in jumps to a dispatch that then selects a block that is still open, the br
+// branch reads a br. If the br jumps to a dispatch that then selects a block that is still open, it
 // becomes a direct jump to that block. It still costs as much as the br and the dispatch.
 func (p *planner) branch(in *Instruction) {
 	d, label := p.known(in)

@@ -197,8 +197,9 @@ func (w *rewriter) charge(a *assembler, cost int) {
 	}
 }
 
-// add appends code that adds n to a counter. The code subtracts negative numbers, because wazero
-// encodes a positive number as an immediate but needs another instruction for a negative one.
+// add appends code that adds n to a counter. If n is negative, the code subtracts -n, because
+// wazero encodes a positive number as an immediate but needs another instruction for a negative
+// one.
 func (w *rewriter) add(a *assembler, global uint32, n int64) {
 	op := opI64Add
 	if n < 0 {

@@ -110,7 +110,7 @@ func newSpecWorld(
 	return w
 }
 
-// load instantiates a module under the name in as. Other modules can import it unless the name is
+// load instantiates a module. Other modules can import it by the given name, unless the name is
 // empty.
 func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) {
 	m, err := Decode(b, specLimits())

@@ -12,8 +12,8 @@ import (
 )
 
 // recursive returns a module whose first function has the given locals, numbers of i64 parameters
-// and results, and body, in the middle of which it calls itself. The exported function "f" calls
-// it.
+// and results, and body. The body must call the function itself. The exported function "f" makes
+// the first call.
 func recursive(t *testing.T, locals []byte, params, results int, body []byte) *Module {
 	typ := func(n int) []byte { return append(leb(n), bytes.Repeat([]byte{0x7e}, n)...) }
 	m, err := Decode(binaryOf(

@@ -69,10 +69,10 @@ type linker struct {
 	out        wasm.Module
 }
 
-// imports adds the functions that m imports to the output, each once. It omits those from the
-// module named from, which the other module must supply. types is the number of types in the output
-// before those of m. In the results, at has the new index of each imported function, and wanted
-// maps each position in at whose index is still missing to the name of the function.
+// imports adds the functions that m imports to the output, each once. It omits the functions of the
+// module called from, which the other module must supply. types is the number of types in the
+// output before those of m. In the results, at has the new index of each imported function, and
+// wanted maps each position in at whose index is still missing to the name of the function.
 func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32, wanted map[int]string) {
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
