@@ -364,7 +364,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	}
 	require.Len(t, ids, 4)
 	for range ids {
-		<-g.asked // both ask from within their hooks
+		<-g.asked // each run calls its model within a hook
 	}
 	var stored struct{ Modules []api.Module }
 	servers[0].ok("GET", "/v1/modules", f.acme, nil, &stored)

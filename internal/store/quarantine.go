@@ -11,7 +11,7 @@ import (
 
 // A Process describes a process that executes runs, as of its last heartbeat.
 type Process struct {
-	Owner    string // the owner of its runs
+	Owner    string // the process's name in the runs that it executes
 	Node     string // the name of the process's machine
 	Pressure int64  // memory used, in thousandths of the limit
 	Used     int64  // bytes of memory in use

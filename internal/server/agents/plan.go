@@ -41,7 +41,7 @@ type Plan struct {
 // Spec of the plan has the versions that it found.
 func (p *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
-	if t.ID() == store.Operator || spec.Rings < 0 { // no rings, or none at the start of the run
+	if t.ID() == store.Operator || spec.Rings < 0 { // no rings surround the agent
 		around = ""
 	}
 	plan := &Plan{tenant: t, Spec: spec}

@@ -22,7 +22,7 @@ type turn struct {
 	streamed      strings.Builder // text that was streamed
 	step          strings.Builder // text of the current step that was streamed
 	steps         []string        // texts of the finished steps, from their messages
-	replaced      bool            // a message differs from its streamed text
+	replaced      bool            // a message or the answer differs from the streamed text
 	finish        string
 	refused       string
 	usage         *abi.Usage

@@ -12,7 +12,7 @@ import (
 const (
 	heartbeatInterval = time.Second
 	pressureInterval  = 100 * time.Millisecond // heartbeat interval while new runs are rejected or a suspect runs here
-	maxAccounts       = 64                     // in a heartbeat; the largest ones
+	maxAccounts       = 64                     // maximum number of run accounts in a heartbeat
 
 	// A run exceeds its share if it holds more than its share, or if its modules wait for memory
 	// for their events during more than excessThreshold of the time, for ExcessTime or longer.

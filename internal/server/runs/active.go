@@ -44,7 +44,7 @@ type ActiveRun struct {
 	share   *account.Share // share of the tenant's memory, for tail
 	changed chan struct{}  // closed when tail or over changes
 	over    bool
-	failed  error // cause if the run did not begin or did not end here
+	failed  error // the error that kept the run from beginning or continuing here, or nil
 }
 
 // An Event is an immutable event for followers.

@@ -29,7 +29,7 @@ type Follower struct {
 	copies   int                 // number of copies of each of these events in memory
 
 	last  bool   // next has returned the event that ended or paused the run here
-	known int64  // the number of the run's last event, when the store was read last
+	known int64  // the number of the run's last event when the store was last read
 	state *poll  // set once the follower has read from the store
 	leave func() // ends the use of state
 }

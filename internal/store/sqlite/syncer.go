@@ -15,7 +15,7 @@ const (
 	checkpointPages    = 1000                   // pages of the WAL at which a checkpoint starts
 	maxWALPages        = 16384                  // pages of the WAL at which the writer itself checkpoints
 	checkpointInterval = 100 * time.Millisecond // minimum time between two checks
-	concurrentSyncs    = 2                      // a write during one fsync starts the next without waiting for it
+	concurrentSyncs    = 2                      // maximum number of fsyncs at once: a write during one starts another
 )
 
 // A syncer makes committed writes durable. SQLite appends commits to its write-ahead log
