@@ -19,7 +19,7 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error
 	if o.Unfinished {
 		also = []any{string(journal.StatusPaused), string(journal.StatusRunning)}
 	}
-	// created_ms precedes updated_ms, and is in an index.
+	// The condition on created_ms follows from the one on updated_ms, and can use an index.
 	const condition = `status IN ('finished', $2, $3) AND created_ms <= NOW_MS - $1 AND updated_ms <= NOW_MS - $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`
 	args := append([]any{o.OlderThan.Milliseconds()}, also...)
 	if o.DryRun {

@@ -38,7 +38,7 @@ type Options struct {
 	Store    store.Store
 	Overload *overload.Manager
 	Logger   *slog.Logger
-	// Owner is the server's option. Without it, there are no heartbeats.
+	// Owner is the server's option of the same name. Without it, there are no heartbeats.
 	Owner string
 	// InProgress reports whether a run is in progress here.
 	InProgress func(tenant, run string) bool
