@@ -140,8 +140,8 @@ func outputs(root string, cases []*golden.Case, transport string) (contents, err
 	return all, all.addCases(cases)
 }
 
-// addFolder adds the files in a folder whose names end with suffix, except tests. Their new paths
-// are to followed by the file's name.
+// addFolder adds the files in a folder whose names end with suffix, except tests. The new path of a
+// file consists of to and the file's name.
 func (all contents) addFolder(root, folder, to, suffix string) error {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*"+suffix))
 	if err != nil {

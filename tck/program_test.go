@@ -129,8 +129,8 @@ func flood(text string) {
 	}
 }
 
-// answer is a host that prints hello, and then answers each case with text, in which it replaces
-// "ID" with the case's name. After each answer it calls the functions in more.
+// answer is a host that prints hello. It then answers each case with text, after replacing "ID"
+// with the case's name. After each answer it calls the functions in more.
 func answer(hello, text string, more ...func()) int {
 	for first := true; ; first = false {
 		line, err := readLine()
@@ -254,7 +254,8 @@ func TestSkips(t *testing.T) {
 	require.NoError(t, stop())
 }
 
-// TestLeavesNoProcess checks that a process that a program leaves behind ends with it.
+// TestLeavesNoProcess checks that a child process that a program leaves running ends when the
+// program ends.
 func TestLeavesNoProcess(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("process groups are of Unix")

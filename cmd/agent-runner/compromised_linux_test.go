@@ -433,8 +433,8 @@ func attack(o *server.Options) {
 	fmt.Printf("outcomes: %s\n", b)
 }
 
-// attacked starts a compromised server with additional flags, in which it replaces "PORT" with the
-// port of targets.Allowed. It returns the error of each attempt by name, or "" if the attempt
+// attacked starts a compromised server with additional flags. It replaces "PORT" in the flags with
+// the port of targets.Allowed. It returns the error of each attempt by name, or "" if the attempt
 // succeeded.
 func attacked(t *testing.T, args ...string) map[string]string {
 	t.Helper()

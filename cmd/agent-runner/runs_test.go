@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// TestFailedDatabaseIsNotWrongUsage checks that commands whose database fails after it was opened
-// exit with 1, and wrong usage with 2.
+// TestFailedDatabaseIsNotWrongUsage checks that a command exits with 1 if its database fails after
+// it was opened, and with 2 if the usage is wrong.
 func TestFailedDatabaseIsNotWrongUsage(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "runs.db")

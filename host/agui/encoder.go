@@ -481,7 +481,8 @@ func (l *lane) pause(ev abi.Event) {
 	l.send(&event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: o})
 }
 
-// closeChildren reports the inner runs whose end the encoder has not received as suspended.
+// closeChildren reports an inner run as suspended if the encoder has not received the end of that
+// run.
 func (e *encoder) closeChildren() {
 	for _, run := range slices.Backward(slices.Sorted(maps.Keys(e.lanes))) {
 		if l := e.lanes[run]; run != "" && l.begun {

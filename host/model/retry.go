@@ -83,8 +83,8 @@ func (r *retry) Generate(ctx context.Context, req *Request, sink func(abi.Chunk)
 	}
 }
 
-// wait returns the delay after the given number of tries: asked if the endpoint requested a
-// delay, or an exponential delay with jitter.
+// wait returns the delay after the given number of tries. asked is the delay that the endpoint
+// requested, or 0. If asked is 0, wait returns an exponential delay with jitter, otherwise asked.
 func (r *retry) wait(tries int, asked time.Duration) time.Duration {
 	if asked > 0 {
 		return asked

@@ -146,8 +146,8 @@ func (g *Grant) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// oneOf stores got in the variable that to points to. It fails if got is none of names. what
-// describes the names in the error.
+// oneOf checks that got is one of names, and stores it in *to. what describes the names in the
+// error.
 func oneOf(to *string, got, what string, names []string) error {
 	if !slices.Contains(names, got) {
 		return fmt.Errorf("unknown %s %q; %s", what, got, instead(got, names, "allowed:"))

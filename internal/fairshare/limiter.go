@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxIdle is the number of buckets at which a new tenant causes full buckets to be dropped.
+// maxIdle is the number of buckets that makes get drop full buckets before it adds another one.
 const maxIdle = 10_000
 
 // buckets holds a token bucket for each tenant.

@@ -242,7 +242,7 @@ func moveText(b []byte, out, i int) (toOut, toI int) {
 	return moveBytes(b, i+by, i)
 }
 
-// moveBytes does the same as moveText, but byte by byte.
+// moveBytes is like moveText, but moves one byte at a time.
 func moveBytes(b []byte, out, i int) (toOut, toI int) {
 	n := len(b)
 	for i < n {

@@ -147,7 +147,8 @@ func open(dir *os.Root, p string, wrong func(fs.FileMode) string) (*os.File, err
 	return f, nil
 }
 
-// entries reads a directory, sorted by name. more is set if it stopped at maxEntries.
+// entries reads a directory, sorted by name. more is set if the directory has more than maxEntries
+// entries.
 func entries(dir *os.Root, p string) (list []fs.DirEntry, more bool, err error) {
 	f, err := openDirectory(dir, p)
 	if err != nil {

@@ -258,8 +258,8 @@ func TestCancelReachesTheServer(t *testing.T) {
 	require.NotEmpty(t, left(t, o, "canceled"))
 }
 
-// TestServerDies checks that the calls of a server that dies fail, and that those of another
-// server do not.
+// TestServerDies checks that calls fail if their server dies, and that calls to another server
+// succeed.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	s := connected(t, fake(t, "dies"))

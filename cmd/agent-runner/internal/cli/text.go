@@ -14,7 +14,7 @@ import (
 // ends.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// List joins items with commas. If there are no items, it returns the text none.
+// List joins items with commas. If there are no items, it returns the value of none.
 func List[T ~string](items []T, none string) string {
 	if len(items) == 0 {
 		return none

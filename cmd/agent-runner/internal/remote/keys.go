@@ -58,8 +58,8 @@ be shown again. The key goes to standard output, information about it to standar
 	return tenantFlag(cmd, &tenant)
 }
 
-// showSecret prints a new key to standard output. As text, it also prints what the key is, its
-// expiry and its scopes to standard error.
+// showSecret prints a new key to standard output. If the output is text, it also prints a note to
+// standard error with what, a description of the key, and with the key's expiry and scopes.
 func (r *Session) showSecret(k *api.Key, what string) error {
 	if r.Output == "json" {
 		return cli.PrintJSON(r.Env, k)

@@ -180,8 +180,8 @@ func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 	return err
 }
 
-// remedy returns a suffix for the error that says what to do about a problem, or "" if there is
-// nothing to add to the server's message.
+// remedy returns the end of an error message, which tells the user what to do about a problem. It
+// returns "" if there is nothing to add to the server's message.
 func remedy(e *cli.Env, p *api.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
@@ -261,8 +261,8 @@ func (r *Session) Note(look cli.Style, format string, args ...any) {
 	cli.NewScreen(r.Env).Note(look, format, args...)
 }
 
-// Table formats rows in columns. The first row has the headings. If there are no other
-// rows, Table returns the text none.
+// Table formats rows in columns. The first row has the headings. If there are no other rows, Table
+// returns the value of none and a newline.
 func Table(none string, rows [][]string) string {
 	if len(rows) < 2 {
 		return none + "\n"

@@ -125,8 +125,8 @@ func do(function func(uint64) uint64, argument any) error {
 	return err
 }
 
-// reply reads and frees the host's reply, a block at the offset at. It returns nil for an empty reply,
-// and the error if the reply contains one.
+// reply reads and frees the block at offset at, which holds the host's reply. It returns nil for an
+// empty reply, and an error if the reply contains one.
 func reply(at uint64) ([]byte, error) {
 	b := make([]byte, length(at))
 	fill(b, load, loadByte, at)
