@@ -395,8 +395,8 @@ func (b *builder) wrap(m model.Model) (model.Model, error) {
 	}
 }
 
-// endpoints returns the file's model, with its fallbacks. It fails if the file names no model, or if
-// the environment lacks a key.
+// endpoints returns the file's model, with its fallbacks. It fails if the file names no model, or
+// if the environment lacks a key that a model needs.
 func (b *builder) endpoints() (model.Model, error) {
 	f := &b.file.Model
 	if f.Name == "" {

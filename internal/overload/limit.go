@@ -105,8 +105,8 @@ func (s *system) tree(name, mount, of, limitFile, usedFile, cache string) (out [
 	}
 }
 
-// Cgroup returns the name of this process's memory cgroup, and the number of its processes that
-// the kernel's OOM killer has killed. Both are zero if unknown.
+// Cgroup returns the name of this process's memory cgroup, and the number of its processes that the
+// kernel's OOM killer has killed. It returns "" and 0 if these are unknown.
 func Cgroup() (name string, oomKills int64) { return here().cgroup() }
 
 func (s *system) cgroup() (name string, oomKills int64) {

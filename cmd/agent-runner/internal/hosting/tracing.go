@@ -33,7 +33,8 @@ const (
 const flushTimeout = 5 * time.Second
 
 // NewTracer returns a tracer that exports spans to the endpoint in the environment, or nil if the
-// environment names none. flush sends the remaining spans.
+// environment names none. flush sends the remaining spans, and prints an error if spans could not
+// be sent.
 func NewTracer(ctx context.Context, e *cli.Env) (t tracing.Tracer, flush func(), err error) {
 	at := e.Getenv(EnvOTLPTraces)
 	if base := e.Getenv(EnvOTLP); at == "" && base != "" {

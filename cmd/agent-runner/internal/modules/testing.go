@@ -133,7 +133,8 @@ func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cac
 	return t.report()
 }
 
-// one runs one conversation and prints the result.
+// one runs one conversation and records the result. It also prints the result unless the output is
+// JSON.
 func (t *tester) one(ctx context.Context, path string) {
 	began := time.Now()
 	text, err := t.play(ctx, path)
@@ -245,8 +246,8 @@ func stem(path string) string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// casesOf returns the named conversations or, if none are named, all in the module's folder and
-// its testdata folder.
+// casesOf returns the named conversations or, if none are named, all in the module's folder and its
+// testdata folder. It fails if these folders have none.
 func casesOf(asked, module string, named []string) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil

@@ -379,9 +379,9 @@ func (c *runCommand) follow(
 	}
 }
 
-// show shows events until the run ends or pauses, and returns the run's error. If the
-// run pauses and no terminal or store is available, show saves it before it reports the
-// pause.
+// show shows events until the run ends or pauses. ended is the run's error; err reports that an
+// event could not be shown or the run could not be saved. If the run pauses and no terminal or
+// store is available, show saves it before it reports the pause.
 func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], show renderer) (ended, err error) {
 	var shown error
 	for event, err := range events {

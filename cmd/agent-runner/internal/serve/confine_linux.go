@@ -71,9 +71,9 @@ const (
 	tioclinux  = 0x541c
 )
 
-// syscalls returns the seccomp filter. It denies system calls that no server uses and those
-// that evade Landlock: executing files without a path, changing file attributes, and
-// connections other than TCP and UDP.
+// syscalls returns the seccomp filter. It denies system calls that no server uses and those that
+// evade Landlock: executing files without a path, changing file attributes, and connections other
+// than TCP and UDP. If c.sockets is not empty, the filter also allows Unix sockets.
 func (c *confinement) syscalls() (*jail.Filter, error) {
 	denied := append(
 		jail.AdminSyscalls(),

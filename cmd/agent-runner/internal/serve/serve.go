@@ -196,7 +196,8 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// options returns the options of the server, without its store and host.
+// options returns the options of the server, without its store and host. It also sets the limit of
+// this process's memory account.
 func (c *serveCommand) options() (*server.Options, error) {
 	o := &server.Options{
 		Version:   cli.Version(),
