@@ -100,8 +100,7 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	return nil
 }
 
-// generate makes the run's own model call, as the innermost function of the rings, and records
-// which tools it offers.
+// generate makes the run's own model call inside all rings, and records the tools that it offers.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	r.state.Offered = toolNames(q.Tools)
 	return r.ask(ctx, q, out)

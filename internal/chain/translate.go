@@ -196,8 +196,9 @@ var errNotTranslated = errors.New("the hook failed")
 
 func isEnd(e abi.Event) bool { return e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused }
 
-// translateMessage runs a member's translate_before over the message at the end of a run,
-// as a message event. It returns nil if the member drops it.
+// translateMessage runs a member's translate_before over the message at the end of a run, as a
+// message event. It returns nil if the member drops the message. If the member fails or must not
+// read the message, translateMessage returns it unchanged.
 func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, last abi.Event) *abi.Message {
 	asked := inside(e, func(abi.Event) abi.Event {
 		return abi.Event{

@@ -115,8 +115,8 @@ func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	return changed, nil
 }
 
-// dropAnswers drops the answers of calls and the tool calls that middlewares made for themselves,
-// and marks both as erased.
+// dropAnswers drops the answers of recorded calls, and the tool calls that middlewares made for
+// themselves. It marks the changed records as erased.
 func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	for _, c := range *calls {
 		if c["answer"] != nil || c["own"] != nil {

@@ -302,8 +302,8 @@ func (c *taker) types() map[abi.EventType]int {
 }
 
 // live executes a run to its end in several processes. The first process dies before or after one
-// of its writes, the number of which is at. If at is 0, it survives, and writes is the number of
-// writes of the whole run.
+// of its writes; at is the number of that write. If at is 0, the process survives, and writes is
+// the number of writes of the whole run.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	w = newWorld(depth)
 	c, writes = w.live(t, openStore(t), at, after)

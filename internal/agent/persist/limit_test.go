@@ -221,8 +221,8 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	requireJournalFull(t, s, "r", 1<<20, err)
 }
 
-// A quotaJournal reports that a quota is used up with each commit of a running run, starting with
-// commit number from.
+// A quotaJournal reports in each commit of a run in progress, starting with commit number from,
+// that a quota is used up.
 type quotaJournal struct {
 	journal.Journal
 	commits, from int

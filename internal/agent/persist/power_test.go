@@ -107,8 +107,8 @@ func (c *taker) crash(last int64) {
 	}
 }
 
-// restart executes a run to its end. Power fails at one of its writes, the number of which is at,
-// or not at all if at is 0.
+// restart executes a run to its end. Power fails at one of its writes; at is the number of that
+// write, or 0 for no failure.
 func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJournal) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}

@@ -141,8 +141,8 @@ func (p *passing) flush() {
 	}
 }
 
-// end passes on the remaining chunks, on the caller's goroutine. If out panicked before, end panics
-// with the same value.
+// end passes on the remaining chunks, on the caller's goroutine. If out failed before, end returns
+// its error. If out panicked before, end panics with the same value.
 func (p *passing) end(final bool) error {
 	if timer := p.timer.Load(); timer != nil {
 		timer.Stop()

@@ -123,9 +123,9 @@ type CallState struct {
 	// OverLimit is the limit that the call exceeds. The call is not executed. Its key is the name of
 	// the field in an older version.
 	OverLimit *ending.LimitError `json:"beyond,omitempty"`
-	// Child is the run of a sub-agent that the call started: while it waits for answers,
-	// or after it was restored from a journal, in which case Journaled is set. The key of Journaled
-	// is the name of the field in an older version.
+	// Child is the run of a sub-agent that the call started. It is set while that run waits for
+	// answers, and after it was restored from a journal, in which case Journaled is set too. The
+	// key of Journaled is the name of the field in an older version.
 	Child     *State          `json:"child,omitempty"`
 	Journaled *JournaledChild `json:"kept,omitempty"`
 	// Runs is the number of runs that the call of a sub-agent started. Hooks may repeat

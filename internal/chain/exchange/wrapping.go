@@ -125,8 +125,8 @@ func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	return rep, nil
 }
 
-// begin prepares another wrapped call. An invalid patch results in a reply with an error and
-// changes nothing.
+// begin prepares another wrapped call: it patches the request and closes the stream that the
+// wrapper reads. An invalid patch results in a reply with an error and changes nothing.
 func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	if q, err = w.x.Kind.Patch(w.q, p, w.m); err != nil {
 		return q, Reply[R]{Err: ending.AsError(err, abi.CodeInvalid), Source: SourceHost}, nil

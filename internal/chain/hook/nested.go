@@ -43,9 +43,9 @@ type nester interface {
 // all messages to send and the tools to offer to the model, which are not called. The model and its
 // parameters are the agent's unless req replaces them.
 //
-// The call passes the hooks of the outer and the inner ring, except those of the middleware itself.
-// It is not streamed and does not become part of the conversation. The error is an *abi.Error, or
-// ends the run.
+// The call passes the hooks of the outer and the inner ring, except those of the middleware itself
+// and the others that [Run.Past] returns. It is not streamed and does not become part of the
+// conversation. The error is an *abi.Error, or ends the run.
 func (c *Call) Model(ctx context.Context, req abi.RequestPatch) (*abi.Response, error) {
 	var res *abi.Response
 	err := c.own(OwnModel, func(n nester) (err error) {

@@ -27,7 +27,7 @@ type Run struct {
 	Account    *account.Account // the accountant's account; nil if memory is not counted
 	recorded   *account.Share   // the record's share of the account
 
-	// For a call that a middleware makes for itself; see [Call.Tool].
+	// The fields below concern calls that middlewares make for themselves; see [Call.Tool].
 	Nested  nester
 	path    []frame // the middlewares' calls in progress, innermost last
 	Scope   string  // distinguishes its hooks in the record

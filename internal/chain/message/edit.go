@@ -56,7 +56,7 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 	return l.splice(splices), nil
 }
 
-// wholeSplice returns the single splice that turns l into messages and leaves out their common
+// wholeSplice returns the single splice that turns l into the given messages. It omits their common
 // beginning.
 func wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	same := 0

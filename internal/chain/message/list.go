@@ -198,8 +198,8 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 
 // Prefixed returns a list of another kind: the messages of prefix, which may be nil, followed by
 // those of l. Revisions of such lists can be compared with each other. last is an earlier result of
-// Prefixed, or nil. The result shares memory with it if it has the same prefix and l only appends
-// messages.
+// Prefixed, or nil. The result shares memory with last if both have the same prefix and l only adds
+// messages at the end.
 func (l *List) Prefixed(last, prefix *List) *List {
 	out := &List{revs: l.revs, base: l.rev}
 	var before []*item

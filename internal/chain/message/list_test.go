@@ -44,8 +44,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// holds checks the index that Changed returns for revision rev: up to it, the current list must
-// have the messages of before, the list of that revision.
+// holds checks the index that Changed returns for revision rev: the current list and the list of
+// that revision must be equal before the index.
 func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
 	t.Helper()
 	first := now.Changed(rev)

@@ -14,8 +14,8 @@ type Revisions struct {
 	nodes map[int64]revision
 }
 
-// A revision derives from its parent. If derived is set, its list consists of a prefix of first
-// messages and the parent's list. Otherwise the two lists are equal up to index first.
+// A revision derives from its parent. If derived is set, its list is the parent's list after a
+// prefix whose length is first. Otherwise the two lists are equal before index first.
 type revision struct {
 	parent  int64
 	first   int
@@ -46,7 +46,7 @@ func (r *Revisions) Last() int64 {
 // root adds the revision of a list that derives from no other.
 func (r *Revisions) root() int64 { return r.add(revision{}) }
 
-// next adds the revision of a list that is equal to its parent's list up to index first.
+// next adds the revision of a list that is equal to its parent's list before index first.
 func (r *Revisions) next(parent int64, first int) int64 {
 	return r.add(revision{parent: parent, first: first})
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // A Record holds the finished calls of the current phase of a run. When the phase is repeated,
-// pipeline hooks, gates, the model and tools are answered from the record; only wrappers and the
-// hook that interrupted are called again.
+// pipeline hooks, gates, the model and tools are answered from the record; only wrappers, on_chunk,
+// observe and the hook that interrupted are called again.
 //
 // A Record is a plain value that is persisted with the run. The next phase starts with an empty
 // record.

@@ -10,8 +10,8 @@ import (
 )
 
 // Edit applies the patch of an entry to a list of tools. It fails if the patch is too large, if it
-// adds an invalid tool or a name that exists, or if another owner has the name or had it before it
-// was removed.
+// adds an invalid tool or a name that exists, or if owners assigns an added name to another owner.
+// owners also holds the names of removed tools.
 func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
 	if err := CheckCount(tools, p); err != nil {
 		return nil, err
