@@ -22,8 +22,9 @@ import (
 // linear memory, twice its stack, and its tables and globals.
 const oneInstance = 1<<20 + 2<<20 + 1<<20
 
-// guarded returns an agent of a host with the given memory. The agent's tool calls work, and a
-// module wraps the tool calls. The model makes the given number of calls in one step, then answers.
+// guarded returns an agent of a host with the given memory. The agent has one tool, which calls the
+// function work, and a module that wraps tool calls. The model makes the given number of calls in
+// one step, then answers.
 func guarded(t *testing.T, memory int64, calls int, work func(context.Context) error) *host.Agent {
 	t.Helper()
 	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})

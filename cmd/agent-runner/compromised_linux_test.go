@@ -36,9 +36,9 @@ const envAttack = "AGENT_RUNNER_TEST_ATTACK"
 
 func init() { programs["compromised"] = compromised }
 
-// compromised runs the command. If the command is a server, it runs the attacker's code once it
-// serves. That code is written in Go, but makes the system calls that injected machine code could
-// make.
+// compromised runs the command. If the command is a server, compromised runs the attacker's code
+// once the server serves. That code is written in Go, but makes the system calls that injected
+// machine code could make.
 func compromised() {
 	if code, ok := host.CompileChildMain(); ok {
 		os.Exit(code)

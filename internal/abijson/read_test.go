@@ -30,7 +30,7 @@ func readables() []reflect.Type {
 	return out
 }
 
-// checkRead compares Read with strict decoding if that accepts the text.
+// checkRead compares Read with strict decoding if strict decoding accepts the text.
 func checkRead(t *testing.T, b []byte, typ reflect.Type) {
 	t.Helper()
 	want := reflect.New(typ)

@@ -128,7 +128,7 @@ func TestMain(m *testing.M) {
 }
 
 // jailed starts several threads, enforces a profile, and then runs an attempt on each of the
-// threads. It returns the child's exit status.
+// threads, or on only one for "rename". It returns the child's exit status.
 func jailed(profile, attempt string, args []string) int {
 	const threads = 4
 	var ready, done sync.WaitGroup

@@ -136,7 +136,7 @@ func TestFailedLoad(t *testing.T) {
 }
 
 // TestCallersLeave checks that a load is canceled when all its callers have left, and that its
-// value is closed, also if KeepIdle is set.
+// value is closed, even if KeepIdle is set.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
