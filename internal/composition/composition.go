@@ -32,7 +32,7 @@ type Composition struct {
 	Peer *Composition
 }
 
-// Limits holds the call limits of a run; 0 means unlimited. Their values are those of
+// Limits holds the call limits of a run; 0 means unlimited. On and OnTool have the values of
 // agent.OnLimit.
 type Limits struct {
 	ModelCalls, ToolCalls int

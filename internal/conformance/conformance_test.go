@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write what came out into the cases that
 
 const root = "../.."
 
-// asHost names a host of hosts. With this variable set, the test binary is that host instead of
-// running tests.
+// asHost is the environment variable that names one of hosts. If it is set, the test binary serves
+// as that host instead of running tests.
 const asHost = "CONFORMANCE_HOST"
 
 func TestMain(m *testing.M) {

@@ -46,10 +46,10 @@ func spins() *Composition {
 	return c
 }
 
-// TestFlood checks that a server survives a flood from four runs, while clients cancel runs of the
-// flood and at the end the operator blocks the module. With the flag for goals, it also checks the
-// memory, the time to cancel and block, and the latency of honest runs relative to their latency
-// while four runs only compute.
+// TestFlood checks that a server survives a flood from four runs while clients cancel some of them,
+// and then a flood from another tenant, whose module the operator blocks. With the flag for goals,
+// it also checks the memory, the time to cancel and block, and the latency of honest runs relative
+// to their latency while four runs only compute.
 func TestFlood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

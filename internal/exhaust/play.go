@@ -164,7 +164,8 @@ func (a *attack) counts() (runs, refused int) {
 	return a.runs, a.refused
 }
 
-// follow starts a run and follows it with the attack's client until the run ends or ctx is done.
+// follow starts a run and follows it with the attack's client until the run ends or ctx is done. It
+// returns the error of the request to start the run.
 func (a *attack) follow(ctx context.Context) error {
 	switch a.client {
 	case "agui":

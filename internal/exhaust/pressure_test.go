@@ -98,7 +98,7 @@ func (s *Server) metric(t *testing.T, name string) (value float64) {
 }
 
 // TestPressure checks that a server survives while the memory of its cgroup is used up. The server
-// must reject new runs, then end the run that holds the most memory, and survive. An honest run
+// must reject new runs and then end at least one of the runs that hold much memory. An honest run
 // must finish, and new runs must start when memory is free again.
 func TestPressure(t *testing.T) {
 	if testing.Short() {

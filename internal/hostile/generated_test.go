@@ -54,7 +54,8 @@ type verdict struct {
 	Wrong          []string
 	Calls          int
 	// Late, Own and CPU are the times by which the module's hooks exceeded their deadline: elapsed
-	// time, elapsed time without that of other threads, and processor time.
+	// time, elapsed time without that of other threads, and processor time. Own and CPU omit hooks
+	// that called next.
 	Late, Own, CPU []time.Duration
 	Load, All      time.Duration
 }

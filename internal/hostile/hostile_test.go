@@ -25,8 +25,8 @@ import (
 // slack bounds, on a busy machine, the time of work that takes milliseconds on an idle one.
 const slack = 2 * time.Second
 
-// heapSlack bounds the growth of the heap by a case, in bytes: pools hold an instance for some
-// time, and tests hold their logs.
+// heapSlack bounds the growth of the heap in bytes while all cases run: pools hold an instance for
+// some time, and tests hold their logs.
 const heapSlack = 48 << 20
 
 // allocSlack bounds the total allocations of the host for a case in bytes: 64 times the longest

@@ -72,7 +72,8 @@ func run(ctx context.Context, jobs int, all bool, words []string) error {
 	return nil
 }
 
-// choose returns the faults whose name contains one of the words.
+// choose returns the faults whose name contains one of the words, or all faults if there are no
+// words.
 func choose(words []string) []fault {
 	var out []fault
 	for _, f := range faults {

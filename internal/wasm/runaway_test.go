@@ -78,7 +78,7 @@ func TestRunaway(t *testing.T) {
 			k.tank.budget = 2_000_000
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
-			// The overrun is at most one piece, or the work between two checks.
+			// One piece and the work between two checks bound the overrun.
 			const limit = pieceBytes>>fuelBytesLog2 + 2*maxUncheckedFuel
 			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+limit)
 			require.LessOrEqual(t, k.tank.largest, int64(limit))
