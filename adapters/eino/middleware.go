@@ -296,7 +296,7 @@ func lastRound(list *message.List) []abi.Call {
 
 type sessionKey struct{ m *middleware }
 
-// with returns a copy of ctx from which [middleware.session] returns s.
+// with returns a copy of ctx that carries s for [middleware.session].
 func (m *middleware) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }

@@ -49,7 +49,7 @@ func concurrent(ctx context.Context, h *host.Host, path string, conversation []a
 }
 
 // sideBySide runs p in n concurrent loops, and returns the runs per second of all loops together.
-// No loop starts a run after the time given by each, but every loop makes at least one.
+// No loop starts a run after the given time, but every loop makes at least one run.
 func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float64, error) {
 	var done atomic.Int64
 	failed := make(chan error, n)

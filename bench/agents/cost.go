@@ -14,8 +14,8 @@ import (
 )
 
 // cost prints the resources that this process uses for one run of each peer. It repeats each peer's
-// run for the given time, and writes a CPU profile to the file that profile names, if any. Unlike
-// wall time, these resources hardly depend on the machine's other load.
+// run for the given time, and writes a CPU profile if its path is not empty. Unlike wall time,
+// these resources hardly depend on the machine's other load.
 func cost(ctx context.Context, peers []*peer, each time.Duration, profile string) error {
 	fmt.Println(
 		"| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|",

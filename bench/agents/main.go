@@ -100,8 +100,8 @@ func repeat(each time.Duration, do func() error) (n int, took time.Duration, err
 }
 
 // measure runs the peers alternately and prints a table of their speed and processor time. In each
-// turn, every peer runs for the time given by each. It writes a CPU profile and a plot to the files
-// that profile and drawing name, if any.
+// turn, every peer runs for the given time. measure also writes a CPU profile and a plot, if their
+// paths are not empty.
 func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, profile, drawing string) error {
 	perSecond := make([][]float64, len(peers))
 	used, runs := make([]time.Duration, len(peers)), make([]int, len(peers))

@@ -23,7 +23,8 @@ var before = [3]int{10, 1000, 20_000}
 
 // events measures how long an event takes from the middleware that emits it to the reader of the
 // run. It measures after each number of events that the variable before lists: in a run without a
-// journal, in a run with one, and for a reader that resumes a journaled run there.
+// journal, in a run with one, and for a reader that resumes a journaled run after that number of
+// events.
 func events(ctx context.Context, h *host.Host, _ *host.Module) error {
 	return withStore(ctx, func(s store.Store) error {
 		var told, kept, again [len(before)][]stats.Span

@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// report runs the other commands with the guests in the folder that built names. It writes their
-// tables to the file that out names, and the plot next to that file.
+// report runs the other commands and writes their tables to a file, with the plot next to it. built
+// is the path of the guests' folder, and out is the path of the file.
 func report(ctx context.Context, built, out string, quick bool) error {
 	built, err := filepath.Abs(built)
 	if err != nil {

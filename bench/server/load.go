@@ -128,7 +128,7 @@ func (p *platform) steady(list []*tenant, agent string, perSecond float64, d tim
 	return out, failed
 }
 
-// each runs each tenant's agent of the given name once, with at most workers runs at a time.
+// each runs the agent of the given name once for each tenant. At most workers runs are concurrent.
 func (p *platform) each(list []*tenant, agent string) error {
 	var mu sync.Mutex
 	var failed error

@@ -115,8 +115,8 @@ func compared(p *plan, against string) error {
 	return os.WriteFile(flag.Arg(2), text.Bytes(), 0o644)
 }
 
-// measure measures all parts. If the parameter only is not empty, it measures just the part of that
-// name. Each part has a new server. measure writes the figures to the file that out names.
+// measure measures all parts, or a single part if its name is given, and writes the figures to a
+// file. Each part has a new server.
 func measure(p *plan, only, program, guest, out string) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {

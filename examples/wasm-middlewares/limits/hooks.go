@@ -64,7 +64,7 @@ func (l *limits) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 	return ctx.Emit("limit_reached", last)
 }
 
-// or returns err if it is not nil, and the result of the function then otherwise.
+// or returns err or, if err is nil, the result of calling then.
 func or(err error, then func() error) error {
 	if err != nil {
 		return err

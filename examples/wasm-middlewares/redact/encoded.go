@@ -90,7 +90,7 @@ var runs = func() (in [256]bool) {
 
 var standard = strings.NewReplacer("-", "+", "_", "/")
 
-// decode returns the printable strings to which a run decodes.
+// decode decodes a run in each encoding, and returns the printable results.
 func decode(run string) []string {
 	var out []string
 	if b, ok := disguise.Hex(run); ok && readable(b) {

@@ -112,8 +112,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// mask returns match with asterisks in place of all letters and digits except the last keep of
-// them.
+// mask returns match with asterisks in place of letters and digits. It preserves the last ones, as
+// many as keep specifies.
 func mask(match string, keep int) string {
 	var total, seen int
 	for _, c := range match {

@@ -136,7 +136,7 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 	return nil
 }
 
-// refusal returns the kind of data for which BeforeAgent rejected the run, or "".
+// refusal returns the kind of data that made BeforeAgent reject the run, or "".
 func (r *redact) refusal(ctx *middleware.Context) (kind string, err error) {
 	if !r.blocks {
 		return "", nil

@@ -104,8 +104,8 @@ func streamed(s *scanner, text string, size int) string {
 	return out.String()
 }
 
-// FuzzPieces checks that the output is the same however text is split into pieces, that each piece
-// extends the output of the pieces before, and that at most maxTail bytes are held back.
+// FuzzPieces checks that the output is the same however text is split into pieces, that the output
+// so far is always a prefix of it, and that at most maxTail bytes are held back.
 func FuzzPieces(f *testing.F) {
 	f.Add("mail bob@example.com or 4111 1111 1111 1111 12", uint64(1))
 	f.Add("10.0.0.1.5 fe80::1: DE89 3704 0044 0532 0130 00 k1=abcdef; ends with end", uint64(2))
@@ -268,7 +268,7 @@ func TestHoldsBackNoMoreThanItMust(t *testing.T) {
 }
 
 // TestEndlessMatches checks that at most maxTail bytes are held back for a pattern without an end,
-// and that a match that exceeds them is not shown.
+// and that a longer match is not shown either.
 func TestEndlessMatches(t *testing.T) {
 	t.Parallel()
 	s := scannerOf(t, func(r *redact) {

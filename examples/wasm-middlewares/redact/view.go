@@ -44,7 +44,7 @@ func (v *view) end(i int) int {
 	return v.ends[i-1]
 }
 
-// whole returns the largest index up to cut that does not split an escape.
+// whole returns the largest index that is at most cut and does not split an escape.
 func (v *view) whole(cut int) int {
 	for _, e := range v.escapes {
 		if e.from < cut && cut < e.to {

@@ -43,7 +43,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 	return ctx.Emit("cut", result)
 }
 
-// how returns the tool call with which the model reads stored text, as text for the model.
+// how describes to the model the tool call that reads the stored text with the given ID.
 func (r *reducer) how(id string) string { return middleware.Sprintf(`%s {"id":%q}`, r.Tool, id) }
 
 // withText returns c with its text replaced. Other parts remain, after the text.

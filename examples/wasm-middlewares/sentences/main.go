@@ -64,7 +64,7 @@ func (s *sentences) WrapModel(
 			return nil, err
 		}
 	}
-	// Forward the text up to a failure of the model.
+	// Even if the model failed, forward the text that preceded the failure.
 	failed := stream.End()
 	if err := ctx.Send(chunks(text.rest()...)...); err != nil {
 		return nil, err

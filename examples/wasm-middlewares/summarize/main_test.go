@@ -63,7 +63,7 @@ func messages(n, size int) []abi.Message {
 	return out
 }
 
-// TestTriggers checks that only thresholds that are set apply.
+// TestTriggers checks that only the configured thresholds apply or, if there are none, the default.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -178,8 +178,8 @@ func TestAsk(t *testing.T) {
 	require.Equal(t, "May pay be called with these arguments?", answer.Message)
 }
 
-// TestTooMuchEncoded checks that a policy denies a call if a rule for its tool would have to decode
-// more than is possible.
+// TestTooMuchEncoded checks that a policy denies a call whose arguments have too many layers of
+// encoding, but only if a rule covers its tool.
 func TestTooMuchEncoded(t *testing.T) {
 	t.Parallel()
 	h := newHost()

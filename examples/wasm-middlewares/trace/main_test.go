@@ -216,7 +216,8 @@ func TestIDs(t *testing.T) {
 	require.NotEqual(t, outer.SpanID, inner.SpanID)
 }
 
-// TestLongTexts checks that a line stays within maxLine bytes for any content.
+// TestLongTexts checks that a line stays within maxLine bytes for long content, even if all its
+// characters need escapes.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -85,7 +85,7 @@ func TestMistakes(t *testing.T) {
 }
 
 // TestSchemasThatCannotBeApplied checks that the rest of a schema still applies if a part of it
-// cannot be applied.
+// cannot be applied, and that strict denies such a call.
 func TestSchemasThatCannotBeApplied(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{

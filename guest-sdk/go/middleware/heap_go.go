@@ -82,10 +82,10 @@ func (m *Module) rehearse() {
 	}
 }
 
-// begin allocates slices of each size, until the first size that is at least most bytes. Of each
-// size, it allocates slices until one is the first of its span, so that the rest of the span is
-// free. If a run began at the end of a span, its hooks would soon need another, which costs as much
-// as allocating twenty objects.
+// begin allocates slices of each size, in ascending order, until the size in bytes reaches the
+// value of most. Of each size, it allocates slices until one is the first of its span, so that the
+// rest of the span is free. If a run began at the end of a span, its hooks would soon need another,
+// which costs as much as allocating twenty objects.
 //
 // Slices whose size in bytes is at most noted have their pointer bitmap at the end of the span. Of
 // these, begin allocates slices until one is the first in the second half of a span: new objects

@@ -23,8 +23,8 @@ type Host interface {
 	// LocalGet returns {"value", "version"}, or nothing if the key does not exist.
 	LocalGet(key string) ([]byte, error)
 	LocalDelete(key string) error
-	// LocalSet returns {"version"}, or nothing if the caller does not need it. It
-	// does not retain value.
+	// LocalSet returns {"version"}, or nothing if the caller does not need it. It keeps no
+	// reference to value.
 	LocalSet(key string, value []byte, version int64) ([]byte, error)
 	// LocalAdd adds delta to a counter and returns its new value.
 	LocalAdd(key string, delta int64) ([]byte, error)

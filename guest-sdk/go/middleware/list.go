@@ -44,9 +44,9 @@ func (c *listCache) set(i int, m *abi.Message) {
 	b[i%maxBlock], c.pulled = m, true
 }
 
-// resize evicts all messages with indices of at least keep, and makes room for a list of total
-// messages. It does not touch memory after the previous length: clearing a pointer is expensive
-// while the garbage collector marks, even if the pointer is nil.
+// resize evicts all messages except those with an index below keep, and makes room for a list whose
+// length is total. It does not touch memory after the previous length: clearing a pointer is
+// expensive while the garbage collector marks, even if the pointer is nil.
 func (c *listCache) resize(keep, total int) {
 	last := (keep + maxBlock - 1) / maxBlock
 	if len(c.blocks) > last {

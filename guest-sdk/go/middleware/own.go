@@ -11,8 +11,8 @@ import (
 type ModelCall struct {
 	// Messages are all messages that the model receives.
 	Messages []abi.Message
-	// Tools are offered to the model. The host does not run calls of them. Nil means
-	// none.
+	// Tools are offered to the model. If the model calls one, the host does not run the call. Nil
+	// means no tools.
 	Tools []abi.Tool
 	// Model defaults to the agent's model.
 	Model string

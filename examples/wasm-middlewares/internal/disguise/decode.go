@@ -97,8 +97,8 @@ var (
 	hexRun    = regexp.MustCompile(`(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}`)
 )
 
-// base64s returns the readable texts to which base64 in text decodes: each run of lines as a whole,
-// and each word of a run.
+// base64s decodes the base64 in text and returns the readable results. It decodes each run of lines
+// as a whole, and each word of a run.
 func base64s(text string) []string {
 	var out []string
 	for _, run := range base64Run.FindAllString(text, -1) {
@@ -127,7 +127,7 @@ func fromBase64(word string) []string {
 	return readable(b)
 }
 
-// hexes returns the readable texts to which runs of hexadecimal digits in text decode.
+// hexes decodes the runs of hexadecimal digits in text and returns the readable results.
 func hexes(text string) []string {
 	var out []string
 	for _, run := range hexRun.FindAllString(text, -1) {

@@ -41,8 +41,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestSize checks that modules do not exceed their maximum sizes in bytes, of which Go's runtime
-// takes 1.8 MB.
+// TestSize checks that modules do not exceed their maximum sizes in bytes. Go's runtime takes 1.8
+// MB of each.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for dir, most := range map[string]int64{

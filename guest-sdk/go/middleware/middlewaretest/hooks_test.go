@@ -138,7 +138,8 @@ func TestGatesOfOneModule(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that a hook fails if it returns or changes something that it cannot.
+// TestMistakes checks that a hook fails if it returns an invalid value or makes a change that is
+// not allowed.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, mw := range map[string]middleware.Middleware{

@@ -82,7 +82,8 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 	return abijson.Marshal(res)
 }
 
-// mayCall returns an error in hooks in which a host rejects a module's own model and tool calls.
+// mayCall returns an error if a host rejects the module's own model and tool calls in the running
+// hook.
 func (i *imports) mayCall(what string) error {
 	switch i.hook {
 	case contract.HookDescribe, contract.HookConfigure:
