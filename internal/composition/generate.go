@@ -230,8 +230,8 @@ func (c *Composition) sensible() *Composition {
 			own && h == contract.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
 			s.Do = ""
 		}
-		// A hook that is called again after a pause counts again, on_chunk counts chunks, and a
-		// wrapper that passes on an error fails, which discards its count.
+		// A hook counts twice if it is called again after a pause, and on_chunk counts chunks. A
+		// wrapper that passes on an error fails, so its count is discarded.
 		s.Keep = s.Keep && !pauses && h != contract.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
 		return s
 	})

@@ -44,7 +44,7 @@ type exchange struct {
 	core                func(request) answer // calls the model, or the gates and the tool
 }
 
-// in returns the entries of a ring that have a hook and that the call passes.
+// in returns the entries of a ring that have the hook h, without those that the call does not pass.
 func (x *exchange) in(ring int, h abi.Hook) []*Entry {
 	return slices.DeleteFunc(x.prediction.in(ring, h), func(e *Entry) bool { return x.passes != nil && !x.passes(e) })
 }

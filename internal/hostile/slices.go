@@ -2,8 +2,8 @@ package hostile
 
 import "github.com/agent-runner/agent-runner/internal/contract"
 
-// sliceCases returns cases of hooks that are fast for a long time, so that the host grants the
-// largest slices of fuel, and that then do the work that takes the most time per fuel.
+// sliceCases returns cases of hooks that are fast for a long time and then do the work that takes
+// the most time per fuel. Because of the fast part, the host grants the largest slices of fuel.
 func sliceCases() []Case { return append(touches(), slowWork()...) }
 
 // fastIterations is the number of fast iterations at the beginning of such a hook.

@@ -4,7 +4,7 @@
 //	go run ./internal/mutants [-all] [-j N] [WORDS]
 //
 // With words, it seeds only faults whose name contains one of them. Each fault names the case that
-// tests its rule, which runs first. The command does not modify the sources: the compiler reads
+// tests its rule. That case runs first. The command does not modify the sources: the compiler reads
 // each fault through an overlay. The command fails if no case fails with a fault, or if a fault no
 // longer matches its source.
 package main

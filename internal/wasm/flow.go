@@ -54,8 +54,8 @@ type scope struct {
 	used   bool  // a branch targets the label
 	dead   bool  // the block is unreachable
 	sets   int   // number of assignments to locals and globals, including those in calls
-	// dispatch is the dispatch of the loop. For a block that is a target of a dispatch, it is that
-	// dispatch.
+	// dispatch is the dispatch at the head of the loop. For a block that a dispatch can select, it
+	// is that dispatch.
 	dispatch *dispatch
 }
 
@@ -248,8 +248,8 @@ func (p *planner) otherwise(in *Instruction) {
 	p.beginAt(s.orElse, in.End)
 }
 
-// end closes the innermost scope. It starts a new node after a block that control can leave in more
-// than one place.
+// end closes the innermost scope. It starts a new node if another node can branch to the end of the
+// scope.
 func (p *planner) end(in *Instruction) {
 	last := len(p.scopes) - 1
 	s := p.scopes[last]
@@ -294,8 +294,9 @@ func (p *planner) unknownTarget(label uint32) int32 {
 	return p.target(label)
 }
 
-// branch reads a br. If the br jumps to a dispatch that then selects a block that is still open, it
-// becomes a direct jump to that block. It still costs as much as the br and the dispatch.
+// branch reads a br. Its target may be a dispatch, and the block that the dispatch then selects may
+// still be open. In that case, the br becomes a direct jump to the block. It still costs as much as
+// the br and the dispatch.
 func (p *planner) branch(in *Instruction) {
 	d, label := p.known(in)
 	if d == nil {

@@ -333,8 +333,8 @@ func (g *generator) resume(depth int) {
 	g.a.op(OpEnd)
 }
 
-// dispatch generates a body in the style of Go's compiler: a loop that only branches to a
-// block selected by a local, which jumps set.
+// dispatch generates a body in the style of Go's compiler: a loop whose head only branches to the
+// block that a local selects. Jumps set the local and branch to the loop.
 func (g *generator) dispatch(depth int) {
 	n := 1 + g.IntN(6)
 	local := uint32(slices.Index(g.locals, I32))

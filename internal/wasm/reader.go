@@ -73,7 +73,7 @@ func (r *reader) overLimit(at int, what string, value uint64, limit int, per str
 	)
 }
 
-// index checks that an index, which was read at an offset, is below n.
+// index checks that value, an index, is below n. at is the offset of the index.
 func (r *reader) index(at int, what string, value uint32, n int) {
 	if uint64(value) >= uint64(n) {
 		r.failAt(

@@ -182,8 +182,8 @@ func (l *linker) tables(at []uint32) {
 	}
 }
 
-// exports adds the exports of main whose names are in keep to the output, and the functions that
-// part exports, except those whose names are in inside, which main imports.
+// exports adds to the output the exports of main whose names are in keep. It also adds the
+// functions that part exports, except those that inside lists, because they are only for main.
 func (l *linker) exports(mainAt, partAt []uint32, inside map[int]string, keep []string) {
 	for _, exp := range l.main.Exports {
 		if slices.Contains(keep, exp.Name) {
