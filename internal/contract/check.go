@@ -91,7 +91,7 @@ func CheckChunk(c *abi.Chunk) error {
 	}
 }
 
-// CheckListPatch returns an error if the patch does not fit a list of total messages, or if it
+// CheckListPatch returns an error if the patch does not fit a list whose length is total, or if it
 // inserts an invalid message.
 func CheckListPatch(p *abi.ListPatch, total int) error {
 	if p.Whole {
@@ -110,8 +110,8 @@ func CheckListPatch(p *abi.ListPatch, total int) error {
 	return nil
 }
 
-// spliceError returns the error for splice i, which does not fit a list of total messages. Earlier
-// splices cover the messages before end.
+// spliceError returns the error for splice i, which does not fit a list whose length is total.
+// Earlier splices cover the messages before index end.
 func spliceError(i int, s abi.Splice, total, end int) error {
 	n := strconv.Itoa
 	return errors.New("splice " + n(i) + " (at " + n(s.At) + ", remove " + n(s.Remove) + ") does not fit: the list has " +

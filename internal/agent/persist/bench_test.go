@@ -108,7 +108,7 @@ func BenchmarkJournal(b *testing.B) {
 	b.Run("PostgreSQL", func(b *testing.B) { run(b, open(b, postgrestest.Start(b).Create(b, "bench"))) })
 }
 
-// historyOf returns a conversation of n messages, the last of which is the user's.
+// historyOf returns a conversation of n messages. The last message is the user's.
 func historyOf(n int) []abi.Message {
 	out := make([]abi.Message, n)
 	for i := range out {

@@ -86,7 +86,7 @@ type world struct {
 	calls  map[string]int // number of executions by tool call
 	models int
 	seen   map[int64]abi.EventType // events seen by the worker's observer
-	depth  int                     // number of agents around the worker, each of which calls the next one as a tool
+	depth  int                     // number of nested agents around the worker; each calls the next one as a tool
 	secret string                  // appended to the answers of the model and tools; a middleware removes it
 }
 

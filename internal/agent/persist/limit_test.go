@@ -86,8 +86,8 @@ func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, er
 // hookBytes is an upper bound of the bytes that one flood writes to the journal.
 const hookBytes = 3 << 20
 
-// TestAFloodEndsAtItsLimit checks that a run of a hundred steps whose module emits 2 MiB in each of
-// them ends at its limit of journal bytes.
+// TestAFloodEndsAtItsLimit checks that a run ends at its limit of journal bytes if its module emits
+// 2 MiB in each of a hundred steps.
 func TestAFloodEndsAtItsLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 2 << 20

@@ -175,8 +175,9 @@ func TestLocalsSizesStayRight(t *testing.T) {
 	require.Equal(t, want, locals.sizes["entry:a"])
 }
 
-// TestRejectedLocalSetCopiesNothing checks that a write beyond the limits does not make the host
-// copy its value: a hook can repeat such a write thousands of times.
+// TestRejectedLocalSetCopiesNothing checks that a write beyond the limit of a hook or with an
+// outdated version does not make the host copy its value: a hook can repeat such a write thousands
+// of times.
 func TestRejectedLocalSetCopiesNothing(t *testing.T) {
 	value := json.RawMessage(`"` + strings.Repeat("x", maxBytes-100) + `"`)
 	outdated := func(c *Tx) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// ParseArguments checks the arguments of a model's tool call, which must be one JSON object. It
-// returns "{}" for empty arguments.
+// ParseArguments returns the arguments of a model's tool call, or "{}" if they are empty. It fails
+// if they are not one JSON object.
 func ParseArguments(arguments string) (string, error) {
 	if arguments == "" {
 		return "{}", nil
