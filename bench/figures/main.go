@@ -1,13 +1,13 @@
 // Command figures compares the sandbox's costs and limits with those of the usual alternatives, and
-// prints a table in Markdown. It measures a row in one run, with the contenders interleaved. The
-// ratio is the result.
+// prints a table in Markdown. It measures all contenders of a row in one run, interleaved, because
+// the result is their ratio.
 //
 //	go run ./figures PLAIN.wasm EXTISM.wasm
 //
 // The two modules are guests/plain and guests/extism, built for wasip1 as c-shared. The command
-// takes some minutes on an idle machine. $ONLY selects one row: hooks, instances, resident, ready,
-// runaways or neighbours. $SHAPE selects the runaways whose name contains it, and $ROUNDS is the
-// number of their runs.
+// takes several minutes on an idle machine. $ONLY selects one row: hooks, instances, resident,
+// ready, runaways or neighbours. $SHAPE selects the runaways whose name contains it, and $ROUNDS is
+// the number of their runs.
 package main
 
 import (

@@ -154,7 +154,7 @@ type endless struct {
 
 // A sample holds one value of each kind per run.
 type sample struct {
-	halts []time.Duration // the longest pause during the run
+	halts []time.Duration // the longest time to stop all goroutines during the run
 	works []time.Duration // the most processor time that the process used during a pause
 	lates []time.Duration // time from the deadline to the end
 }

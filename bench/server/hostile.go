@@ -204,7 +204,7 @@ func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(5 * time.Second) // while it uploads its modules
+	time.Sleep(5 * time.Second) // until it has uploaded its modules
 	return &neighbour{
 		start: func() error { return cmd.Process.Signal(syscall.SIGCONT) },
 		pause: func() error { return cmd.Process.Signal(syscall.SIGSTOP) },

@@ -19,7 +19,7 @@ func main() {}
 type look struct {
 	at string // "nothing", "last", "all" or "kept"
 
-	revision int64 // last revision that it has read; lost with the memory
+	revision int64 // last revision that the module has read; lost with its memory
 }
 
 // seen is the last revision that was read, in a run-local value that outlives the module's memory.

@@ -17,7 +17,7 @@ type view struct {
 	// For each byte of an undisguised view: the start and the end of its character in the original
 	// text. Nil for the text itself.
 	begins, ends []int
-	to           int    // the length of the original that was read
+	to           int    // length of the part of the original that the view covers
 	escapes      []span // ranges of the original
 }
 
