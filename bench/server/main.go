@@ -195,7 +195,7 @@ func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 // idle gives this process only processor time that no other process uses. A real attacker has its
 // own machines.
 func idle() error {
-	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // has an effect only if the kernel groups tasks by session
+	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // works only if the kernel groups tasks by session
 	threads, err := os.ReadDir("/proc/self/task")
 	for _, thread := range threads {
 		id, _ := strconv.Atoi(thread.Name())
