@@ -116,7 +116,7 @@ func limitText(l *ending.LimitError) string {
 	}
 }
 
-// count formats a number of things, such as "1 step" or "2 steps". what is the singular noun.
+// count returns n and the singular noun what, in the plural unless n is 1: "1 step", "2 steps".
 func count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
