@@ -1,5 +1,5 @@
-// Package procgroup starts child processes as leaders of their own process groups, so that their
-// descendants end with them.
+// Package procgroup starts child processes as leaders of their own process groups, so that the
+// descendants that stay in the group end with them.
 package procgroup
 
 import (

@@ -293,7 +293,7 @@ func (s *Sandbox) leave(in *Instance) {
 // RunJob lets a child process do a job within the limits of Options.CompileChild, and returns its
 // output. If the job fails, the error has the message of the handler's error. Otherwise it is a
 // [*verify.RefusedError] if the job exceeded a limit or crashed, ErrNoChildren if the sandbox uses
-// no child processes, ctx's cause, or an error of this system.
+// no child processes, ErrClosed, ctx's cause, or an error of the operating system.
 func (s *Sandbox) RunJob(ctx context.Context, job child.Job) ([]byte, error) {
 	if s.children == nil {
 		return nil, ErrNoChildren

@@ -70,8 +70,8 @@ func compare(it *interaction, req *model.Request) (*difference, error) {
 // A difference describes how a request differs from the recorded one.
 type difference struct{ path, note, diff string }
 
-// first returns the path of the first line that differs. If got continues with tools, the request
-// lacks messages, and the path is that of the recorded line.
+// first returns the path of the first line that differs: the path in got, or the recorded one if got
+// has ended or has reached the tools, because the request then probably lacks recorded lines.
 func first(recorded, got []line) string {
 	switch {
 	case len(got) == 0:

@@ -40,7 +40,7 @@ const (
 // OwnArguments returns the arguments with which the puppet of an entry calls the tool.
 func OwnArguments(entry string) string { return `{"own":"` + entry + `"}` }
 
-// Read, in [Script.Next], opens the stream of the wrapped call, which the puppet reads.
+// Read is the part of a [Script.Next] that opens the stream of the wrapped call and reads it.
 const Read = "~"
 
 // The final actions of a hook, with the hooks that support them.

@@ -6,8 +6,9 @@ import (
 )
 
 // slots is a semaphore that tenants share fairly. A free slot goes to the waiting tenant that holds
-// the fewest, and among equals to the one that was served least recently. Within a tenant the order
-// is FIFO.
+// the fewest, and among equals to the one that was served least recently. A tenant that comes without
+// a slot counts as served before the last one, so that no waiting tenant starves. A tenant with a
+// name that holds the maximum is skipped. Within a tenant the order is FIFO.
 type slots struct {
 	max int // maximum number of slots of a named tenant
 
@@ -22,7 +23,7 @@ type slots struct {
 type slotTenant struct {
 	name          string
 	held, waiting int
-	last          int // the value of served when it got its last slot
+	last          int // the value of served when it got its last slot, or one less than when it came
 }
 
 // A slotWaiter waits for one slot.
@@ -42,7 +43,7 @@ func (s *slots) acquire(ctx context.Context, name string) (release func(), err e
 	s.mu.Lock()
 	of := s.tenants[name]
 	if of == nil {
-		of = &slotTenant{name: name}
+		of = &slotTenant{name: name, last: s.served - 1}
 		s.tenants[name] = of
 	}
 	w := &slotWaiter{of, make(chan struct{})}

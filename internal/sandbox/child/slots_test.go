@@ -71,6 +71,50 @@ func TestSlotsAreShared(t *testing.T) {
 	require.Equal(t, 2, s.free)
 }
 
+// TestBacklogGetsSlots checks that a tenant with waiting jobs gets slots while two other tenants send
+// their next job as soon as one ends.
+func TestBacklogGetsSlots(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1)
+	release, err := s.acquire(t.Context(), "first")
+	require.NoError(t, err)
+	type grant struct {
+		tenant  string
+		release func()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	grants := make(chan grant, 1) // one slot
+	wait := func(tenant string) {
+		before := s.waiting()
+		wg.Go(func() {
+			if release, err := s.acquire(ctx, tenant); err == nil {
+				grants <- grant{tenant, release}
+			}
+		})
+		require.Eventually(t, func() bool { return s.waiting() == before+1 }, time.Minute, time.Millisecond)
+	}
+	const backlog = 4
+	for range backlog {
+		wait("backlog")
+	}
+	wait("b")
+	wait("c")
+	release()
+	served := map[string]int{}
+	for range 3 * backlog {
+		g := <-grants
+		served[g.tenant]++
+		g.release()
+		if g.tenant != "backlog" {
+			wait(g.tenant)
+		}
+	}
+	require.Equal(t, map[string]int{"backlog": backlog, "b": backlog, "c": backlog}, served)
+	cancel()
+	wg.Wait()
+}
+
 // TestSlotsOfTwoFloods checks that a tenant does not wait for the queues of two others that
 // hold all slots.
 func TestSlotsOfTwoFloods(t *testing.T) {

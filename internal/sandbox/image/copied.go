@@ -29,9 +29,9 @@ func (i *copiedImage) open(length, limit uint64) (imagePages, error) {
 	return p, nil
 }
 
-// copiedPages are a copy of an image. When they grow, their bytes move to empty pages,
-// which are mapped where possible: Go's heap would clear memory up to the limit, and copy
-// the old bytes, without an interruption.
+// copiedPages are a copy of an image. When they grow, their bytes move to new pages, which are mapped
+// where possible: growing a Go slice would clear and copy the whole memory, and again each time it
+// grows.
 type copiedPages struct {
 	image *copiedImage
 	limit uint64
