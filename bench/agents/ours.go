@@ -134,7 +134,9 @@ func functions() []host.Middleware {
 		{
 			Name: "cache",
 			Native: &native.Middleware{
-				WrapToolCall: func(ctx context.Context, c *native.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+				WrapToolCall: func(
+					ctx context.Context, c *native.Call, in *abi.WrapToolCallInput,
+				) (*abi.WrapToolCallAnswer, error) {
 					key := five.Key(in.Call.Name, in.Call.Arguments)
 					kept, hit, err := c.LocalGet(key)
 					if err != nil || hit {
@@ -250,7 +252,9 @@ func forwarded(
 		{
 			Name: "cache",
 			Native: &native.Middleware{
-				WrapToolCall: func(ctx context.Context, c *native.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+				WrapToolCall: func(
+					ctx context.Context, c *native.Call, in *abi.WrapToolCallInput,
+				) (*abi.WrapToolCallAnswer, error) {
 					question, kept := five.Kept{Run: c.Where().ID, Call: in.Call}, five.Kept{}
 					if err := ask(ctx, "cache", "cache_get", question, &kept); err != nil {
 						return nil, err
