@@ -86,7 +86,12 @@ func TestGenerated(t *testing.T) {
 		break
 	}
 	s.report(t)
-	require.Empty(t, s.lateAgain(seed), "hooks of these modules work for longer than %v after their deadline", deadlineSlack)
+	require.Empty(
+		t,
+		s.lateAgain(seed),
+		"hooks of these modules work for longer than %v after their deadline",
+		deadlineSlack,
+	)
 	for _, w := range s.wrong {
 		t.Errorf(
 			"%s\n\trepeat it: go test ./internal/hostile -run TestGenerated -v -args -seed %d -modules 1 -first N",
