@@ -118,11 +118,12 @@ func parseRow(line string) (Row, error) {
 	return r, nil
 }
 
-// link sets the cases of the rows. It fails if rows and cases do not match.
+// link sets the cases of the rows. It fails if rows and cases do not match, or if a row names a hook
+// or an event that its cases do not have.
 func link(catalogues []*Catalogue, cases []*golden.Case) error {
-	known := map[string]bool{}
+	known := map[string]*golden.Case{}
 	for _, c := range cases {
-		known[c.Name] = true
+		known[c.Name] = c
 		if err := linkCase(catalogues, c.Name); err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func link(catalogues []*Catalogue, cases []*golden.Case) error {
 		for i := range c.Rows {
 			r := &c.Rows[i]
 			for _, name := range r.Cases {
-				if !known[name] {
+				if known[name] == nil {
 					return fmt.Errorf("row %s %s: there is no case %s", c.Name, r.ID, name)
 				}
 			}
@@ -147,6 +148,9 @@ func link(catalogues []*Catalogue, cases []*golden.Case) error {
 			}
 			slices.Sort(r.Cases)
 			r.Cases = slices.Compact(r.Cases)
+			if err := checkClaim(r, known); err != nil {
+				return fmt.Errorf("row %s %s: %w", c.Name, r.ID, err)
+			}
 		}
 	}
 	return nil

@@ -42,6 +42,10 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 		{"no catalogue", "1 | same | a", "x-1-a y-2-b", "case y-2-b: there is no catalogue/y.txt"},
 		{"not applicable", "1 | not applicable | a | b", "x-1-a", "case x-1-a shows row 1, which"},
 		{"no such other case", "1 | same | a | | x-2-a", "x-1-a", "there is no case x-2-a"},
+		{"a hook", "1 | same | wrap_model asks", "x-1-a", ""},
+		{"a hook that its case lacks", "1 | same | after_tool asks", "x-1-a", "none of its cases has after_tool: x-1-a"},
+		{"an event", "1 | better | a | b, as a tool_result", "x-1-a", ""},
+		{"an event that its case lacks", "1 | better | a | b, as run_paused", "x-1-a", "none of its cases has run_paused"},
 		{"twice", "1 | same | a\n1 | same | b", "x-1-a", "row 1 is duplicated"},
 		{"no why", "1 | better | a", "x-1-a", "say why it is better"},
 		{"a verdict that is none", "1 | worse | a", "x-1-a", `"worse" is no verdict`},
@@ -55,7 +59,7 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 				t,
 				os.WriteFile(filepath.Join(folder, "catalogue", "x.txt"), []byte("origin: X\n"+test.file+"\n"), 0o644),
 			)
-			_, err := Catalogues(folder, named(test.cases))
+			_, err := Catalogues(folder, named(t, test.cases))
 			if test.want == "" {
 				require.NoError(t, err)
 				return
@@ -65,11 +69,17 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 	}
 }
 
-// named returns cases with the given names.
-func named(names string) []*golden.Case {
+// named returns cases with the given names. Each has the hook wrap_model and expects tool_result.
+func named(t *testing.T, names string) []*golden.Case {
+	t.Helper()
+	const text = "A case.\n" +
+		"-- h1.go --\npackage h1\n\ntype Middleware struct{}\n\nfunc (Middleware) WrapModel() {}\n" +
+		"-- events --\ntool_result [t#1] tool: ok\n"
 	var out []*golden.Case
 	for _, name := range strings.Fields(names) {
-		out = append(out, &golden.Case{Name: name})
+		c, err := golden.Parse(name+".txtar", []byte(text))
+		require.NoError(t, err)
+		out = append(out, c)
 	}
 	return out
 }

@@ -114,6 +114,22 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 	return err
 }
 
+// ExpectsEvent reports whether the case expects events of type t, or expects that there are none.
+func (c *Case) ExpectsEvent(t abi.EventType) bool {
+	return slices.ContainsFunc(c.expect, func(e expectation) bool {
+		if e.kind != "events" {
+			return false
+		}
+		if e.arg != "" {
+			return slices.Contains(strings.Split(e.arg, ","), string(t))
+		}
+		return slices.ContainsFunc(strings.Split(e.text, "\n"), func(line string) bool {
+			name, _, _ := strings.Cut(line, " ")
+			return name == string(t)
+		})
+	})
+}
+
 // InTypeScript reports whether all modules of the case also exist in TypeScript.
 func (c *Case) InTypeScript() bool { return len(c.Scripts) > 0 && len(c.Scripts) == len(c.Modules) }
 
