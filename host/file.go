@@ -75,9 +75,10 @@ type FileOptions struct {
 	CheckParam func(param string) error
 	// Tracer, if not nil, observes the operations of runs.
 	Tracer Tracer
-	// ReadModule, if not nil, returns the content of an entry's module. If the content is nil,
-	// the file at path is loaded. ReadModule is called only for .wasm files. For an entry of a
-	// sub-agent, the entry's name is prefixed with the sub-agent's name and a slash.
+	// ReadModule, if not nil, returns the content of an entry's module: a .wasm file, or a script
+	// that Loader.BundleScript bundled. If the content is nil, the file at path is loaded.
+	// ReadModule is not called for Extism manifests. For an entry of a sub-agent, the entry's name
+	// is prefixed with the sub-agent's name and a slash.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
 	// LoadModule, if not nil, returns an already loaded module of an entry, which other agents
 	// can share. release is called when the agent is closed. If LoadModule returns a nil module,
@@ -343,13 +344,13 @@ func (b *builder) entry(s *slot) string {
 
 func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	path, limits := string(s.from.Module), s.from.Limits.Policy()
-	if b.opts.ReadModule != nil && strings.EqualFold(filepath.Ext(path), ".wasm") {
-		wasm, err := b.opts.ReadModule(ctx, b.entry(s), path)
+	if b.opts.ReadModule != nil && !strings.EqualFold(filepath.Ext(path), ".json") {
+		content, err := b.opts.ReadModule(ctx, b.entry(s), path)
 		switch {
 		case err != nil:
 			return nil, err
-		case wasm != nil:
-			return b.host.LoadBytes(ctx, path, wasm, limits)
+		case content != nil:
+			return b.host.LoadBytes(ctx, path, content, limits)
 		}
 	}
 	return b.host.Load(ctx, path, limits)

@@ -93,8 +93,13 @@ func (l *Loader) loadScriptSource(
 }
 
 // BundleScript bundles the script in a file with everything it imports into one JavaScript file
-// that Load accepts. It bundles in a child process if the loader uses child processes.
+// that Load accepts. It returns a file that is a bundle already unchanged. It bundles in a child
+// process if the loader uses child processes, and logs the warnings about the script.
 func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) {
+	text, err := readModule(path, policy.Limits{})
+	if err != nil || javascript.IsBundle(text) {
+		return text, err
+	}
 	s, err := javascript.FindSource(path)
 	if err != nil {
 		return nil, err
@@ -102,6 +107,9 @@ func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) 
 	b, err := l.bundle(ctx, path, s)
 	if err != nil {
 		return nil, err
+	}
+	for _, w := range b.Warnings {
+		l.log.Warn("module", "module", path, "warning", w)
 	}
 	return b.Code, nil
 }

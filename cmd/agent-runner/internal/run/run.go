@@ -41,7 +41,8 @@ type runCommand struct {
 	originals                          bool // --keep-originals
 
 	screen *cli.Screen
-	store  store.Store // nil without --store
+	store  store.Store    // nil without --store
+	loader *module.Loader // set by withAgent
 }
 
 // NewRun returns the "run" command.
@@ -224,6 +225,7 @@ func (c *runCommand) withAgent(
 		return err
 	}
 	defer hosting.CloseHost(h)
+	c.loader = h.Loader()
 	tracer, flush, err := hosting.NewTracer(ctx, c.env)
 	if err != nil {
 		return err
@@ -267,7 +269,7 @@ func (c *runCommand) useStore(o *host.FileOptions, file *agentfile.File, source 
 	}
 	o.Journal = hosting.JournalOptions(c.env, c.store, "", text)
 	o.Journal.Originals = c.originals
-	o.Values, o.ReadModule = c.store, storeModule(c.store)
+	o.Values, o.ReadModule = c.store, c.storeModule
 	return nil
 }
 

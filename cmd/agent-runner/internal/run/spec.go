@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
-	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // A spec is stored with a run, and describes how to recreate its agent. It contains no
@@ -114,30 +116,41 @@ func fileOf(r *journal.RunInfo) (f *agentfile.File, replay string, err error) {
 	return f, s.Replay, nil
 }
 
-// storeModule returns a function that reads a module for a new run, and stores it.
-func storeModule(s store.Store) func(ctx context.Context, entry, path string) ([]byte, error) {
-	return func(ctx context.Context, _, path string) ([]byte, error) {
-		wasm, err := cli.ReadFile(path, maxModule)
-		if err != nil {
-			return nil, nil // loading reports the error
-		}
-		if _, err := s.PutModule(ctx, wasm); err != nil {
-			return nil, err
-		}
-		return wasm, nil
+// storeModule reads a module for a new run, and stores it. It stores a script with everything that
+// it imports.
+func (c *runCommand) storeModule(ctx context.Context, _, path string) ([]byte, error) {
+	var content []byte
+	var err error
+	if javascript.IsScript(path) {
+		content, err = c.loader.BundleScript(ctx, path)
+	} else {
+		content, err = cli.ReadFile(path, maxModule)
 	}
+	if err != nil {
+		return nil, nil // loading reports the error
+	}
+	if _, err := c.store.PutModule(ctx, content); err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 // maxModule is the maximum size of a stored module, in bytes.
 const maxModule = 256 << 20
 
-// storedModule returns a function that reads the modules that a run started with.
+// storedModule returns a function that reads the modules that a run started with. The function
+// returns nil for a script of a run of an earlier version, which stored no scripts.
 func storedModule(s store.Store, r *journal.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
-	return func(ctx context.Context, entry, _ string) ([]byte, error) {
+	return func(ctx context.Context, entry, path string) ([]byte, error) {
 		for _, pin := range r.Modules {
-			if pin.Entry == entry && pin.Digest != "" {
-				return s.Module(ctx, pin.Digest)
+			if pin.Entry != entry || pin.Digest == "" {
+				continue
 			}
+			content, err := s.Module(ctx, pin.Digest)
+			if errors.Is(err, store.ErrNoModule) && javascript.IsScript(path) {
+				return nil, nil
+			}
+			return content, err
 		}
 		return nil, nil
 	}
