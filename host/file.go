@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/host/model/openai"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
@@ -24,7 +22,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/egress"
-	"github.com/agent-runner/agent-runner/internal/modelfailure"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
@@ -394,97 +391,6 @@ func (b *builder) wrap(m model.Model) (model.Model, error) {
 	default:
 		return b.opts.WrapModel(&modelRouter{m})
 	}
-}
-
-// endpoints returns the file's model, with its fallbacks. It fails if the file names no model, or
-// if the environment lacks a key that a model needs.
-func (b *builder) endpoints() (model.Model, error) {
-	f := &b.file.Model
-	if f.Name == "" {
-		return nil, agentfile.ErrorAt(b.file, "model", errors.New("the agent has no model: name one, model: {name: …}"))
-	}
-	base := cmp.Or(string(f.BaseURL), b.opts.Getenv(agentfile.EnvBaseURL))
-	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, agentfile.EnvAPIKey))
-	switch {
-	case key == "" && f.APIKeyEnv != "":
-		return nil, agentfile.ErrorAt(b.file, "model.api_key_env",
-			fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name))
-	case key == "" && base == "":
-		return nil, fmt.Errorf("no key for %s: set %s, or name an endpoint that needs none as base URL",
-			f.Name, agentfile.EnvAPIKey)
-	}
-	first, err := b.endpoint(base, key)
-	if err != nil {
-		return nil, agentfile.ErrorAt(b.file, "model.base_url", err)
-	}
-	choices := []model.Choice{{Model: first}}
-	for i, fallback := range f.Fallbacks {
-		at := fmt.Sprintf("model.fallbacks[%d]", i)
-		address, secret := base, key
-		if fallback.BaseURL != "" {
-			address, secret = string(fallback.BaseURL), "" // never send a key to another endpoint
-		}
-		if env := fallback.APIKeyEnv; env != "" {
-			if secret = b.opts.Getenv(env); secret == "" {
-				return nil, agentfile.ErrorAt(b.file, at+".api_key_env",
-					fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name))
-			}
-		}
-		m, err := b.endpoint(address, secret)
-		if err != nil {
-			return nil, agentfile.ErrorAt(b.file, at, err)
-		}
-		choices = append(choices, model.Choice{Model: m, Name: fallback.Name})
-	}
-	if len(choices) == 1 {
-		return first, nil
-	}
-	return model.WithFallback(choices, nil), nil
-}
-
-// endpoint returns a client for an endpoint, with retries.
-func (b *builder) endpoint(base, key string) (model.Model, error) {
-	o := &openai.Options{BaseURL: base, APIKey: key}
-	if b.opts.GuardModels && base != b.opts.ModelURL {
-		guard, err := b.guardedModels()
-		if err != nil {
-			return nil, err
-		}
-		o.HTTPClient = &http.Client{Transport: guard}
-	}
-	c, err := openai.New(o)
-	if err != nil {
-		return nil, err
-	}
-	b.closers = append(b.closers, c.Close)
-	retries := 0
-	if r := b.file.Model.Retries; r != nil {
-		retries = cmp.Or(*r, -1)
-	}
-	return model.WithRetry(b.private(c), &model.RetryOptions{MaxRetries: retries}), nil
-}
-
-// private hides details of the endpoint in the errors of m, if ModelFailed is set.
-func (b *builder) private(m model.Model) model.Model {
-	if b.opts.ModelFailed == nil {
-		return m
-	}
-	return modelfailure.Hide(m, b.opts.ModelFailed)
-}
-
-// guardedModels returns the transport for models chosen by an untrusted file. It connects only to
-// public addresses and those that Network allows.
-func (b *builder) guardedModels() (http.RoundTripper, error) {
-	o := &egress.Options{}
-	if b.opts.Network != nil {
-		o.Private, o.Resolver, o.RootCAs = b.opts.Network.Private, b.opts.Network.Resolver, b.opts.Network.RootCAs
-	}
-	c, err := egress.New(o)
-	if err != nil {
-		return nil, err
-	}
-	b.closers = append(b.closers, c.Close)
-	return c.Guard(), nil
 }
 
 // tools connects to the file's MCP servers. It returns the file's built-in tools and the tools of

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 )
@@ -53,7 +52,7 @@ func confinedLife(t *testing.T, store string) {
 	dir, key := t.TempDir(), ""
 	for range 2 {
 		out := &watch{more: make(chan struct{}, 1)}
-		cmd := exec.Command("agent-runner", "serve", "--listen", "127.0.0.1:0", "--store", store, "--replay", hosting.Demo,
+		cmd := exec.Command("agent-runner", "serve", "--listen", "127.0.0.1:0", "--store", store, "--model", "echo",
 			"--connect-ports", "443", "--log", "off")
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
 		cmd.Stdout, cmd.Stderr = watchEnd{out, 0}, watchEnd{out, 1}
@@ -82,7 +81,7 @@ func confinedLife(t *testing.T, store string) {
 		require.NoError(t, err)
 		_, err = c.PutAgent(t.Context(), "sums", []byte("model: {name: m}\nmiddlewares: [{module: mine}]"))
 		require.NoError(t, err)
-		run, err := c.StartRun(t.Context(), &api.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
+		run, err := c.StartRun(t.Context(), &api.StartRun{Agent: "sums", Input: "Use calculator."}, "")
 		require.NoError(t, err)
 		var end abi.Event
 		for end, err = range c.Follow(t.Context(), run.ID, 0) {

@@ -16,7 +16,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "agent-runner",
 		Short: "Runs LLM agents whose middlewares are WebAssembly modules",
-		Example: `  agent-runner run "What is 17% of 2,340?"
+		Example: `  agent-runner run 'calculator {"expression": "0.17 * 2340"}'
   agent-runner run -m redact.wasm -m tool-policy.wasm --model gpt-4o-mini --root . "What does the README say?"
   agent-runner module inspect redact.wasm
   agent-runner serve`,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,6 +65,8 @@ func TestMain(m *testing.M) {
 
 // programs lists the programs that scripts and tests can start.
 var programs = map[string]func(){"agent-runner": main, "mcp-server": mcpServer}
+
+var update = flag.Bool("update", false, "write the expected output of scripts anew")
 
 func TestScripts(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func TestServe(t *testing.T) {
 		serve.EnvListen:     "127.0.0.1:0",
 		hosting.EnvCacheDir: testcache.Modules(),
 	}
-	out, errs, end := serveHere(t, environment, "--store", where, "--replay", hosting.Demo, "--log", "off")
+	out, errs, end := serveHere(t, environment, "--store", where, "--model", "echo", "--log", "off")
 	require.True(t, errs.wait("in a browser", nil))
 	at := servingAt.FindStringSubmatch(errs.all.String())[1]
 	transport := &http.Transport{}
@@ -79,8 +79,8 @@ func TestServe(t *testing.T) {
 	_, err = tenant.PutAgent(t.Context(), "sums", []byte("model: {name: m}"))
 	require.NoError(t, err)
 	var ran []string
-	for range 2 { // the recording answers again
-		run, err := tenant.StartRun(t.Context(), &api.StartRun{Agent: "sums", Input: hosting.DemoPrompt}, "")
+	for range 2 {
+		run, err := tenant.StartRun(t.Context(), &api.StartRun{Agent: "sums", Input: "Use calculator."}, "")
 		require.NoError(t, err)
 		ran = append(ran, run.ID)
 		var last abi.Event

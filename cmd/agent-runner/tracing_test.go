@@ -78,12 +78,12 @@ func TestSpansAreSent(t *testing.T) {
 				return ""
 			}
 		}}
-		return execute(context.Background(), e, []string{"run", hosting.DemoPrompt}), err.String()
+		return execute(context.Background(), e, []string{"run", "Use calculator."}), err.String()
 	}
 	code, text := run(server.URL)
 	require.Zero(t, code, text)
 	require.NotContains(t, text, "spans")
-	require.ElementsMatch(t, []string{"invoke_agent agent", "chat recording", "execute_tool calculator", "chat recording"},
+	require.ElementsMatch(t, []string{"invoke_agent agent", "chat echo", "execute_tool calculator", "chat echo"},
 		server.got())
 
 	server.Close()

@@ -1,6 +1,6 @@
 // Package model defines language models. Implementations are OpenAI-compatible endpoints
-// (package openai), recorded conversations (package cassette) and scripted replies (package
-// scripted). Retries and fallbacks wrap other models.
+// (package openai), recorded conversations (package cassette), scripted replies (package scripted)
+// and an offline model (package echo). Retries and fallbacks wrap other models.
 package model
 
 import (

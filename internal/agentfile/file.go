@@ -69,12 +69,18 @@ type Model struct {
 	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models to try, in this order, when the previous one does not answer."`
 }
 
-// An Endpoint is a model at an OpenAI-compatible endpoint.
+// An Endpoint is a model at an OpenAI-compatible endpoint, or the offline model.
 type Endpoint struct {
-	Name      string `json:"name,omitempty" jsonschema:"The model's name at its endpoint."`
+	Name      string `json:"name,omitempty" jsonschema:"The model's name at its endpoint. echo, without a base_url, is the built-in offline model."`
 	BaseURL   URL    `json:"base_url,omitempty" jsonschema:"The endpoint's URL, without /chat/completions. Default: OPENAI_BASE_URL, else OpenAI's API; for a fallback, the model's endpoint."`
 	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the endpoint's API key. Default: OPENAI_API_KEY; for a fallback with its own base_url, no key."`
 }
+
+// Echo is the name of the offline model, package echo.
+const Echo = "echo"
+
+// IsEcho reports whether e is the offline model. With a URL, e is a model of that name elsewhere.
+func (e *Endpoint) IsEcho() bool { return e.Name == Echo && e.BaseURL == "" }
 
 // Tools describes the tools that the model can call.
 type Tools struct {

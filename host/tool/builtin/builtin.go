@@ -41,9 +41,13 @@ type Options struct {
 	Tools []string
 }
 
-// Set returns the selected tools, in the order of Options.Tools. It fails if Options.Root is not a
-// directory, or if a selected tool is unknown, is selected twice, or needs Options.Root.
+// Set returns the selected tools, in the order of Options.Tools. A nil o is a zero Options. Set fails
+// if Options.Root is not a directory, or if a selected tool is unknown, is selected twice, or needs
+// Options.Root.
 func Set(o *Options) ([]tool.Tool, error) {
+	if o == nil {
+		o = &Options{}
+	}
 	clock := o.Clock
 	if clock == nil {
 		clock = time.Now

@@ -9,12 +9,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // conversation returns the initial messages of the run: the messages of --messages, then the
-// prompt. Without a prompt in args, it uses that of the source. It fails if there are no messages.
-func (c *runCommand) conversation(ctx context.Context, args []string, source *source) ([]abi.Message, error) {
+// prompt. It fails if there are no messages.
+func (c *runCommand) conversation(ctx context.Context, args []string) ([]abi.Message, error) {
 	var messages []abi.Message
 	if c.messages != "" {
 		var err error
@@ -28,8 +27,6 @@ func (c *runCommand) conversation(ctx context.Context, args []string, source *so
 		return nil, err
 	case prompt == "" && len(args) > 0:
 		return nil, cli.Usagef("the prompt is empty")
-	case prompt == "" && source.prompt != "":
-		prompt = source.prompt
 	case prompt == "" && len(messages) == 0:
 		return nil, cli.Usagef("no prompt: pass one in quotes, or - to read it from standard input")
 	}
@@ -37,19 +34,6 @@ func (c *runCommand) conversation(ctx context.Context, args []string, source *so
 		messages = append(messages, abi.User(prompt))
 	}
 	return messages, nil
-}
-
-// refuses returns an error if the source cannot answer the conversation: the built-in
-// recording answers only its own prompt.
-func (s *source) refuses(messages []abi.Message) error {
-	if s.prompt == "" || len(messages) == 0 || len(messages) == 1 && messages[0].Content.String() == s.prompt {
-		return nil
-	}
-	return cli.Usagef(
-		"without a model, only the recorded prompt %q has an answer; name a model with --model (its key in %s), or replay your own recording with --replay",
-		s.prompt,
-		agentfile.EnvAPIKey,
-	)
 }
 
 // prompt returns the prompt in args, or "" if there is none. If it is "-", prompt reads it from

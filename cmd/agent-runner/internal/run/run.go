@@ -57,8 +57,9 @@ The answer goes to standard output, everything else to standard error. With -o j
 standard output has one event per line; the last one is run_finished.
 
 The API key comes from $` + agentfile.EnvAPIKey + `, another endpoint from $` + agentfile.EnvBaseURL + `. Without a
-model, a built-in recording answers. With $` + hosting.EnvOTLP + `, OpenTelemetry
-spans of the run are sent to that address.
+model, the offline model echo answers: it calls the tools that the prompt names, each with
+the JSON object after its name as arguments, and repeats other prompts. With
+$` + hosting.EnvOTLP + `, OpenTelemetry spans of the run are sent to that address.
 
 Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.
@@ -69,7 +70,7 @@ change the file, so resuming twice repeats the calls.
 
 With --store, the run and its modules are stored as it proceeds. Resume it after a
 pause, a crash or a restart with: agent-runner runs resume RUN`,
-		Example: `  agent-runner run "What is 17% of 2,340?"
+		Example: `  agent-runner run 'Use calculator {"expression": "6*7"}'
   agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' "Hello"
   agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt
   agent-runner run -f agent.yaml --resume run_7.json --answer int_3=approve
@@ -103,7 +104,7 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 		"give a module a grant, as in agent.yaml: `NAME=GRANT`, such as notify=http:hooks.example.com")
 	hosting.NetworkFlags(cmd, &c.secrets, &c.private)
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
-	f.StringVar(&c.model, "model", "", "the model's `NAME`")
+	f.StringVar(&c.model, "model", "", "the model's `NAME`; "+agentfile.Echo+" is the offline model")
 	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
 	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` instead of a model")
 	f.StringVar(&c.record, "record", "", "record the conversation with the model in `FILE`")
@@ -184,16 +185,15 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	}
 	var messages []abi.Message
 	if c.resume == "" {
-		messages, err = c.conversation(ctx, args, source)
+		messages, err = c.conversation(ctx, args)
 	} else if len(args) > 0 {
 		err = cli.Usagef("--resume takes no prompt; remove it")
 	}
 	if err != nil {
 		return err
 	}
-	refused := source.refuses(messages) // returned later: errors of the agent and its modules come first
 	o := &host.FileOptions{Model: source.model, WrapModel: source.wrap}
-	if at := hosting.StorePath(c.env, c.storeAt); at != "" && c.resume == "" && refused == nil {
+	if at := hosting.StorePath(c.env, c.storeAt); at != "" && c.resume == "" {
 		if c.store, err = hosting.OpenStore(ctx, c.env, at); err != nil {
 			return err
 		}
@@ -203,9 +203,6 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 		}
 	}
 	return c.withAgent(ctx, file, o, func(a *host.Agent) error {
-		if refused != nil {
-			return refused
-		}
 		if source.note != "" {
 			c.screen.Note(cli.Plain, "agent-runner: %s", source.note)
 		}
@@ -256,14 +253,10 @@ func explainConfig(err error) error {
 
 // useStore sets the options that persist the runs of an agent in the store.
 func (c *runCommand) useStore(o *host.FileOptions, file *agentfile.File, source *source) error {
-	if file.Model.BaseURL == "" && source.model == nil {
+	if file.Model.BaseURL == "" && source.model == nil && !file.Model.IsEcho() {
 		file.Model.BaseURL = agentfile.URL(c.env.Getenv(agentfile.EnvBaseURL))
 	}
-	replay := c.replay
-	if source.prompt != "" {
-		replay = hosting.BuiltinRecording
-	}
-	text, err := specOf(file, replay)
+	text, err := specOf(file, c.replay)
 	if err != nil {
 		return err
 	}
@@ -295,20 +288,9 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 		case left == 0, paused(first):
 		case first == nil:
 			c.screen.Note(cli.Amber, "agent-runner: the recording has %d more answers that the run did not request", left)
-		case source.prompt != "" && ctx.Err() == nil && !journalFailed(first):
-			c.screen.Note(
-				cli.Amber,
-				"agent-runner: the built-in recording answers only its own conversation; to see what modules change, name a model with --model",
-			)
 		}
 	}
 	return first
-}
-
-// journalFailed reports whether err means that the store failed.
-func journalFailed(err error) bool {
-	var lost *journal.Error
-	return errors.As(err, &lost)
 }
 
 // paused reports whether err means that the run is paused and waits for an answer.

@@ -3,13 +3,10 @@ package run
 import (
 	"cmp"
 	"context"
-
-	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
-
-	_ "embed"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/cassette"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -19,10 +16,9 @@ import (
 // with a single model accept any name.
 const anyModel = "default"
 
-// A source provides the model's answers: a recording or an endpoint.
+// A source provides the model's answers: a recording or the model of the agent file.
 type source struct {
 	model  model.Model // nil for the model of the agent file
-	prompt string      // the only prompt with an answer; "" for any
 	note   string      // shown to the user
 	wrap   func(model.Model) (model.Model, error)
 	replay *rewinder
@@ -44,7 +40,8 @@ func (s *source) left() int {
 }
 
 // source selects the source of answers from the flags and the agent file. If f names no model,
-// source sets the name: to anyModel for an endpoint, or else to "recording".
+// source sets the name: to "recording" for a recording, to anyModel for an endpoint, and else to
+// that of the offline model.
 func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	s := &source{}
 	endpoint := string(f.Model.BaseURL) + c.env.Getenv(agentfile.EnvBaseURL)
@@ -62,13 +59,9 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 		f.Model.Name = anyModel
 		s.note = "no model named: using the endpoint's model " + anyModel + "; name one with --model"
 	case f.Model.Name == "":
-		tape, err := hosting.Recording(hosting.BuiltinRecording)
-		if err != nil {
-			return nil, err
-		}
-		s.play(tape)
-		s.prompt = hosting.DemoPrompt
-		s.note = "no model named: answering from a built-in recording; name one with --model"
+		f.Model.Name = agentfile.Echo
+		s.note = "no model named: using the offline model echo, which calls the tools that a prompt names" +
+			" and repeats other prompts; name another with --model"
 	}
 	if c.record != "" {
 		s.wrap = func(m model.Model) (model.Model, error) { return cassette.NewRecorder(c.record, m) }
@@ -77,6 +70,7 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	return s, nil
 }
 
+// play makes the recording the source of answers.
 func (s *source) play(tape *cassette.Cassette) {
 	s.replay = &rewinder{begin: tape.Replay, replay: tape.Replay()}
 	s.model = s.replay

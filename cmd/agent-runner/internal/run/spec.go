@@ -33,10 +33,8 @@ func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 		return nil, err
 	}
 	at := agentfile.Path(replay)
-	if replay != hosting.BuiltinRecording {
-		if err := absolute(&at); err != nil {
-			return nil, err
-		}
+	if err := absolute(&at); err != nil {
+		return nil, err
 	}
 	s.Replay = string(at)
 	var err error

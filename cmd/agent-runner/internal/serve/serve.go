@@ -19,6 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/echo"
 	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/account"
@@ -45,6 +47,7 @@ type serveCommand struct {
 	storeAt     string
 	secretsFile string
 	replay      string
+	model       string
 	private     []string
 	originals   bool
 	newKey      bool
@@ -123,7 +126,8 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	f.StringVar(&c.secretsFile, "secrets-key-file", "",
 		"the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets)
 	f.StringVar(&c.replay, "replay", "",
-		"answer from the recording in `FILE` instead of the operator's model; demo is the built-in recording")
+		"answer from the recording in `FILE` instead of the operator's model")
+	f.StringVar(&c.model, "model", "", "answer with the offline model, `echo`, instead of the operator's model")
 	f.StringArrayVar(&c.private, "allow-private", nil,
 		"let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, of hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "create another operator key and print it")
@@ -223,8 +227,24 @@ func (c *serveCommand) options() (*server.Options, error) {
 	}
 	o.TuneGC = c.env.Getenv("GOMEMLIMIT") == ""
 	account.Process().SetLimit(overload.Limit(o.Memory) / 2)
-	o.Model, err = hosting.RecordedModel(c.replay)
+	o.Model, err = c.offline()
 	return o, err
+}
+
+// offline returns the model of --model or --replay. Without these flags, it returns nil.
+func (c *serveCommand) offline() (model.Model, error) {
+	switch {
+	case c.model != "" && c.replay != "":
+		return nil, cli.Usagef("--model and --replay are mutually exclusive")
+	case c.model == agentfile.Echo:
+		return echo.New(), nil
+	case c.model != "":
+		return nil, cli.Usagef("--model is %q; want %s. For an endpoint, set $%s and $%s; agents name their models",
+			c.model, agentfile.Echo, agentfile.EnvAPIKey, agentfile.EnvBaseURL)
+	case c.replay != "":
+		return hosting.RecordedModel(c.replay)
+	}
+	return nil, nil
 }
 
 // startCommands starts the spawner of the commands that --mcp-commands lists, and sets o.Commands
@@ -329,6 +349,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		store:   hosting.RedactedLocation(where),
 		secrets: keep.Keyring != nil,
 		replay:  c.replay,
+		model:   c.model,
 	}
 	if err := hello.print(ctx, srv, o.Store, c.newKey); err != nil {
 		return beforeServing(ctx, err)

@@ -17,7 +17,8 @@ import (
 type greeting struct {
 	env        *cli.Env
 	url, store string
-	secrets    bool // tenants can store secrets
+	secrets    bool   // tenants can store secrets
+	model      string // the offline model, if the server answers with it
 	replay     string
 }
 
@@ -35,8 +36,8 @@ func (g *greeting) print(ctx context.Context, srv *server.Server, s store.Store,
 	fmt.Fprintf(g.env.Err, "serving at %s, with the store %s\n", g.url, g.store)
 	shared := true
 	switch {
-	case g.replay == hosting.Demo:
-		fmt.Fprintf(g.env.Err, "model: the built-in recording, which answers one question: %s\n", hosting.DemoPrompt)
+	case g.model != "":
+		fmt.Fprintf(g.env.Err, "model: the offline model %s\n", g.model)
 	case g.replay != "":
 		fmt.Fprintf(g.env.Err, "model: the recording %s\n", g.replay)
 	case g.env.Getenv(agentfile.EnvBaseURL) != "":
@@ -47,9 +48,9 @@ func (g *greeting) print(ctx context.Context, srv *server.Server, s store.Store,
 		shared = false
 		fmt.Fprintf(
 			g.env.Err,
-			"model: none, because $%s is not set; tenants set their own keys (to try it without a key: --replay %s)\n",
+			"model: none, because $%s is not set; tenants set their own keys (to try it without a key: --model %s)\n",
 			agentfile.EnvAPIKey,
-			hosting.Demo,
+			agentfile.Echo,
 		)
 	}
 	if !g.secrets {
