@@ -20,6 +20,7 @@ func newRoot(e *cli.Env) *cobra.Command {
   agent-runner run -m redact.wasm -m tool-policy.wasm --model gpt-4o-mini --root . "What does the README say?"
   agent-runner module inspect redact.wasm
   agent-runner serve`,
+		Version:       cli.VersionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -30,6 +31,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(cli.FlagError)
 	hosting.BudgetFlags(root, &e.Budget)

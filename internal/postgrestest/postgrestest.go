@@ -26,7 +26,7 @@ const EnvRequired = "AGENT_RUNNER_REQUIRE_POSTGRES"
 type Server struct {
 	bin, dir string
 	port     int
-	as       *syscall.Credential // nil unless the test runs as root, which initdb refuses
+	attr     *syscall.SysProcAttr // selects another user if the test runs as root, which initdb refuses
 	cmd      *exec.Cmd
 	exited   chan struct{}
 }
@@ -98,7 +98,7 @@ func (s *Server) init() error {
 		}
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
-		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		s.attr = asUser(uint32(uid), uint32(gid))
 		if err := os.Chown(s.dir, uid, gid); err != nil {
 			return err
 		}
@@ -120,11 +120,11 @@ func (s *Server) init() error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// command returns a command for one of PostgreSQL's programs, which runs as s.as.
+// command returns a command for one of PostgreSQL's programs, which runs with s.attr.
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, program), args...)
 	cmd.Dir = s.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
+	cmd.SysProcAttr = s.attr
 	return cmd
 }
 

@@ -17,11 +17,16 @@ func NewVersion(e *Env) *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(e.Out, "agent-runner %s (%s, %s/%s, %s)\n", Version(), contract.ImportModule, runtime.GOOS,
-				runtime.GOARCH, runtime.Version())
+			_, err := fmt.Fprintln(e.Out, VersionLine())
 			return err
 		},
 	}
+}
+
+// VersionLine returns the version of the program, of the ABI and of Go, and the platform.
+func VersionLine() string {
+	return fmt.Sprintf("agent-runner %s (%s, %s/%s, %s)", Version(), contract.ImportModule, runtime.GOOS, runtime.GOARCH,
+		runtime.Version())
 }
 
 // Version returns the version in the build info, or "devel".

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host/store"
@@ -162,7 +161,7 @@ func OwnerGone(owner string) bool {
 	case part[2] != space:
 		return false
 	case part[4] == "":
-		return syscall.Kill(pid, 0) == syscall.ESRCH
+		return processGone(pid)
 	}
 	began, err := beganAt(pid)
 	if errors.Is(err, fs.ErrPermission) {

@@ -142,7 +142,7 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	f.StringVar(&c.mcpCommands, "mcp-commands", "",
 		"let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)")
 	f.BoolVar(&c.noConfine, "no-confine", false,
-		"do not confine the process: it can use all files of its user, start programs and connect anywhere")
+		"do not confine the process: it can use all files of its user, start programs and connect anywhere; required on systems other than Linux")
 	f.UintSliceVar(
 		&c.connectPorts,
 		"connect-ports",
@@ -192,10 +192,27 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 	if len(c.connectPorts) > 0 && c.noConfine {
 		return cli.Usagef("--connect-ports needs confinement; remove --no-confine")
 	}
+	if err := c.supported(runtime.GOOS); err != nil {
+		return err
+	}
 	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "mcp-commands"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usagef("--%s is empty; set a value or remove the flag", name)
 		}
+	}
+	return nil
+}
+
+// supported rejects what only Linux enforces. On other systems the operator has to choose to serve
+// without confinement.
+func (c *serveCommand) supported(system string) error {
+	switch {
+	case system == "linux":
+		return nil
+	case c.confines():
+		return cli.Usagef("servers are confined on Linux only, and this is %s; to serve trusted tenants: --no-confine", system)
+	case c.memoryLimit != "":
+		return cli.Usagef("--memory-limit is enforced on Linux only, and this is %s; remove it", system)
 	}
 	return nil
 }
