@@ -25,13 +25,21 @@ export interface About {
 	readonly configSchema?: object;
 }
 
-/** A hook returns a patch or nothing. Absent fields leave values unchanged. */
+/** A hook returns an answer or nothing. Absent fields leave values unchanged. */
 export type HookFunction<Hook extends keyof HookTypes, Config> = (
 	input: HookTypes[Hook]["input"],
 	context: ContextOf<Hook, Config>,
 ) => Answer<Hook> | Promise<Answer<Hook>>;
 
-export type Answer<Hook extends keyof HookTypes> = HookTypes[Hook]["answer"] | undefined | void;
+export type Answer<Hook extends keyof HookTypes> = HookTypes[Hook]["answer"] | Reply<Hook> | undefined | void;
+
+/**
+ * A hook around a model call can return the response itself, and one that wraps or answers a tool call the result:
+ * return ctx.next().
+ */
+export type Reply<Hook extends keyof HookTypes> = Hook extends "wrapModel" ? ModelResponse
+	: Hook extends "wrapToolCall" | "callTool" ? Result
+	: never;
 
 export type ContextOf<Hook extends keyof HookTypes, Config> = Hook extends "wrapModel" ? WrapContext<Config, RequestPatch, ModelResponse>
 	: Hook extends "wrapToolCall" ? WrapContext<Config, CallPatch, Result>

@@ -454,10 +454,22 @@
 		return rejected ? threw(error) : answer(name, value);
 	}
 
+	// A hook that wraps or answers a call may return a bare response or result. replies has
+	// the field of the answer that it belongs to, and the key that all such values have.
+	const replies = {
+		wrap_model: { field: "response", has: "message" },
+		wrap_tool_call: { field: "result", has: "content" },
+		call_tool: { field: "result", has: "content" },
+	};
+
 	function answer(name, value) {
 		if (value === undefined || value === null) return DONE;
 		if (typeof value !== "object" || Array.isArray(value)) {
 			throw new TypeError(`${camel(name)} returned ${Array.isArray(value) ? "an array" : `a ${typeof value}`}; want an object, or nothing`);
+		}
+		const reply = replies[name];
+		if (reply !== undefined && reply.has in value && ![reply.field, "stop", "interrupt"].some((key) => key in value)) {
+			value = { [reply.field]: value };
 		}
 		host(WRITE, stringify(value));
 		return DONE;
