@@ -262,6 +262,14 @@ func (c *Call) Log(level int32, text string) {
 	c.send(e)
 }
 
+// Warn logs a warning as Log does, but once per run for each entry, hook and text: a mistake that
+// a hook repeats would fill the log. It drops warnings beyond maxWarnings of an entry.
+func (c *Control) Warn(text string) {
+	if c.member.firstWarning(record.EventSum(&abi.Event{Name: string(c.Hook), Text: text})) {
+		c.Log(contract.LogWarn, text)
+	}
+}
+
 // publish sends an event of this call.
 func (c *Call) publish(e abi.Event) {
 	if c.eventSink != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -62,6 +63,23 @@ type Member struct {
 
 	ownModel, ownTool atomic.Int64 // model and tool calls that the entry itself made
 	invalidAnswers    atomic.Int64 // invalid answers: faults that the session does not know about
+
+	mu       sync.Mutex
+	warnings []uint64 // hashes of the warnings logged by Warn
+}
+
+// maxWarnings is the number of warnings of an entry that Warn logs in a run.
+const maxWarnings = 64
+
+// firstWarning reports whether to log the warning with the given hash, and remembers it.
+func (m *Member) firstWarning(sum uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.warnings) == maxWarnings || slices.Contains(m.warnings, sum) {
+		return false
+	}
+	m.warnings = append(m.warnings, sum)
+	return true
 }
 
 // Close closes the member's session.

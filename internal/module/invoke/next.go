@@ -73,8 +73,14 @@ func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, er
 	return p, err
 }
 
+// warnUnknown warns about unknown keys, in a run once for each key.
 func (inv *Invocation) warnUnknown(what string, keys []string) {
 	for _, key := range keys {
-		inv.log(contract.LogWarn, fmt.Sprintf("%s: unknown key %s", what, key))
+		text := fmt.Sprintf("%s: unknown key %s", what, key)
+		if inv.LogFunc == nil && inv.Call != nil {
+			inv.wait(func() { hook.ControlOf(inv.Call).Warn(text) })
+			continue
+		}
+		inv.log(contract.LogWarn, text)
 	}
 }
