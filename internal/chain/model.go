@@ -101,7 +101,7 @@ func (k *modelKind) open(m *hook.Member, h abi.Hook, q ModelRequest) (*hook.Cont
 	c.SetDelivered(k.call.Delivered)
 	return c, abi.Request{
 		Messages: c.View(abi.ListRequest),
-		Tools:    q.Tools,
+		Tools:    array(q.Tools),
 		Model:    q.Model,
 		Params:   q.Params,
 		Stream:   q.Stream,

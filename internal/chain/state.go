@@ -37,8 +37,15 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	var p pipeline
 	for _, m := range r.Inward(contract.HookBeforeAgent) {
 		c := r.Call(m, contract.HookBeforeAgent, s.Messages)
-		in := &abi.BeforeAgentInput{Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly,
-			Messages: c.View(abi.ListState), Model: s.Model, Params: s.Params, Limits: s.Limits}
+		in := &abi.BeforeAgentInput{
+			Instruction:    s.Instruction,
+			Tools:          array(s.Tools),
+			ReturnDirectly: array(s.ReturnDirectly),
+			Messages:       c.View(abi.ListState),
+			Model:          s.Model,
+			Params:         s.Params,
+			Limits:         s.Limits,
+		}
 		var out abi.BeforeAgentAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
 			s, err = r.applyStart(s, &out, m, owners)
@@ -55,6 +62,15 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 		}
 	}
 	return s, p.err
+}
+
+// array returns s, or an empty slice if s is nil. JSON has null for a nil slice, but inputs declare
+// arrays.
+func array[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
 }
 
 // A pipeline holds the first error of a sequence of state hooks.
