@@ -49,7 +49,7 @@ examples: ## the example modules, as build/wasm/*.wasm
 TEST := go test -vet=off -ldflags='-s -w'
 
 .PHONY: test
-test: ## all tests
+test: ## all tests but the long ones
 	$(TEST) ./...
 	cd adapters/eino && $(TEST) ./...
 
@@ -57,8 +57,11 @@ test: ## all tests
 quick: ## unit tests and golden cases, without examples, toolchains, browsers and databases
 	$(TEST) -short ./abi/... ./cmd/... ./guest-sdk/... ./host/... ./internal/... ./tck/...
 
+# Package longtest marks long tests, which only these targets run.
+check race long differential compositions chaos exhaust flood kills: export AGENT_RUNNER_LONG_TESTS = 1
+
 .PHONY: check
-check: lint phrases exported tidy generated race ## what else must hold: lint, plain English, tidy, generated files, races
+check: lint phrases exported tidy generated race long ## what else must hold: lint, plain English, tidy, generated files, races, long tests
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
@@ -109,6 +112,11 @@ generated: generate
 race: ## the concurrent packages, with the race detector
 	go test -race ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./host/telemetry ./internal/egress ./host/agui
 	go test -race -skip $(SLOW_RACES) ./internal/server/... # without what compiles the engine of scripts, or needs Chromium, npm or PostgreSQL
+
+.PHONY: long
+long: ## the long tests that race does not run: loaded servers, killed processes, large generated inputs
+	$(TEST) ./internal/exhaust ./internal/differential ./internal/composition ./internal/wasm
+	$(TEST) -run '^Test(Chaos|SlowUploads)$$' ./cmd/agent-runner
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME

@@ -33,6 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
@@ -452,9 +453,7 @@ func (v *victim) check(info *journal.RunInfo) {
 }
 
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes a while")
-	}
+	longtest.Skip(t)
 	t.Run("SQLite", func(t *testing.T) { chaos(t, filepath.Join(t.TempDir(), "runs.db")) })
 	t.Run("PostgreSQL", func(t *testing.T) { chaos(t, postgrestest.Start(t).Create(t, "chaos")) })
 }

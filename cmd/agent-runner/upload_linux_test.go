@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 
 	"github.com/stretchr/testify/require"
 
@@ -285,9 +286,7 @@ func slowUploads(t *testing.T, says []byte) map[string]func(n int64) fileref.Upl
 // as long as without the other tenant in the median, and less than 150 times as long in the
 // slowest case.
 func TestSlowUploads(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it starts servers")
-	}
+	longtest.Skip(t)
 	s := startUploadServer(t, "agent-runner")
 	says, err := os.ReadFile("../../testdata/modules/says.wasm")
 	require.NoError(t, err)

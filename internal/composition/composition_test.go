@@ -3,6 +3,8 @@ package composition
 import (
 	"flag"
 	"testing"
+
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 var (
@@ -15,9 +17,7 @@ var (
 const maxShrunk = 5
 
 func TestCompositions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	for _, check := range append(Checks(), modules(t).Check()) {
 		t.Run(check.Name, func(t *testing.T) {

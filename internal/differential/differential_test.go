@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
 
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -38,9 +39,7 @@ func engines(t testing.TB) (compiler, interpreter *Engine) {
 // repeat a module, run go test -run TestDifferential -args -seed S -modules 1. A failing module is
 // shrunk before it is printed.
 func TestDifferential(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles many modules")
-	}
+	longtest.Skip(t)
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 var (
@@ -77,9 +78,7 @@ func serveIn(t *testing.T, memory int64, args ...string) *Server {
 // TestCompositions checks that a server survives the compositions of consecutive seeds, serves
 // the neighbor meanwhile, and uses less than 95 % of its memory limit.
 func TestCompositions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	longtest.Skip(t)
 	s := serve(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

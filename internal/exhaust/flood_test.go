@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 var (
@@ -51,9 +52,7 @@ func spins() *Composition {
 // it also checks the memory, the time to cancel and block, and the latency of honest runs relative
 // to their latency while four runs only compute.
 func TestFlood(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	longtest.Skip(t)
 	s := serve(t)
 	ctx := t.Context()
 	wasm := guestbuild.Build(t, "internal/exhaust/wasm-glutton")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 var kills = flag.Int("kills", 1, "how often TestKillHonest kills its server")
@@ -121,9 +122,7 @@ func (t *tenant) ends(test *testing.T, r *run) (n int) {
 // TestKillHonest checks that all honest runs finish although their server is killed
 // repeatedly at random moments, also directly after its start.
 func TestKillHonest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	longtest.Skip(t)
 	s := serve(t, "--lease", lease.String())
 	wasm := guestbuild.Build(t, "internal/exhaust/wasm-glutton")
 	p, err := newPlayer(t.Context(), s, wasm)
@@ -161,9 +160,7 @@ func TestKillHonest(t *testing.T) {
 // honest run after the restart, floods must be quarantined or end by their limits, and honest runs
 // must finish. A run that the operator releases is resumed.
 func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	longtest.Skip(t)
 	s := serve(t, "--lease", lease.String())
 	ctx := t.Context()
 	wasm := guestbuild.Build(t, "internal/exhaust/wasm-glutton")

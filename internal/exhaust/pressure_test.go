@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 // envBallast is the environment variable that makes the test binary a ballast.
@@ -101,9 +102,7 @@ func (s *Server) metric(t *testing.T, name string) (value float64) {
 // must reject new runs and then end at least one of the runs that hold much memory. An honest run
 // must finish, and new runs must start when memory is free again.
 func TestPressure(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	longtest.Skip(t)
 	s := serveIn(t, 640<<20)
 	ctx := t.Context()
 	wasm := guestbuild.Build(t, "internal/exhaust/wasm-glutton")

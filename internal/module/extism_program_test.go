@@ -15,6 +15,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -300,9 +301,7 @@ func TestExtismPrograms(t *testing.T) {
 // TestExtismRandomPrograms checks that random programs that use memory correctly behave the same in
 // this host and in the SDK.
 func TestExtismRandomPrograms(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 1))

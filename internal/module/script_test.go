@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -92,9 +93,7 @@ export default defineMiddleware<Config>({
 
 // TestScriptFaults checks that scripts are stopped, limited and reported like other modules.
 func TestScriptFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	l := newScriptLoader(t)
 	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}

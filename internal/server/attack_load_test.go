@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -229,9 +230,7 @@ func talk(bytes int) *agent.Options {
 // TestSlowReaders checks that a client that does not read its event stream is disconnected. Other
 // followers of the run get all events.
 func TestSlowReaders(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
 	f.server.timeouts.Write = 2 * time.Second

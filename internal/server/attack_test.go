@@ -26,6 +26,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -368,9 +369,7 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 // TestSameModuleOfManyTenants checks that many tenants can upload the same module concurrently, that
 // each sees one module with one name, and that a tenant that did not upload it sees none.
 func TestSameModuleOfManyTenants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f := newFixture(t)
 	b := wasm(t, "own.wasm")
@@ -503,9 +502,7 @@ export default defineMiddleware({ name: "talks", afterModel(_, ctx) {
 // TestTimelinesAreBounded checks that a timeline stays below 1 MiB if a model calls tools with very
 // long names.
 func TestTimelinesAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	var calls []abi.ToolCall
 	for i := range 8 {

@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 // flooder returns a middleware that emits as much as allowed in each hook, and continues its run
@@ -131,9 +132,7 @@ func TestControlBeforeData(t *testing.T) {
 // tenant whose runs flood can be deleted, each within 20 s and while other runs flood the same
 // journal.
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	flood := func(timeout time.Duration) func() *agent.Options {
 		return func() *agent.Options {
 			c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: flooder()})

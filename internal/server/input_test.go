@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
@@ -40,9 +41,7 @@ func inputOf(path string, size int) []byte {
 // TestInputsAreBounded checks that the tenant's quota limits the input of a run at every endpoint,
 // with and without Content-Length.
 func TestInputsAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -100,9 +101,7 @@ func (f *fixture) addRuns(tenant string, n int) {
 // With a timestamp as the cursor, runs that began in the same millisecond as the last run of a
 // page were lost.
 func TestListsSkipNoRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	const n = 6327
 	f := newFixture(t)

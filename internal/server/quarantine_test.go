@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -81,9 +82,7 @@ func (f *fixture) settles(what string, fn func() bool) {
 // quarantined; others are resumed. The tenant sees the reason, the operator can release a run, and
 // a canceled run ends.
 func TestQuarantine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	d := &deadServer{f, "dead"}
@@ -131,9 +130,7 @@ func TestQuarantine(t *testing.T) {
 // one at a time. The run that was alone and the largest when the next server ran out of memory is
 // quarantined.
 func TestSuspectsAreResumedAlone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	first := &deadServer{f, "first"}
@@ -195,9 +192,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 // resumed, and not quarantined, if each of their servers dies while its memory usage is just below
 // overload.RejectAt.
 func TestRunsWithinTheirShareAreNotQuarantined(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	for i := range 20 {
@@ -247,9 +242,7 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 // process in its cgroup after its last heartbeat, even if the server used little memory. Kills
 // before that heartbeat, and those in other cgroups, do not count.
 func TestOOMKillLeavesSuspects(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello}, withOwner("here"))
 	ctx := t.Context()

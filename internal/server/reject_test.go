@@ -8,15 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
 // TestRejectionsAreDelayed checks that rejections because of a quota, an invalid key and an unknown
 // path are delayed if there were too many before.
 func TestRejectionsAreDelayed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	f := newFixture(t)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 1}}, nil)

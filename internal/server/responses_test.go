@@ -19,6 +19,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
@@ -75,9 +76,7 @@ func heap() int64 {
 // more memory than the tenant's limit. The responses are pages of events, streams and histories.
 // Small requests of the tenant and those of other tenants are served meanwhile.
 func TestStalledReadersAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	began := make(chan string, 9)
 	f, _ := runFixture(t, map[string]func() *agent.Options{
 		"talker": func() *agent.Options { return talk(512 << 10) },

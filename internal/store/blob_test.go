@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/store/blob"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
@@ -84,9 +85,7 @@ func (t measuringTx) measure(args []any) {
 // TestTransactionsContainOnePiece checks that no transaction contains more than one piece while eight
 // writers write large bytes concurrently.
 func TestTransactionsContainOnePiece(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	d := &measuringDB{}
 	s := openWrapped(t, func(db database.DB) database.DB {

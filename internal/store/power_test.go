@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
@@ -39,9 +40,7 @@ func commitEnds(t *testing.T, log []byte) (ends []int) {
 // TestPowerFailureBetweenPieces checks that after a power failure between two pieces, or within the
 // transaction that adopts them, every stored body is complete, and other pieces are swept.
 func TestPowerFailureBetweenPieces(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	path, ctx := filepath.Join(t.TempDir(), "s.db"), t.Context()
 	s, err := Open(ctx, path, nil)

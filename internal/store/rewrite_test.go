@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -42,9 +43,7 @@ func hideText(c *hook.Call, rebuild bool) abi.ListPatch {
 // from a run's messages before its first model call. With the option Originals, both store the
 // text.
 func TestOriginalsAreErased(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	start := func(rebuild bool) *inproc.Middleware {
 		return &inproc.Middleware{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -84,9 +85,7 @@ func TestOpenDatabaseOfOlderVersion(t *testing.T) {
 // TestMigrationCountsJournals checks that the migration counts the bytes of journals that a version
 // without the counters wrote.
 func TestMigrationCountsJournals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	for driver, where := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "s.db") },

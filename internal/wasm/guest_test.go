@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
+
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 // document returns about size bytes of JSON.
@@ -55,9 +57,7 @@ func (k *machine) hook(t testing.TB, in []byte) []byte {
 }
 
 func TestGoGuestMetered(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles large or many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)
@@ -81,9 +81,7 @@ func TestGoGuestMetered(t *testing.T) {
 // instructions and at most 0.5 % above it. Measured: 0.02 to 0.13 %, with one charge for each 26
 // instructions.
 func TestGoGuestCount(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles large or many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)

@@ -13,6 +13,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 var (
@@ -237,9 +239,7 @@ func FuzzMeter(f *testing.F) {
 // TestMeterPreservesValidity checks that Meter preserves validity and invalidity,
 // because only the compiler checks operand types, and it reads Meter's output.
 func TestMeterPreservesValidity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles large or many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	r := compiler(t)
 	valid, invalid := 0, 0

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 // specStep is a step of the specification's test suite that executes something.
@@ -157,9 +159,7 @@ func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, result
 // suite have the same results and traps metered in wazero's compiler as unmetered in its
 // interpreter, and the results that the suite expects.
 func TestSpecificationSuiteMetered(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles large or many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	dir := filepath.Join(dependency()["github.com/tetratelabs/wazero"], "internal/integration_test/spectest")
 	files, err := filepath.Glob(filepath.Join(dir, "v2/testdata/*.json"))

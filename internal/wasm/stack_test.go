@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 // recursive returns a module whose first function has the given locals, numbers of i64 parameters
@@ -102,9 +104,7 @@ func TestFrames(t *testing.T) {
 // TestFramesOfGo checks that 40 KiB of estimated stack, a hundredth of 4 MiB, is enough
 // for a Go guest.
 func TestFramesOfGo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles large or many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)

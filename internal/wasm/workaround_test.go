@@ -12,15 +12,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
+
+	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
 // TestOperands checks that operands knows the effects of instructions, with modules known to be
 // valid: at the end of each body, exactly the results remain on the stack. It also checks that
 // these modules have every instruction.
 func TestOperands(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it compiles large or many modules")
-	}
+	longtest.Skip(t)
 	t.Parallel()
 	followed := map[Opcode]bool{}
 	check := func(t *testing.T, m *Module, name string) {

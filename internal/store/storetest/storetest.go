@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -18,11 +19,12 @@ import (
 // that is opened at this location uses the same database, as another process would.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
-// slow names the tests that -short skips.
-var slow = map[string]bool{"row limits": true, "pages and writers": true, "pages of events": true,
+// long names the tests that make test skips.
+var long = map[string]bool{"row limits": true, "pages and writers": true, "pages of events": true,
 	"pages of other lists": true, "large bytes deleted": true, "concurrent journal bytes": true}
 
-// Run runs the tests of the suite as parallel subtests, without the slow ones if -short is set.
+// Run runs the tests of the suite as parallel subtests, without the long ones unless they are
+// enabled; see package longtest.
 // Each test opens its stores with open.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
@@ -79,8 +81,8 @@ func Run(t *testing.T, open Opener) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if slow[name] && testing.Short() {
-				t.Skip("-short: it takes seconds")
+			if long[name] {
+				longtest.Skip(t)
 			}
 			test(t, open)
 		})

@@ -141,8 +141,12 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	)
 	f.StringVar(&c.mcpCommands, "mcp-commands", "",
 		"let agents of the operator's tenant start the MCP servers listed in `FILE` (default: agents start no programs)")
-	f.BoolVar(&c.noConfine, "no-confine", false,
-		"do not confine the process: it can use all files of its user, start programs and connect anywhere; required on systems other than Linux")
+	f.BoolVar(
+		&c.noConfine,
+		"no-confine",
+		false,
+		"do not confine the process: it can use all files of its user, start programs and connect anywhere; required on systems other than Linux",
+	)
 	f.UintSliceVar(
 		&c.connectPorts,
 		"connect-ports",
@@ -210,7 +214,10 @@ func (c *serveCommand) supported(system string) error {
 	case system == "linux":
 		return nil
 	case c.confines():
-		return cli.Usagef("servers are confined on Linux only, and this is %s; to serve trusted tenants: --no-confine", system)
+		return cli.Usagef(
+			"servers are confined on Linux only, and this is %s; to serve trusted tenants: --no-confine",
+			system,
+		)
 	case c.memoryLimit != "":
 		return cli.Usagef("--memory-limit is enforced on Linux only, and this is %s; remove it", system)
 	}

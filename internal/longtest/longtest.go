@@ -1,0 +1,19 @@
+// Package longtest marks the tests that load the machine or wait for seconds. make test skips them;
+// make check runs them.
+package longtest
+
+import (
+	"os"
+	"testing"
+)
+
+// variable is the environment variable that make sets for the targets that run long tests.
+const variable = "AGENT_RUNNER_LONG_TESTS"
+
+// Skip skips the test unless AGENT_RUNNER_LONG_TESTS is set.
+func Skip(t testing.TB) {
+	t.Helper()
+	if os.Getenv(variable) == "" {
+		t.Skip("a long test: set " + variable + "=1, as make check does")
+	}
+}
