@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +20,14 @@ func childEnviron() []string { return []string{childEnv + "=1"} }
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func killChild(p *os.Process) error { return unix.Kill(-p.Pid, unix.SIGKILL) }
+
+// processorTime returns the processor time that a process has used.
+func processorTime(pid int) (time.Duration, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED: the scheduler's exact sum, of all threads
+	var t unix.Timespec
+	err := unix.ClockGettime(int32(^pid<<3|scheduled), &t) // as clock_getcpuclockid of the C library computes it
+	return time.Duration(t.Nano()), err
+}
 
 // limitChild sets the resource limits of this process, a child, and lowers its priority. memory is
 // in bytes.

@@ -3,8 +3,10 @@
 package child
 
 import (
+	"errors"
 	"os"
 	"syscall"
+	"time"
 )
 
 // thisProgram returns the file that this process runs.
@@ -23,6 +25,10 @@ func childEnviron() []string {
 func childAttr() *syscall.SysProcAttr { return nil }
 
 func killChild(p *os.Process) error { return p.Kill() }
+
+// processorTime returns an error: on this system the timeout counts time in which a child waits for a
+// processor.
+func processorTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 // limitChild does nothing. On this system only watchMemory and the parent's timeout limit a child.
 func limitChild(uint64, uint64) error { return nil }

@@ -42,8 +42,9 @@ type Options struct {
 	MemoryBytes int64
 
 	// Timeout bounds a compilation or job, from the start of the child to its end, without the time
-	// in the queue. On Linux the processor time is bounded too, by Timeout times the number of
-	// processors. The default is 30 s.
+	// in the queue. On Linux, a child that has used less processor time than Timeout may continue for
+	// up to ten times Timeout, so that a busy machine does not fail honest work; its processor time
+	// is also bounded by Timeout times the number of processors. The default is 30 s.
 	Timeout time.Duration
 
 	// MaxProcesses is the maximum number of children that run concurrently. Further work waits in a

@@ -93,8 +93,6 @@ func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout outp
 	}
 	defer release()
 	limits := p.limitsOf(job)
-	ctx, stop := context.WithTimeoutCause(ctx, p.opts.Timeout, errTimeout)
-	defer stop()
 	cmd := exec.CommandContext(ctx, p.program)
 	cmd.Args = []string{os.Args[0], childArg}
 	cmd.Env = childEnviron()
@@ -104,7 +102,7 @@ func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout outp
 	cmd.WaitDelay = time.Second
 	stderr := &prefixBuffer{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err = feed(cmd, job, limits)
+	err = feed(cmd, job, limits, cancel)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -119,15 +117,16 @@ func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout outp
 	return limits.explain(job.Name, exit, stdout.String(), stderr.String())
 }
 
-// limits are the limits that a child sets on itself.
+// limits are the limits of a child. It sets those of memory and cpu on itself.
 type limits struct {
-	memory int64
-	cpu    time.Duration
+	memory  int64
+	cpu     time.Duration
+	timeout time.Duration // see Options.Timeout
 }
 
 // limitsOf returns the limits of a child that does the job.
 func (p *Pool) limitsOf(job Job) limits {
-	l := limits{p.opts.MemoryBytes, p.opts.Timeout * time.Duration(runtime.NumCPU())}
+	l := limits{p.opts.MemoryBytes, p.opts.Timeout * time.Duration(runtime.NumCPU()), p.opts.Timeout}
 	if job.MemoryBytes > 0 {
 		l.memory = min(l.memory, job.MemoryBytes)
 	}
@@ -137,10 +136,38 @@ func (p *Pool) limitsOf(job Job) limits {
 	return l
 }
 
-// feed runs cmd, and writes the limits and the input (a module or the job's input) to its stdin. It
+// waitFactor bounds the time that a child may wait for processors of a busy machine: it is ended
+// after about waitFactor times its timeout, whatever it used.
+const waitFactor = 10
+
+// watch calls end with errTimeout when the child pid has exceeded the timeout. A busy machine does
+// not fail honest work: a child that has used less processor time than the timeout may continue. The
+// caller must call stop when the child has ended.
+func (l limits) watch(pid int, end context.CancelCauseFunc) (stop func()) {
+	ended := make(chan struct{})
+	began := time.Now()
+	go func() {
+		for wait := l.timeout; ; {
+			select {
+			case <-ended:
+				return
+			case <-time.After(wait):
+			}
+			used, err := processorTime(pid)
+			if err != nil || used >= l.timeout || time.Since(began)/waitFactor >= l.timeout {
+				end(errTimeout)
+				return
+			}
+			wait = l.timeout - used
+		}
+	}()
+	return func() { close(ended) }
+}
+
+// feed runs cmd until it ends or exceeds the timeout, and writes the limits and the input (a module or the job's input) to its stdin. It
 // keeps the child's stdin open until the child has exited, because a child exits at the end of
 // stdin, which means that its parent is gone.
-func feed(cmd *exec.Cmd, job Job, limits limits) error {
+func feed(cmd *exec.Cmd, job Job, limits limits, cancel context.CancelCauseFunc) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -148,6 +175,7 @@ func feed(cmd *exec.Cmd, job Job, limits limits) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	defer limits.watch(cmd.Process.Pid, cancel)()
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)

@@ -41,7 +41,7 @@ func newPool(t testing.TB, opts Options) *Pool {
 // TestExplain checks the errors for children that ran out of memory or time, or failed otherwise.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	c := limits{1 << 30, 20 * time.Second}
+	c := limits{memory: 1 << 30, cpu: 20 * time.Second}
 	var exit *exec.ExitError
 	require.ErrorAs(t, exec.Command("/bin/false").Run(), &exit)
 	require.EqualError(
@@ -113,6 +113,22 @@ func TestRun(t *testing.T) {
 	require.False(t, errors.As(err, &refused), "this is not the input's mistake: %v", err)
 }
 
+// TestBusyMachine checks that the timeout does not end a child that waits, as one does for a processor,
+// except after a multiple of the timeout.
+func TestBusyMachine(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only on Linux is the processor time of a child known")
+	}
+	t.Parallel()
+	out, err := newPool(t, Options{Timeout: time.Second}).Run(t.Context(), "", t.TempDir(),
+		Job{Name: "reverse", Input: []byte("nap")})
+	require.NoError(t, err)
+	require.Equal(t, "pan", string(out))
+	_, err = newPool(t, Options{Timeout: 200 * time.Millisecond}).Run(t.Context(), "", t.TempDir(),
+		Job{Name: "reverse", Input: []byte("block")})
+	require.ErrorContains(t, err, "the job reverse took more than 200ms")
+}
+
 // TestClose checks that closing a pool ends its children.
 func TestClose(t *testing.T) {
 	t.Parallel()
@@ -140,6 +156,10 @@ func reverse(input []byte) ([]byte, error) {
 	case "loop":
 		for { //nolint:staticcheck // spins on purpose
 		}
+	case "nap":
+		time.Sleep(2 * time.Second)
+	case "block":
+		select {}
 	case "leak":
 		for all := [][]byte{}; ; all = append(all, bytes.Repeat([]byte{1}, 1<<20)) {
 		}
