@@ -3,18 +3,63 @@ package toolchain
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 const installTinyGo = "https://tinygo.org/getting-started/install, version 0.41 or later"
+
+// TinyGoDirective is a line that makes TinyGo build a module. It stands before the package clause of
+// one of the module's Go files, like Go's own directives.
+const TinyGoDirective = "//agentrunner:tinygo"
+
+// TinyGo is the name of TinyGo's command.
+const TinyGo = "tinygo"
+
+// CheckTinyGo returns a [*MissingError] if TinyGo is not in PATH.
+func CheckTinyGo() error {
+	_, err := find(installTinyGo, TinyGo)
+	return err
+}
+
+// asksForTinyGo returns the name of the first Go file in a folder that has the directive, or "".
+func asksForTinyGo(dir string) string {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	for _, file := range files {
+		text, err := os.ReadFile(file) // the compiler reports an error
+		if err == nil && hasDirective(string(text)) {
+			return filepath.Base(file)
+		}
+	}
+	return ""
+}
+
+// hasDirective reports whether a Go file has the directive before its package clause.
+func hasDirective(text string) bool {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "package ") {
+			return false
+		}
+		if strings.TrimSpace(line) == TinyGoDirective {
+			return true
+		}
+	}
+	return false
+}
 
 // buildGo compiles a Go module. If that fails and there is no go.sum, it creates one and tries
 // again.
 func buildGo(ctx context.Context, p *Project, out string) error {
 	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")
 	if err == nil && p.TinyGo != "" {
-		p.TinyGo, err = find(installTinyGo, p.TinyGo)
+		install := installTinyGo
+		if p.asks != "" {
+			install += fmt.Sprintf("; or remove the line %s from %s, to build with Go", TinyGoDirective, p.asks)
+		}
+		p.TinyGo, err = find(install, p.TinyGo)
 	}
 	switch {
 	case err != nil:

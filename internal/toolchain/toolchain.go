@@ -33,6 +33,8 @@ type Project struct {
 	Cache  string // Cargo's target directory; DIR/target if empty
 	Node   string // the folder whose node_modules contains asc; DIR if empty
 	TinyGo string // the TinyGo command that builds Go; Go's own compiler if empty
+
+	asks string // the Go file with the directive for TinyGo; "" if there is none
 }
 
 // languages lists all languages, in the order in which Find tries them.
@@ -95,7 +97,13 @@ func Find(dir string) (*Project, error) {
 	}
 	for _, l := range languages() {
 		if main := l.has(dir); main != "" {
-			return &Project{Dir: dir, Main: main, Language: l}, nil
+			p := &Project{Dir: dir, Main: main, Language: l}
+			if l.Name == "Go" {
+				if p.asks = asksForTinyGo(dir); p.asks != "" {
+					p.TinyGo = TinyGo
+				}
+			}
+			return p, nil
 		}
 	}
 	return nil, fmt.Errorf(

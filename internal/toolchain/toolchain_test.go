@@ -84,6 +84,25 @@ func TestMissingTinyGo(t *testing.T) {
 	)
 }
 
+// TestTinyGoDirective checks that a Go file can ask for TinyGo, before its package clause.
+func TestTinyGoDirective(t *testing.T) {
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	t.Setenv("PATH", bin)
+	dir := folder(t, "main.go", "go.mod", "other.go")
+	other := filepath.Join(dir, "other.go")
+	require.NoError(t, os.WriteFile(other, []byte("package main\n\n//agentrunner:tinygo\n"), 0o644))
+	p, err := toolchain.Find(dir)
+	require.NoError(t, err)
+	require.Equal(t, "Go", p.What())
+	require.NoError(t, os.WriteFile(other, []byte("// Command x does it.\n\n//agentrunner:tinygo\n\npackage main\n"), 0o644))
+	p, err = toolchain.Find(dir)
+	require.NoError(t, err)
+	require.Equal(t, "Go (TinyGo)", p.What())
+	require.ErrorContains(t, p.Build(t.Context(), p.Output()),
+		"version 0.41 or later; or remove the line //agentrunner:tinygo from other.go, to build with Go")
+}
+
 // TestTinyGoErrors checks that a build passes the expected arguments to TinyGo and that its error
 // has TinyGo's output. It is not parallel, because a file that was just written cannot be executed
 // while another test forks.

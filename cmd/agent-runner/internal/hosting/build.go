@@ -55,7 +55,7 @@ func Project(e *cli.Env, dir string) (*toolchain.Project, error) {
 	case e.TinyGo && p.Language.Name != "Go":
 		return nil, cli.Usagef("--tinygo: %s is written in %s; TinyGo builds only Go modules", dir, p.Language.Name)
 	case e.TinyGo:
-		p.TinyGo = "tinygo"
+		p.TinyGo = toolchain.TinyGo
 	}
 	return p, nil
 }

@@ -18,9 +18,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	agentrunner "github.com/agent-runner/agent-runner"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
-
-	guestsdk "github.com/agent-runner/agent-runner/guest-sdk"
+	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
 // templates holds the module templates, one folder per language.
@@ -33,14 +33,16 @@ var moduleNames = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
 // newModuleNew returns the command that creates a module from a template.
 func newModuleNew(e *cli.Env) *cobra.Command {
-	var lang, sdk string
+	var lang string
+	var tinyGo bool
 	langs := newLanguages()
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Create a module from a template",
-		Long: `Creates a folder NAME with a middleware that denies calls of some tools, and a
-conversation that tests it. The folder builds and passes its test; edit it to write
-your own module.`,
+		Long: `Creates a folder NAME with a middleware that denies calls of some tools, a conversation
+that tests it, and a copy of its language's SDK. The folder builds and passes its test;
+edit it to write your own module. It needs nothing from a package registry, except
+AssemblyScript's compiler.`,
 		Example: `  agent-runner module new guard --lang ts && agent-runner module test guard
   agent-runner module new guard --lang go      # or rust, c, assemblyscript`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -49,7 +51,7 @@ your own module.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
 			dir, name := args[0], filepath.Base(args[0])
 			folder, ok := langs[cmp.Or(longNames[lang], lang)]
 			switch {
@@ -58,21 +60,17 @@ your own module.`,
 					cli.Short(name, 60))
 			case !ok:
 				return cli.Usagef("--lang is %q; want one of %s", lang, strings.Join(languageNames(), ", "))
+			case tinyGo && lang != "go":
+				return cli.Usagef("--tinygo: TinyGo builds only Go modules; add --lang go")
 			}
 			if _, err := os.Lstat(dir); err == nil {
 				return cli.Usagef("%s already exists; choose another name, or remove it", dir)
 			}
-			values, err := newTemplateValues(name, sdk)
-			if err != nil {
-				return err
+			missing := toolchain.CheckTinyGo()
+			if tinyGo && missing != nil {
+				return cli.Usagef("--tinygo: %w", missing)
 			}
-			if lang == "go" && values.SDK == "" && values.Version == unreleased {
-				return cli.Usagef(
-					"this agent-runner is not a release, so Go cannot fetch its SDK; name a checkout of %s: --sdk DIR",
-					sdkModule,
-				)
-			}
-			written, err := writeTemplate(folder, dir, values)
+			written, err := writeTemplate(folder, dir, newTemplateValues(name, tinyGo))
 			if err == nil {
 				err = copySDK(path.Base(folder), dir)
 			}
@@ -83,14 +81,26 @@ your own module.`,
 				fmt.Fprintln(e.Out, path)
 			}
 			fmt.Fprintf(e.Out, "\nNext:\n  agent-runner module test %s\n", dir)
+			switch {
+			case tinyGo:
+				fmt.Fprintf(e.Out, "\nTinyGo builds the module because main.go has the line %s.\n", toolchain.TinyGoDirective)
+			case lang == "go" && missing == nil:
+				fmt.Fprint(e.Out, tinyGoOffer)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "ts", "the `LANGUAGE`: "+strings.Join(languageNames(), ", "))
-	cmd.Flags().
-		StringVar(&sdk, "sdk", "", "use the SDK of the checkout in `DIR` (default: the released SDK, or that of the checkout that agent-runner was built in)")
+	cmd.Flags().BoolVar(&tinyGo, "tinygo", false, "with --lang go, create a module that TinyGo builds")
 	return cmd
 }
+
+// tinyGoOffer is printed for a new Go module if TinyGo is installed.
+const tinyGoOffer = `
+TinyGo is installed. A module that it builds is about a tenth of the size and twice as
+fast, but has no goroutines, no recover, and only part of reflect. To have TinyGo build
+this one, add the line ` + toolchain.TinyGoDirective + ` at the beginning of main.go.
+`
 
 // longNames maps the full names of languages to their short names in --lang.
 var longNames = map[string]string{"typescript": "ts"}
@@ -121,86 +131,56 @@ type templateValues struct {
 	Name    string
 	Ident   string // Name with _ instead of -
 	Version string // the SDK's version
-	SDK     string // the checkout with the SDK; optional
+	TinyGo  string // the directive that makes TinyGo build a Go module, or ""
 }
 
-// unreleased is the version of a build from a checkout.
-const unreleased = "v0.0.0"
-
-const sdkModule = "github.com/agent-runner/agent-runner"
-
-func newTemplateValues(name, sdk string) (*templateValues, error) {
-	v := &templateValues{Name: name, Ident: strings.ReplaceAll(name, "-", "_"), Version: unreleased, SDK: sdk}
-	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") &&
-		!strings.Contains(info.Main.Version, "+dirty") &&
-		sdk == "" {
+func newTemplateValues(name string, tinyGo bool) *templateValues {
+	v := &templateValues{Name: name, Ident: strings.ReplaceAll(name, "-", "_"), Version: "v0.0.0"}
+	if info, ok := debug.ReadBuildInfo(); ok && released.MatchString(info.Main.Version) {
 		v.Version = info.Main.Version
 	}
-	if v.SDK == "" && (v.Version == unreleased || strings.HasPrefix(v.Version, unreleased+"-")) {
-		v.SDK = checkout()
+	if tinyGo {
+		v.TinyGo = toolchain.TinyGoDirective
 	}
-	if v.SDK == "" {
-		return v, nil
-	}
-	abs, err := filepath.Abs(v.SDK)
-	if err != nil {
-		return nil, err
-	}
-	if !isCheckout(abs) {
-		return nil, cli.Usagef("--sdk: %s is not a checkout of %s", v.SDK, sdkModule)
-	}
-	v.SDK = filepath.ToSlash(abs)
-	return v, nil
+	return v
 }
 
-// checkout returns the checkout that contains the executable or the working directory,
-// or "".
-func checkout() string {
-	var from []string
-	if exe, err := os.Executable(); err == nil {
-		from = append(from, filepath.Dir(exe))
-	}
-	if wd, err := os.Getwd(); err == nil {
-		from = append(from, wd)
-	}
-	for _, dir := range from {
-		for ; ; dir = filepath.Dir(dir) {
-			if isCheckout(dir) {
-				return dir
-			}
-			if dir == filepath.Dir(dir) {
-				break
+// released matches the versions of releases. Builds from a checkout have others.
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
+
+// sdkFolder is the folder of a new module that contains its SDK.
+const sdkFolder = "agent-middleware"
+
+// copySDK copies a language's SDK into the module's folder, so that the module needs no package
+// registry and no other folder of the machine. The Go SDK keeps its paths in the repository,
+// because its packages import each other.
+func copySDK(language, dir string) error {
+	to := filepath.Join(dir, sdkFolder)
+	switch language {
+	case "go":
+		for _, from := range []string{"LICENSE", "abi", "internal", "guest-sdk/go"} {
+			if err := copyFiles(from, filepath.Join(to, filepath.FromSlash(from))); err != nil {
+				return err
 			}
 		}
-	}
-	return ""
-}
-
-func isCheckout(dir string) bool {
-	b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	return err == nil && bytes.HasPrefix(b, []byte("module "+sdkModule+"\n"))
-}
-
-// copySDK copies the SDK of C, Rust or AssemblyScript into the module's folder, because these SDKs
-// are in no package registry. It does nothing for other languages.
-func copySDK(language, dir string) error {
-	from, to := language, dir
-	switch language {
-	case "c":
-	case "rust", "assemblyscript":
-		to = filepath.Join(dir, "agent-middleware")
-	default:
 		return nil
+	case "c":
+		to = dir
 	}
-	return fs.WalkDir(guestsdk.Files, from, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	return copyFiles("guest-sdk/"+language, to)
+}
+
+// copyFiles copies a file or a folder of [agentrunner.SDKs], without tests.
+func copyFiles(from, to string) error {
+	return fs.WalkDir(agentrunner.SDKs, from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
-		b, err := guestsdk.Files.ReadFile(name)
+		b, err := agentrunner.SDKs.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, filepath.FromSlash(strings.TrimPrefix(name, from+"/")))
+		target := filepath.Join(to, filepath.FromSlash(strings.TrimPrefix(name, from)))
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}

@@ -74,10 +74,11 @@ func fromTemplate(t *testing.T) string {
 		require.NoError(
 			t,
 			template.Must(template.New(name).Parse(string(text))).
-				Execute(&b, map[string]string{"Name": "template", "Version": "v0.0.0", "SDK": root}),
+				Execute(&b, map[string]string{"Name": "template", "Version": "v0.0.0"}),
 		)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(b.String()), 0o600))
 	}
+	require.NoError(t, os.Symlink(root, filepath.Join(dir, "agent-middleware")))
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
