@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -31,6 +32,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/testcache"
+	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
 // TestMain makes the test binary act as each of programs, so that the scripts in testdata can run
@@ -80,7 +82,19 @@ func TestScripts(t *testing.T) {
 	}
 	// Add AssemblyScript's compiler if npm can install it.
 	sdk := filepath.Join("..", "..", "guest-sdk", "assemblyscript", "testdata", "npm")
-	asc, noASC := npmtest.Install(sdk, filepath.Join(filepath.Dir(filepath.Dir(modules)), "build", "npm"))
+	packages := filepath.Join(filepath.Dir(filepath.Dir(modules)), "build", "npm")
+	asc, noASC := npmtest.Install(sdk, packages)
+	// Add TypeScript's compiler too.
+	tsc, noTSC := npmtest.Install(filepath.Join("..", "..", "guest-sdk", "typescript", "testdata", "npm"), packages)
+	conditions := map[string]func() bool{
+		"asc":  func() bool { return noASC == nil },
+		"tsc":  func() bool { return noTSC == nil },
+		"rust": sync.OnceValue(func() bool { return buildsRust(t) }),
+	}
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -90,16 +104,19 @@ func TestScripts(t *testing.T) {
 			e.Setenv("MODULES", modules)
 			e.Setenv("DOCS", docs)
 			e.Setenv("ASC", asc)
+			e.Setenv("TSC", filepath.Join(tsc, "node_modules", ".bin"))
+			e.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(caches, "go-build")))
 			e.Setenv(hosting.EnvCacheDir, testcache.Modules())
 			e.Setenv("OPENAI_API_KEY", "")
 			e.Setenv("OPENAI_BASE_URL", "")
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name == "asc" {
-				return noASC == nil, nil
+			holds, ok := conditions[name]
+			if !ok {
+				return false, fmt.Errorf("there is no condition %q", name)
 			}
-			return false, fmt.Errorf("there is no condition %q", name)
+			return holds(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"model":      startModel,
@@ -116,6 +133,20 @@ func TestScripts(t *testing.T) {
 			"quickstart": quickStart,
 		},
 	})
+}
+
+// buildsRust reports whether there is a Rust compiler for modules.
+func buildsRust(t *testing.T) bool {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Cargo.toml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := toolchain.Find(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing *toolchain.MissingError
+	return !errors.As(p.Build(t.Context(), p.Output()), &missing) // the empty project does not build
 }
 
 // servers holds the model endpoints of running scripts, by script name.

@@ -1,3 +1,4 @@
+/// <reference path="./globals.d.ts" />
 import type {
 	CallPatch, Chunk, Code, Description, HTTPRequest, HTTPResponse, HookTypes, ModelRequest, ModelResponse, RequestPatch, Result, Run,
 	GateToolAnswer, Control, Content,

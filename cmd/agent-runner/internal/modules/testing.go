@@ -31,6 +31,7 @@ type tester struct {
 	loader   *module.Loader
 	path     string // the module's path
 	update   bool
+	types    bool // check types with TypeScript's compiler
 	output   string
 	failed   int
 	differs  bool // a result differed from an expectation
@@ -47,7 +48,7 @@ type testOutcome struct {
 // newTest returns the command that runs a module's test conversations.
 func newTest(e *cli.Env) *cobra.Command {
 	var output, cacheDir string
-	var update, watch bool
+	var update, watch, types bool
 	cmd := &cobra.Command{
 		Use:   "test PATH [CASE.txtar …]",
 		Short: "Test a module against recorded conversations",
@@ -77,9 +78,12 @@ The comment at the head of a conversation says what it tests. Its files:
 A message is "role: text [tool#id {arguments}] …". A conversation fails if the module
 answers with an unknown key.
 
+With --types, TypeScript's compiler tsc also checks the types of a TypeScript module, if
+it is installed in the project or in PATH. It uses the project's tsconfig.json.
+
 Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 		Example: `  agent-runner module test guard.ts
-  agent-runner module test ./mine --watch
+  agent-runner module test ./mine --types --watch
   agent-runner module test redact.wasm conversation.txtar --update`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -93,7 +97,7 @@ Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 			}
 			ctx, stop := cli.Interruptible(cmd.Context(), func() {})
 			defer stop()
-			t := &tester{env: e, update: update, output: output}
+			t := &tester{env: e, update: update, types: types, output: output}
 			if !watch {
 				return t.run(ctx, cmd, args, cacheDir)
 			}
@@ -102,13 +106,20 @@ Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 	}
 	cmd.Flags().BoolVar(&update, "update", false, "update the expectations of failing conversations to the actual results")
 	cmd.Flags().BoolVar(&watch, "watch", false, "rerun whenever a file changes, until Ctrl-C")
+	cmd.Flags().BoolVar(&types, "types", false, "check the types of a TypeScript module with tsc, if it is installed")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
 }
 
-// run builds the module if necessary, and runs all conversations once.
+// run builds the module if necessary, checks its types if that is wanted, and runs all
+// conversations once.
 func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
 	t.failed, t.differs, t.outcomes = 0, false, nil
+	if t.types {
+		if err := t.checkTypes(ctx, args[0]); err != nil {
+			return err
+		}
+	}
 	path, err := hosting.Buildable(ctx, t.env, args[0])
 	if err != nil {
 		return cli.BeforeRun(ctx, err)
@@ -133,8 +144,7 @@ func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cac
 	return t.report()
 }
 
-// one runs one conversation and records the result. It also prints the result unless the output is
-// JSON.
+// one runs one conversation and adds the result.
 func (t *tester) one(ctx context.Context, path string) {
 	began := time.Now()
 	text, err := t.play(ctx, path)
@@ -143,7 +153,13 @@ func (t *tester) one(ctx context.Context, path string) {
 	} else if text != "" {
 		t.differs = true
 	}
-	o := testOutcome{Name: path, OK: text == "", Text: text, TimeMS: time.Since(began).Milliseconds()}
+	t.add(path, text, began)
+}
+
+// add records the result of a check, which passed if text is empty. It also prints the result unless
+// the output is JSON.
+func (t *tester) add(name, text string, began time.Time) {
+	o := testOutcome{Name: name, OK: text == "", Text: text, TimeMS: time.Since(began).Milliseconds()}
 	t.outcomes = append(t.outcomes, o)
 	if !o.OK {
 		t.failed++
@@ -290,12 +306,15 @@ func (t *tester) report() error {
 		}
 	}
 	if t.failed > 0 {
-		advice := ""
+		advice, what := "", "conversation"
+		if t.types {
+			what = "check" // the types are one
+		}
 		if t.differs {
 			advice = "; if the module is right, update the expectations with --update"
 		}
 		return cli.Ended(cli.ExitFailed,
-			fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), "conversation"), advice))
+			fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), what), advice))
 	}
 	return nil
 }
