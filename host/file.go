@@ -32,6 +32,9 @@ type FileOptions struct {
 	// Tools, if not nil, replaces the file's tools. The file's MCP servers are then not
 	// started.
 	Tools []tool.Tool
+	// ToolsOf, if not nil, returns the tools of the agent or sub-agent with a name, and replaces
+	// Tools. It is given an empty name if the file names no agent.
+	ToolsOf func(agent string) []tool.Tool
 	// WrapModel, if not nil, wraps the model, for example in a recorder.
 	WrapModel func(model.Model) (model.Model, error)
 	// Getenv returns the value of an environment variable: of a key, a secret, or the default base
@@ -180,7 +183,12 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if err := b.load(ctx); err != nil {
 		return nil, err
 	}
-	if o.Tools = b.opts.Tools; o.Tools == nil {
+	switch {
+	case b.opts.ToolsOf != nil:
+		o.Tools = b.opts.ToolsOf(f.Name)
+	case b.opts.Tools != nil:
+		o.Tools = b.opts.Tools
+	default:
 		if o.Tools, err = b.tools(ctx); err != nil {
 			return nil, err
 		}

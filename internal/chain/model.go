@@ -51,7 +51,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 				return exchange.Recorded(known, v, exchange.SourceModel), nil
 			}
 			q.Stream = out != nil
-			res, err := call.Generate(ctx, q, out)
+			res, err := call.Generate(record.WithKey(ctx, key), q, out)
 			if err == nil {
 				if full := r.Record.ReserveAnswer("the model's answer", res); full != nil {
 					err = full

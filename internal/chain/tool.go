@@ -172,7 +172,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 		return exchange.Reply[abi.Result]{}, err
 	}
 	toolOut := toolSink{to: sink, call: q}
-	res, err := k.call.Run(ctx, q, resume, toolOut.sink())
+	res, err := k.call.Run(record.WithKey(ctx, key), q, resume, toolOut.sink())
 	if ending := ending.FromContext(ctx); ending != nil {
 		return exchange.Reply[abi.Result]{}, ending
 	}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -55,4 +56,18 @@ func parseKey(key string) (d CallRecord) {
 		}
 	}
 	return d
+}
+
+type recordKey struct{}
+
+// WithKey returns a context for a call of the model or of a tool. key is the call's key in the
+// record of its phase.
+func WithKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, recordKey{}, key)
+}
+
+// KeyOf returns the key of the call that ctx belongs to. It is the same if the run is replayed.
+func KeyOf(ctx context.Context) string {
+	key, _ := ctx.Value(recordKey{}).(string)
+	return key
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -28,12 +27,9 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 		return nil, err
 	}
 	file := plan.file
-	if plan.rings != nil {
-		file.Rings = *plan.rings
-	}
-	if limit := plan.policy.StepLimit(); plan.tenant.ID() != store.Operator && capSteps(file, limit) {
-		p.log.Warn("agent runs with fewer steps than its file asks for",
-			slog.String("tenant", plan.tenant.ID()), slog.String("agent", plan.Spec.Agent), slog.Int("max_steps", limit))
+	if plan.complete() {
+		p.log.Warn("agent runs with fewer steps than its file asks for", slog.String("tenant", plan.tenant.ID()),
+			slog.String("agent", plan.Spec.Agent), slog.Int("max_steps", plan.policy.StepLimit()))
 	}
 	spec, err := json.Marshal(plan.Spec)
 	if err != nil {
@@ -54,13 +50,10 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 		}, GuardMCP: true, StartMCP: p.options.commandsOf(plan.tenant.ID()), GuardModels: true, ModelURL: p.modelURL(plan),
 		LoadModule: p.loadModule(plan),
 	}
+	plan.restrict(o)
 	if operator {
 		o.Network.Hosts = nil
-	} else if models := plan.policy.Models; len(models) > 0 {
-		o.AllowModel = func(model string) bool { return policy.Matches(models, model) }
-	}
-	if !operator {
-		o.CheckParam = plan.policy.ParamCheck()
+	} else {
 		if err := checkModels(file, &plan.policy); err != nil { // the policy may have changed since the agent was stored
 			return nil, &NotReadyError{plan.Spec.Agent, err}
 		}

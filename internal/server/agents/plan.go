@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
@@ -37,9 +39,9 @@ type Plan struct {
 	operatorModules map[string]bool // digests of the operator's modules
 }
 
-// plan looks up the agent of a spec, its tenant's policy and secrets, and the operator's rings. The
+// planOf looks up the agent of a spec, its tenant's policy and secrets, and the operator's rings. The
 // Spec of the plan has the versions that it found.
-func (p *Pool) plan(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
+func planOf(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	around := ringsName
 	if t.ID() == store.Operator || spec.Rings < 0 { // no rings surround the agent
 		around = ""
@@ -123,4 +125,48 @@ func (p *Plan) read() (err error) {
 		}
 	}
 	return nil
+}
+
+// complete adds the operator's rings to the file, and lowers max_steps to the tenant's limit. It
+// reports whether the file asked for more steps. The caller has called read.
+func (p *Plan) complete() (lowered bool) {
+	if p.rings != nil {
+		p.file.Rings = *p.rings
+	}
+	return p.tenant.ID() != store.Operator && capSteps(p.file, p.policy.StepLimit())
+}
+
+// restrict sets the options that limit which models and parameters a tenant's modules may choose.
+func (p *Plan) restrict(o *host.FileOptions) {
+	if p.tenant.ID() == store.Operator {
+		return
+	}
+	if models := p.policy.Models; len(models) > 0 {
+		o.AllowModel = func(model string) bool { return policy.Matches(models, model) }
+	}
+	o.CheckParam = p.policy.ParamCheck()
+}
+
+// StoredAgent returns the file of the agent that a server ran, with the operator's rings, and sets
+// the tenant's restrictions in o. The path of each module is its digest and ".wasm".
+func StoredAgent(
+	ctx context.Context,
+	s store.Store,
+	info *journal.RunInfo,
+	o *host.FileOptions,
+) (*agentfile.File, error) {
+	spec, err := SpecOf(info)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := planOf(ctx, s.Tenant(info.Tenant), spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.read(); err != nil {
+		return nil, err
+	}
+	plan.complete()
+	plan.restrict(o)
+	return plan.file, nil
 }

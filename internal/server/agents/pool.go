@@ -61,7 +61,7 @@ func NewPool(a *Service) *Pool {
 
 // Open returns an agent of a tenant. It builds the agent if the pool does not have it.
 func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, error) {
-	plan, err := p.plan(ctx, t, spec)
+	plan, err := planOf(ctx, t, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -29,9 +29,10 @@ func newReplay(e *cli.Env) *cobra.Command {
 repeats the earlier calls of the instance, and runs the hook that faulted, with the
 recorded inputs, clock, random bytes and host replies.
 
-With --run, it replays a run from a store with the module at PATH instead of the
-original one, and shows the differences. The answers of the model and the tools come
-from the store; nothing is called.
+With --run, it replays a run from the store of a command or of a server, with the module
+at PATH instead of the original one, and shows the differences: in events, and in what
+the model and the tools were sent. The answers of the model and the tools come from the
+store. Nothing is called; durable values are empty, and HTTP requests of modules fail.
 
 Exit codes: 0 the same fault with the same fuel, or the same run; 1 a difference; 2 the
 bundle or the run cannot be replayed.`,

@@ -479,6 +479,8 @@ type exported struct {
 	Run     *journal.RunInfo `json:"run"`
 	History *runlog.History  `json:"history"`
 	Events  []abi.Event      `json:"events"`
+
+	log [][]byte // the run's log; nil for a run of a server
 }
 
 func (c *runsCommand) export() *cobra.Command {
@@ -506,7 +508,7 @@ func (c *runsCommand) read(ctx context.Context, id string) (*exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &exported{Run: &stored.RunInfo}
+	x := &exported{Run: &stored.RunInfo, log: stored.Log}
 	if x.History, err = runlog.ReadHistory(stored); err != nil {
 		return nil, err
 	}

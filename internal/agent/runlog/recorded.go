@@ -1,0 +1,119 @@
+package runlog
+
+import (
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
+)
+
+// A CallKey identifies a call of the model or of a tool among those of a run and its sub-agents.
+type CallKey struct {
+	Run  string
+	Step int
+	Key  string // see record.KeyOf
+}
+
+// Recorded holds the data from which a run can be replayed without its model and its tools.
+type Recorded struct {
+	Calls map[CallKey]record.CallRecord // the calls of models and tools
+	Tools map[string][]abi.Tool         // the host's tools of each agent, by the agent's name
+}
+
+// ReadRecorded returns the recorded calls of a run and its sub-agents. It fails if the run's log is
+// malformed.
+func ReadRecorded(log [][]byte) (*Recorded, error) {
+	out := &Recorded{Calls: map[CallKey]record.CallRecord{}, Tools: map[string][]abi.Tool{}}
+	return out, out.read(log)
+}
+
+// read adds the calls of one run, and then those of its sub-agents.
+func (o *Recorded) read(log [][]byte) error {
+	r := &recordedReader{
+		out:   o,
+		fold:  &builder{shared: true, state: &State{Locals: local.New(), Record: record.New()}},
+		calls: map[CallKey]record.CallRecord{},
+		phase: -1,
+	}
+	if err := eachEntry(log, r.add); err != nil {
+		return err
+	}
+	for key, call := range r.calls {
+		key.Run = r.fold.state.ID
+		o.Calls[key] = call
+	}
+	for _, child := range r.children {
+		lines := make([][]byte, len(child.Log))
+		for i, line := range child.Log {
+			lines[i] = line
+		}
+		if err := o.read(lines); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A recordedReader reads the calls of one run from the lines of its log.
+type recordedReader struct {
+	out   *Recorded
+	fold  *builder
+	calls map[CallKey]record.CallRecord // without the run
+	phase int64
+	step  int
+
+	children []*ChildLog       // the runs of sub-agents
+	current  map[int]*ChildLog // those of the current round, by the index of their call
+}
+
+// add adds the calls of one line of the log.
+func (r *recordedReader) add(e *Entry) error {
+	for _, d := range e.Records {
+		if d.Phase != r.phase {
+			r.phase, r.step = d.Phase, r.fold.state.Step
+		}
+		for key, b := range d.Record {
+			call, err := record.ParseCall(key, b)
+			if err != nil {
+				return err
+			}
+			if call.What == "tool" || strings.HasPrefix(call.What, "model") { // of the run or of a middleware
+				r.calls[CallKey{Step: r.step, Key: key}] = call
+			}
+		}
+	}
+	if err := r.fold.add(e); err != nil {
+		return err
+	}
+	if e.Fixed != nil {
+		var tools []abi.Tool
+		for _, t := range e.Fixed.Tools {
+			if t.Owner == "host" {
+				tools = append(tools, t)
+			}
+		}
+		r.out.Tools[r.fold.state.Agent] = tools
+	}
+	r.addChildren(e)
+	return nil
+}
+
+// addChildren adds the changes of sub-agents' runs. A call that starts another run begins another
+// log.
+func (r *recordedReader) addChildren(e *Entry) {
+	if e.NoCalls || r.current == nil {
+		r.current = map[int]*ChildLog{}
+	}
+	for i, more := range e.Inner {
+		child := r.current[i]
+		if child == nil || more.Restarted {
+			child = &ChildLog{}
+			r.current[i] = child
+			r.children = append(r.children, child)
+		}
+		if !more.Discarded {
+			child.Log = append(child.Log, more.Log...)
+		}
+	}
+}
