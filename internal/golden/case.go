@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/tools/txtar"
@@ -187,11 +188,14 @@ func (c *Case) request() (*wire.Request, error) {
 
 // Update returns the text of the case's file, in which the host's report replaces each part that
 // differs from it. It rejects empty expectations: a person writes them first, from the rule that
-// the case guards.
+// the case guards. It also rejects a report with which the case itself is wrong; see [Case.Defect].
 func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
 	differences, err := c.Compare(o, true)
 	if err != nil {
 		return nil, err
+	}
+	if defect := c.Defect(o); defect != "" && len(differences) > 0 {
+		return nil, fmt.Errorf("%s: %s", c.Name, defect)
 	}
 	a := &txtar.Archive{Comment: c.archive.Comment, Files: slices.Clone(c.archive.Files)}
 	for _, d := range differences {
@@ -205,6 +209,26 @@ func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
 		a.Files[c.expect[i].index].Data = append(bytes.TrimRight([]byte(d.Got), "\n"), '\n')
 	}
 	return txtar.Format(a), nil
+}
+
+// Defect returns what is wrong with the case itself, according to a host's report: the model has
+// too few replies, or the case expects something of a model call that did not take place. It
+// returns "" if it finds nothing.
+func (c *Case) Defect(o *wire.Outcome) string {
+	calls, replies := len(o.ModelCalls), len(c.Request().Model)
+	if o.Refused != "" {
+		return ""
+	}
+	if calls > replies {
+		return fmt.Sprintf("model call %d has no reply: add one to the part model, "+
+			"or find out why the agent calls the model again", replies+1)
+	}
+	for _, e := range c.expect {
+		if n, err := strconv.Atoi(e.arg); err == nil && (e.kind == "request" || e.kind == "told") && n > calls {
+			return fmt.Sprintf("%s: model call %d did not take place", e.part(), n)
+		}
+	}
+	return ""
 }
 
 // ModuleNames returns the names of the case's Go modules, sorted.

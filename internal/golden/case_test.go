@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func TestParseErrors(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	t.Parallel()
-	const text = "About.\n-- told 1 --\n-- state --\nuser: old\n"
+	const text = "About.\n-- model --\nassistant: done\n-- told 1 --\n-- state --\nuser: old\n"
 	c, err := Parse("own-x.txtar", []byte(text))
 	require.NoError(t, err)
 	outcome := func(state string, tools ...string) *wire.Outcome {
@@ -58,10 +59,17 @@ func TestUpdate(t *testing.T) {
 
 	got, err = c.Update(outcome("new"))
 	require.NoError(t, err)
-	require.Equal(t, "About.\n-- told 1 --\n-- state --\nuser: new\n", string(got))
+	require.Equal(t, strings.Replace(text, "user: old", "user: new", 1), string(got))
 
 	_, err = c.Update(outcome("new", "t"))
 	require.ErrorContains(t, err, "told 1 is empty: write what you expect first")
+
+	twice := outcome("new")
+	twice.ModelCalls = append(twice.ModelCalls, twice.ModelCalls[0])
+	_, err = c.Update(twice)
+	require.ErrorContains(t, err, "model call 2 has no reply")
+	_, err = c.Update(&wire.Outcome{})
+	require.ErrorContains(t, err, "told 1: model call 1 did not take place")
 
 	_, err = c.Update(&wire.Outcome{Refused: "no ring"})
 	require.ErrorContains(t, err, "the agent cannot be built: no ring")

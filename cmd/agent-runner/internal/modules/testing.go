@@ -1,7 +1,6 @@
 package modules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +24,9 @@ import (
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
+// conversationTimeout bounds one conversation, including loading its modules.
+const conversationTimeout = 2 * time.Minute
+
 // A tester runs test conversations with a module.
 type tester struct {
 	env      *cli.Env
@@ -36,6 +38,7 @@ type tester struct {
 	failed   int
 	differs  bool // a result differed from an expectation
 	outcomes []testOutcome
+	written  []string // files that the last run may have written: the module and updated conversations
 }
 
 type testOutcome struct {
@@ -59,13 +62,16 @@ is a source folder, the module is built first.
 The comment at the head of a conversation says what it tests. Its files:
 
   agent.yaml       optional: middlewares (module: NAME.wasm with name, config, grants,
-                   on_fault, ring), instruction, limits; default: only the module
+                   on_fault, ring), instruction, limits, timeout, "runs: 2" for two
+                   runs with the same messages; default: only the module
   tools            one tool per line: "name: result", "name! error" if it fails, or
                    "name!! text" if it panics; more lines answer later calls. "name after
                    other: …" waits for the other's result, "name cancels: …" cancels the
                    run, "name streams: a|b" streams its result in two chunks
   messages         earlier messages, one per line; default: "user: hi"
-  model            the model's replies, one message per line
+  model            the model's replies in order, one per line: a message, "size N MESSAGE"
+                   to stream it N characters at a time, or JSON with message, usage,
+                   chunks, size, delay_ms, error {"code", "message"} or "hang": true
   answers          the answers to pauses, one line of JSON each, or "#id JSON" for one call
   request N        expected: the messages in model call N
   told N           expected: the tools declared in model call N
@@ -76,7 +82,9 @@ The comment at the head of a conversation says what it tests. Its files:
   error            expected: the run does not start; the error contains this text
 
 A message is "role: text [tool#id {arguments}] …". A conversation fails if the module
-answers with an unknown key.
+answers with an unknown key. docs/conversations.md of the project describes every part.
+
+--update never expects a missing reply of the model, or a fault unless events lists it.
 
 With --types, TypeScript's compiler tsc also checks the types of a TypeScript module, if
 it is installed in the project or in PATH. It uses the project's tsconfig.json.
@@ -111,18 +119,26 @@ Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 	return cmd
 }
 
+var errTestCanceled = cli.Ended(cli.ExitCanceled, errors.New("the test was canceled"))
+
 // run builds the module if necessary, checks its types if that is wanted, and runs all
 // conversations once.
 func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
-	t.failed, t.differs, t.outcomes = 0, false, nil
+	t.failed, t.differs, t.outcomes, t.written = 0, false, nil, nil
 	if t.types {
 		if err := t.checkTypes(ctx, args[0]); err != nil {
 			return err
 		}
 	}
 	path, err := hosting.Buildable(ctx, t.env, args[0])
+	if path != args[0] && filepath.Ext(path) == ".wasm" {
+		t.written = append(t.written, path)
+	}
+	if ctx.Err() != nil {
+		return errTestCanceled
+	}
 	if err != nil {
-		return cli.BeforeRun(ctx, err)
+		return err
 	}
 	t.path = path
 	cases, err := casesOf(args[0], path, args[1:])
@@ -138,16 +154,19 @@ func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cac
 	for _, c := range cases {
 		t.one(ctx, c)
 		if ctx.Err() != nil {
-			return cli.BeforeRun(ctx, ctx.Err())
+			return errTestCanceled
 		}
 	}
 	return t.report()
 }
 
-// one runs one conversation and adds the result.
+// one runs one conversation and adds the result, unless ctx is done.
 func (t *tester) one(ctx context.Context, path string) {
 	began := time.Now()
 	text, err := t.play(ctx, path)
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		text = err.Error()
 	} else if text != "" {
@@ -192,9 +211,15 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 		Middleware: t.middleware,
 		Default:    &wire.Middleware{Name: stem(t.path), Module: filepath.Base(t.path)},
 	}
-	outcome, err := h.Run(ctx, c.Request())
+	bounded, cancel := context.WithTimeout(ctx, conversationTimeout)
+	defer cancel()
+	outcome, err := h.Run(bounded, c.Request())
 	if err != nil {
 		return "", err
+	}
+	if bounded.Err() != nil {
+		return "", fmt.Errorf("it did not end within %s: a reply hangs, or a tool waits for another; "+
+			"to test that, set timeout in agent.yaml", conversationTimeout)
 	}
 	differences, err := c.Compare(outcome, true)
 	switch {
@@ -202,37 +227,43 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 		return "", err
 	case len(differences) > 0 && differences[0].Part == "start":
 		return "", fmt.Errorf("the run did not start: %s", outcome.Refused)
-	case t.update:
-		return "", rewrite(path, c, outcome)
+	case t.update && len(differences) > 0:
+		return t.rewrite(path, c, outcome)
 	}
 	var out strings.Builder
 	for _, d := range differences {
 		out.WriteString(d.String())
 	}
+	if defect := c.Defect(outcome); defect != "" && len(differences) > 0 {
+		out.WriteString(defect + "\n")
+	}
 	return out.String() + explain(outcome, len(differences) > 0), nil
 }
 
-// rewrite writes the actual results into a conversation's file, unless it has them.
-func rewrite(path string, c *golden.Case, outcome *wire.Outcome) error {
+// rewrite writes the actual results into a conversation's file. It returns an explanation instead if
+// the results are not what a person can expect: the conversation is wrong, or the module answers
+// with an unknown key or faults. A conversation that expects events of type fault may have faults.
+func (t *tester) rewrite(path string, c *golden.Case, outcome *wire.Outcome) (string, error) {
+	if text := explain(outcome, !c.ExpectsEvent(abi.EventFault)); text != "" {
+		return text + "not updated: fix the module; to expect a fault, add it to an events part\n", nil
+	}
 	text, err := c.Update(outcome)
 	if err != nil {
-		return err
+		return "", fmt.Errorf("not updated: %w", err)
 	}
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
-		return nil
-	}
-	return os.WriteFile(path, text, 0o644)
+	t.written = append(t.written, path)
+	return "", os.WriteFile(path, text, 0o644)
 }
 
-// explain returns a list of the unknown keys in the module's answers and, if differs is set, of the
+// explain returns a list of the unknown keys in the module's answers and, if faults is set, of the
 // faults, one per line.
-func explain(outcome *wire.Outcome, differs bool) string {
+func explain(outcome *wire.Outcome, faults bool) string {
 	var text strings.Builder
 	for _, e := range outcome.Events {
 		switch {
 		case e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key "):
 			fmt.Fprintf(&text, "%s: %s\n", e.Hook, e.Text)
-		case e.Type == abi.EventFault && differs:
+		case e.Type == abi.EventFault && faults:
 			fmt.Fprintf(&text, "%s faulted in %s: %s\n", e.Entry, e.Hook, e.Cause)
 		}
 	}
@@ -317,48 +348,4 @@ func (t *tester) report() error {
 			fmt.Errorf("%d of %s failed%s", t.failed, cli.Count(int64(len(t.outcomes)), what), advice))
 	}
 	return nil
-}
-
-// watch reruns the conversations whenever a file in the folder changes.
-func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
-	folder := args[0]
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		folder = filepath.Dir(folder)
-	}
-	for {
-		seen := newest(folder)
-		if err := t.run(ctx, cmd, args, cacheDir); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(t.env.Err, cli.Clean(err.Error()))
-		}
-		if now := newest(folder); now.After(seen) {
-			seen = now // ignore the module that was just built
-		}
-		fmt.Fprintln(t.env.Err, "waiting for changes; stop with Ctrl-C")
-		for !newest(folder).After(seen) {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(300 * time.Millisecond):
-			}
-		}
-	}
-}
-
-// newest returns the latest modification time of the files in a folder. It skips hidden folders
-// and those of build outputs and dependencies.
-func newest(folder string) (last time.Time) {
-	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return nil
-		case d.IsDir() && path != folder &&
-			(strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target" || d.Name() == "build"):
-			return filepath.SkipDir
-		}
-		if info, err := d.Info(); err == nil && !d.IsDir() && info.ModTime().After(last) {
-			last = info.ModTime()
-		}
-		return nil
-	})
-	return last
 }
