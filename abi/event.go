@@ -11,6 +11,7 @@ const (
 	EventMessage     EventType = "message"     // Message, Replaced
 	EventToolCall    EventType = "tool_call"   // Call
 	EventToolResult  EventType = "tool_result" // Call, Result, Source
+	EventDecision    EventType = "decision"    // Entry, Hook, Digest, Decision
 	EventCustom      EventType = "custom"      // Entry, Hook, Name, Data
 	EventLog         EventType = "log"         // Entry, Hook, Level, Text
 	EventFault       EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
@@ -53,6 +54,8 @@ type Event struct {
 	Call   *Call   `json:"call,omitempty"`
 	Result *Result `json:"result,omitempty"`
 	Source string  `json:"source,omitempty"` // tool_result; run_finished: the source of a failed model call
+
+	Decision *Decision `json:"decision,omitempty"`
 
 	Entry  string   `json:"entry,omitempty"`
 	Hook   Hook     `json:"hook,omitempty"`

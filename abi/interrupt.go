@@ -50,6 +50,33 @@ type Approval struct {
 	Decision  string  `json:"decision"`            // approve, deny or edit
 	Message   string  `json:"message,omitempty"`   // the reason; the model reads it
 	Arguments *string `json:"arguments,omitempty"` // for edit: the arguments to use instead
+	// Approver names the person who decided, in at most 256 bytes. The host does not check the
+	// name. Optional.
+	Approver string `json:"approver,omitempty"`
+	// ExpiresMS is the Unix time in milliseconds after which the decision no longer applies, and
+	// the gate asks again. 0 means that it does not expire.
+	ExpiresMS int64 `json:"expires_ms,omitempty"`
+}
+
+// A Decision records what one gate decided about a tool call, or how the question of a gate was
+// answered.
+type Decision struct {
+	// Decision is allow, deny, ask or stop for a gate, and approve, deny or edit for an answer
+	// to its question.
+	Decision string `json:"decision"`
+	CallID   string `json:"call_id"`
+	Tool     string `json:"tool"`
+	Owner    string `json:"owner,omitempty"` // owner of the tool
+	// ArgumentsDigest is the SHA-256 of the exact arguments, in 64 hexadecimal digits.
+	ArgumentsDigest string `json:"arguments_digest"`
+	Reason          string `json:"reason,omitempty"`
+	// Answered is set if the decision answers a question of the gate.
+	Answered bool `json:"answered,omitempty"`
+	// Approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the
+	// user of the machine from whom the host received the answer, if the host knows it.
+	Approver   string `json:"approver,omitempty"`
+	AnsweredBy string `json:"answered_by,omitempty"`
+	ExpiresMS  int64  `json:"expires_ms,omitempty"` // when the answer expires, Unix time in milliseconds
 }
 
 // The values of Approval.Decision.

@@ -458,6 +458,7 @@ typedef struct am_after_tools_input am_after_tools_input;
 typedef struct am_after_tools_answer am_after_tools_answer;
 typedef struct am_after_agent_input am_after_agent_input;
 typedef struct am_after_agent_answer am_after_agent_answer;
+typedef struct am_decision am_decision;
 typedef struct am_entry_stats am_entry_stats;
 typedef struct am_ask am_ask;
 typedef struct am_pending am_pending;
@@ -1012,6 +1013,20 @@ struct am_after_agent_answer {
 	am_message *final;
 };
 
+/* A Decision records what one gate decided about a tool call, or how the question of a gate was answered. */
+struct am_decision {
+	am_str decision; /* decision is allow, deny, ask or stop for a gate, and approve, deny or edit for an answer to its question. */
+	am_str call_id;
+	am_str tool;
+	am_str owner; /* owner of the tool */
+	am_str arguments_digest; /* arguments_digest is the SHA-256 of the exact arguments, in 64 hexadecimal digits. */
+	am_str reason;
+	bool answered; /* answered is set if the decision answers a question of the gate. */
+	am_str approver; /* approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	am_str answered_by;
+	int64_t expires_ms; /* when the answer expires, Unix time in milliseconds */
+};
+
 /* EntryStats counts what one entry of the chain used in a run. */
 struct am_entry_stats {
 	am_str entry;
@@ -1071,6 +1086,7 @@ struct am_event {
 	am_call *call;
 	am_result *result;
 	am_str source; /* tool_result; run_finished: the source of a failed model call */
+	am_decision *decision;
 	am_str entry;
 	am_str hook;
 	am_str name;
@@ -1209,6 +1225,8 @@ struct am_approval {
 	am_str decision; /* approve, deny or edit */
 	am_str message; /* the reason; the model reads it */
 	am_str arguments; /* for edit: the arguments to use instead */
+	am_str approver; /* approver names the person who decided, in at most 256 bytes. The host does not check the name. Optional. */
+	int64_t expires_ms; /* expires_ms is the Unix time in milliseconds after which the decision no longer applies, and the gate asks again. 0 means that it does not expire. */
 };
 
 static const am_type am_type_description;
@@ -1271,6 +1289,7 @@ static const am_type am_type_after_tools_input;
 static const am_type am_type_after_tools_answer;
 static const am_type am_type_after_agent_input;
 static const am_type am_type_after_agent_answer;
+static const am_type am_type_decision;
 static const am_type am_type_entry_stats;
 static const am_type am_type_ask;
 static const am_type am_type_pending;
@@ -1787,6 +1806,20 @@ static const am_field am_fields_after_agent_answer[] = {
 };
 static const am_type am_type_after_agent_answer = {am_fields_after_agent_answer, 1, sizeof(am_after_agent_answer), AM_FORM_FIELDS, 0};
 
+static const am_field am_fields_decision[] = {
+	AM_FIELD("decision", am_decision, decision, AM_TEXT, 0, 0),
+	AM_FIELD("call_id", am_decision, call_id, AM_TEXT, 0, 0),
+	AM_FIELD("tool", am_decision, tool, AM_TEXT, 0, 0),
+	AM_FIELD("owner", am_decision, owner, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("arguments_digest", am_decision, arguments_digest, AM_TEXT, 0, 0),
+	AM_FIELD("reason", am_decision, reason, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("answered", am_decision, answered, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("approver", am_decision, approver, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("answered_by", am_decision, answered_by, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("expires_ms", am_decision, expires_ms, AM_LONG, AM_OMIT, 0),
+};
+static const am_type am_type_decision = {am_fields_decision, 10, sizeof(am_decision), AM_FORM_FIELDS, 0};
+
 static const am_field am_fields_entry_stats[] = {
 	AM_FIELD("entry", am_entry_stats, entry, AM_TEXT, 0, 0),
 	AM_FIELD("agent", am_entry_stats, agent, AM_TEXT, AM_OMIT, 0),
@@ -1845,6 +1878,7 @@ static const am_field am_fields_event[] = {
 	AM_FIELD("call", am_event, call, AM_REF, AM_OMIT, &am_type_call),
 	AM_FIELD("result", am_event, result, AM_REF, AM_OMIT, &am_type_result),
 	AM_FIELD("source", am_event, source, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("decision", am_event, decision, AM_REF, AM_OMIT, &am_type_decision),
 	AM_FIELD("entry", am_event, entry, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("hook", am_event, hook, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("name", am_event, name, AM_TEXT, AM_OMIT, 0),
@@ -1869,7 +1903,7 @@ static const am_field am_fields_event[] = {
 	AM_FIELD("expires_ms", am_event, expires_ms, AM_LONG, AM_OMIT, 0),
 	AM_FIELD("resume", am_event, resume, AM_TEXT, AM_OMIT, 0),
 };
-static const am_type am_type_event = {am_fields_event, 43, sizeof(am_event), AM_FORM_FIELDS, 0};
+static const am_type am_type_event = {am_fields_event, 44, sizeof(am_event), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_observe_input[] = {
 	AM_FIELD("run", am_observe_input, run, AM_OBJECT, 0, &am_type_run),
@@ -1980,8 +2014,10 @@ static const am_field am_fields_approval[] = {
 	AM_FIELD("decision", am_approval, decision, AM_TEXT, 0, 0),
 	AM_FIELD("message", am_approval, message, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("arguments", am_approval, arguments, AM_TEXT, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("approver", am_approval, approver, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("expires_ms", am_approval, expires_ms, AM_LONG, AM_OMIT, 0),
 };
-static const am_type am_type_approval = {am_fields_approval, 3, sizeof(am_approval), AM_FORM_FIELDS, 0};
+static const am_type am_type_approval = {am_fields_approval, 5, sizeof(am_approval), AM_FORM_FIELDS, 0};
 
 typedef struct { char nothing; } am_describe_input;
 static const am_type am_type_describe_input = {0, 0, sizeof(am_describe_input), AM_FORM_FIELDS, 0};

@@ -240,6 +240,26 @@ export interface Control {
 	readonly interrupt?: Interrupt;
 }
 
+/** A Decision records what one gate decided about a tool call, or how the question of a gate was answered. */
+export interface Decision {
+	/** decision is allow, deny, ask or stop for a gate, and approve, deny or edit for an answer to its question. */
+	readonly decision: string;
+	readonly call_id: string;
+	readonly tool: string;
+	/** owner of the tool */
+	readonly owner?: string;
+	/** arguments_digest is the SHA-256 of the exact arguments, in 64 hexadecimal digits. */
+	readonly arguments_digest: string;
+	readonly reason?: string;
+	/** answered is set if the decision answers a question of the gate. */
+	readonly answered?: boolean;
+	/** approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	readonly approver?: string;
+	readonly answered_by?: string;
+	/** when the answer expires, Unix time in milliseconds */
+	readonly expires_ms?: number;
+}
+
 /** A Description is a module's answer to the hook describe. */
 export interface Description {
 	readonly name?: string;
@@ -326,6 +346,7 @@ export interface Event {
 	readonly result?: Result;
 	/** tool_result; run_finished: the source of a failed model call */
 	readonly source?: string;
+	readonly decision?: Decision;
 	readonly entry?: string;
 	readonly hook?: Hook;
 	readonly name?: string;
@@ -361,7 +382,7 @@ export interface Event {
 }
 
 /** An EventType is the type of an event. */
-export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "transfer" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
+export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "decision" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "transfer" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
 
 /** A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
 export interface FunctionCall {

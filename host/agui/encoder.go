@@ -237,6 +237,9 @@ func (l *lane) internal(ev abi.Event) {
 	if ev.Error != nil {
 		value["error"] = ev.Error.Message
 	}
+	if ev.Decision != nil {
+		value["decision"] = ev.Decision
+	}
 	l.send(&event{Type: typeCustom, Name: string(ev.Type), Value: value})
 }
 

@@ -342,6 +342,14 @@ func (x *Approval) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"arguments\":")
 		w.Text(string(*p))
 	}
+	if x.Approver != "" {
+		w.Key("\"approver\":")
+		w.Text(string(x.Approver))
+	}
+	if x.ExpiresMS != 0 {
+		w.Key("\"expires_ms\":")
+		w.Int(int64(x.ExpiresMS))
+	}
 	w.B = append(w.B, '}')
 }
 
@@ -818,6 +826,62 @@ func (x *Custom) append(b []byte) ([]byte, error) {
 	return w.B, w.Err
 }
 
+// Decision is an [abi.Decision] with its codec.
+type Decision abi.Decision
+
+func (x *Decision) writeValue(w *jsoncodec.Writer) {
+	w.B = append(w.B, '{')
+	w.Key("\"decision\":")
+	w.Text(string(x.Decision))
+	w.Key("\"call_id\":")
+	w.Text(string(x.CallID))
+	w.Key("\"tool\":")
+	w.Text(string(x.Tool))
+	if x.Owner != "" {
+		w.Key("\"owner\":")
+		w.Text(string(x.Owner))
+	}
+	w.Key("\"arguments_digest\":")
+	w.Text(string(x.ArgumentsDigest))
+	if x.Reason != "" {
+		w.Key("\"reason\":")
+		w.Text(string(x.Reason))
+	}
+	if x.Answered {
+		w.Key("\"answered\":")
+		w.Bool(x.Answered)
+	}
+	if x.Approver != "" {
+		w.Key("\"approver\":")
+		w.Text(string(x.Approver))
+	}
+	if x.AnsweredBy != "" {
+		w.Key("\"answered_by\":")
+		w.Text(string(x.AnsweredBy))
+	}
+	if x.ExpiresMS != 0 {
+		w.Key("\"expires_ms\":")
+		w.Int(int64(x.ExpiresMS))
+	}
+	w.B = append(w.B, '}')
+}
+
+func (x *Decision) fill(t *reader) { t.object(&shapeOfDecision, unsafe.Pointer(x)) }
+
+var shapeOfDecision = objectShape{fields: []shapeField{
+	{name: "decision", skip: 12, first: 0x697369636564222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69736963, at: unsafe.Offsetof(Decision{}.Decision), kind: shapeText},
+	{name: "call_id", skip: 11, first: 0x695f6c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Decision{}.CallID), kind: shapeText},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Decision{}.Tool), kind: shapeText},
+	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(Decision{}.Owner), kind: shapeText},
+	{name: "arguments_digest", skip: 20, first: 0x656d75677261222c, mask: 0xffffffffffffffff, middle: 0x656769645f73746e, last: 0x3a22747365676964, at: unsafe.Offsetof(Decision{}.ArgumentsDigest), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Decision{}.Reason), kind: shapeText},
+	{name: "answered", skip: 12, first: 0x726577736e61222c, mask: 0xffffffffffffffff, last: 0x3a22646572657773, at: unsafe.Offsetof(Decision{}.Answered), kind: shapeBool},
+	{name: "approver", skip: 12, first: 0x766f72707061222c, mask: 0xffffffffffffffff, last: 0x3a227265766f7270, at: unsafe.Offsetof(Decision{}.Approver), kind: shapeText},
+	{name: "answered_by", skip: 15, first: 0x726577736e61222c, mask: 0xffffffffffffffff, last: 0x3a2279625f646572, at: unsafe.Offsetof(Decision{}.AnsweredBy), kind: shapeText},
+	{name: "expires_ms", skip: 14, first: 0x657269707865222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f736572, at: unsafe.Offsetof(Decision{}.ExpiresMS), kind: shapeInt64},
+	{mask: 0xffffffffffffffff},
+}}
+
 // Description is an [abi.Description] with its codec.
 type Description abi.Description
 
@@ -1055,6 +1119,10 @@ func (x *Event) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"source\":")
 		w.Text(string(x.Source))
 	}
+	if p := x.Decision; p != nil {
+		w.Key("\"decision\":")
+		(*Decision)(p).writeValue(w)
+	}
 	if x.Entry != "" {
 		w.Key("\"entry\":")
 		w.Text(string(x.Entry))
@@ -1173,6 +1241,7 @@ var shapeOfEvent = objectShape{fields: []shapeField{
 	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: growCall},
 	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: growResult},
 	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
+	{name: "decision", skip: 12, first: 0x697369636564222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69736963, at: unsafe.Offsetof(Event{}.Decision), kind: shapePointer, of: &shapeOfDecision, grow: growDecision},
 	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
 	{name: "hook", skip: 8, first: 0x3a226b6f6f68222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
 	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
@@ -2421,6 +2490,8 @@ func growEvent(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Eve
 func growChunk(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Chunk)(p)) }
 
 func growCall(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Call)(p)) }
+
+func growDecision(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Decision)(p)) }
 
 func growUsage(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**abi.Usage)(p)) }
 

@@ -249,7 +249,7 @@ func (x *AfterToolsInput) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *AfterToolsInput) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfApproval = []string{"decision", "message", "arguments"}
+var fieldsOfApproval = []string{"decision", "message", "arguments", "approver", "expires_ms"}
 
 func (x *Approval) FieldNames() []string { return fieldsOfApproval }
 
@@ -261,6 +261,10 @@ func (x *Approval) ReadField(s *jsoncodec.Scanner, i int) error {
 		return jsoncodec.ReadString(s, &x.Message)
 	case 2:
 		return jsoncodec.ReadPointer(s, &x.Arguments, jsoncodec.ReadString[string])
+	case 3:
+		return jsoncodec.ReadString(s, &x.Approver)
+	case 4:
+		return jsoncodec.ReadInt(s, &x.ExpiresMS)
 	}
 	return nil
 }
@@ -625,6 +629,38 @@ func (x *Custom) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Custom) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
+var fieldsOfDecision = []string{"decision", "call_id", "tool", "owner", "arguments_digest", "reason", "answered", "approver", "answered_by", "expires_ms"}
+
+func (x *Decision) FieldNames() []string { return fieldsOfDecision }
+
+func (x *Decision) ReadField(s *jsoncodec.Scanner, i int) error {
+	switch i {
+	case 0:
+		return jsoncodec.ReadString(s, &x.Decision)
+	case 1:
+		return jsoncodec.ReadString(s, &x.CallID)
+	case 2:
+		return jsoncodec.ReadString(s, &x.Tool)
+	case 3:
+		return jsoncodec.ReadString(s, &x.Owner)
+	case 4:
+		return jsoncodec.ReadString(s, &x.ArgumentsDigest)
+	case 5:
+		return jsoncodec.ReadString(s, &x.Reason)
+	case 6:
+		return s.Bool(&x.Answered)
+	case 7:
+		return jsoncodec.ReadString(s, &x.Approver)
+	case 8:
+		return jsoncodec.ReadString(s, &x.AnsweredBy)
+	case 9:
+		return jsoncodec.ReadInt(s, &x.ExpiresMS)
+	}
+	return nil
+}
+
+func (x *Decision) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
+
 var fieldsOfDescription = []string{"name", "version", "description", "requires", "hooks", "messages", "events", "hold_stream", "config_schema"}
 
 func (x *Description) FieldNames() []string { return fieldsOfDescription }
@@ -715,7 +751,7 @@ func (x *Error) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Error) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfEvent = []string{"type", "seq", "run", "time_ms", "step", "step_id", "agent", "model", "parent", "from", "event", "attempt", "next", "delay_ms", "chunk", "message", "replaced", "call", "result", "source", "entry", "hook", "name", "data", "level", "text", "digest", "stage", "cause", "limit", "value", "action", "stderr", "finish_reason", "usage", "error", "stopped_by", "reason", "stop_code", "entries", "interrupts", "expires_ms", "resume"}
+var fieldsOfEvent = []string{"type", "seq", "run", "time_ms", "step", "step_id", "agent", "model", "parent", "from", "event", "attempt", "next", "delay_ms", "chunk", "message", "replaced", "call", "result", "source", "decision", "entry", "hook", "name", "data", "level", "text", "digest", "stage", "cause", "limit", "value", "action", "stderr", "finish_reason", "usage", "error", "stopped_by", "reason", "stop_code", "entries", "interrupts", "expires_ms", "resume"}
 
 func (x *Event) FieldNames() []string { return fieldsOfEvent }
 
@@ -762,50 +798,52 @@ func (x *Event) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 19:
 		return jsoncodec.ReadString(s, &x.Source)
 	case 20:
-		return jsoncodec.ReadString(s, &x.Entry)
+		return jsoncodec.ReadPointer(s, &x.Decision, readDecision)
 	case 21:
-		return jsoncodec.ReadString(s, &x.Hook)
+		return jsoncodec.ReadString(s, &x.Entry)
 	case 22:
-		return jsoncodec.ReadString(s, &x.Name)
+		return jsoncodec.ReadString(s, &x.Hook)
 	case 23:
-		return s.Raw((*[]byte)(&x.Data))
+		return jsoncodec.ReadString(s, &x.Name)
 	case 24:
-		return jsoncodec.ReadString(s, &x.Level)
+		return s.Raw((*[]byte)(&x.Data))
 	case 25:
-		return jsoncodec.ReadString(s, &x.Text)
+		return jsoncodec.ReadString(s, &x.Level)
 	case 26:
-		return jsoncodec.ReadString(s, &x.Digest)
+		return jsoncodec.ReadString(s, &x.Text)
 	case 27:
-		return jsoncodec.ReadString(s, &x.Stage)
+		return jsoncodec.ReadString(s, &x.Digest)
 	case 28:
-		return jsoncodec.ReadString(s, &x.Cause)
+		return jsoncodec.ReadString(s, &x.Stage)
 	case 29:
-		return jsoncodec.ReadString(s, &x.Limit)
+		return jsoncodec.ReadString(s, &x.Cause)
 	case 30:
-		return jsoncodec.ReadInt(s, &x.Value)
+		return jsoncodec.ReadString(s, &x.Limit)
 	case 31:
-		return jsoncodec.ReadString(s, &x.Action)
+		return jsoncodec.ReadInt(s, &x.Value)
 	case 32:
-		return jsoncodec.ReadSlice(s, &x.Stderr, jsoncodec.ReadString[string])
+		return jsoncodec.ReadString(s, &x.Action)
 	case 33:
-		return jsoncodec.ReadString(s, &x.FinishReason)
+		return jsoncodec.ReadSlice(s, &x.Stderr, jsoncodec.ReadString[string])
 	case 34:
-		return jsoncodec.ReadPointer(s, &x.Usage, readUsage)
+		return jsoncodec.ReadString(s, &x.FinishReason)
 	case 35:
-		return jsoncodec.ReadPointer(s, &x.Error, readError)
+		return jsoncodec.ReadPointer(s, &x.Usage, readUsage)
 	case 36:
-		return jsoncodec.ReadString(s, &x.StoppedBy)
+		return jsoncodec.ReadPointer(s, &x.Error, readError)
 	case 37:
-		return jsoncodec.ReadString(s, &x.Reason)
+		return jsoncodec.ReadString(s, &x.StoppedBy)
 	case 38:
-		return jsoncodec.ReadString(s, &x.StopCode)
+		return jsoncodec.ReadString(s, &x.Reason)
 	case 39:
-		return jsoncodec.ReadSlice(s, &x.Entries, readEntryStats)
+		return jsoncodec.ReadString(s, &x.StopCode)
 	case 40:
-		return jsoncodec.ReadSlice(s, &x.Interrupts, readPending)
+		return jsoncodec.ReadSlice(s, &x.Entries, readEntryStats)
 	case 41:
-		return jsoncodec.ReadInt(s, &x.ExpiresMS)
+		return jsoncodec.ReadSlice(s, &x.Interrupts, readPending)
 	case 42:
+		return jsoncodec.ReadInt(s, &x.ExpiresMS)
+	case 43:
 		return jsoncodec.ReadString(s, &x.Resume)
 	}
 	return nil
@@ -1831,6 +1869,12 @@ func codecOf(v any) codec {
 		}
 	case contract.Custom:
 		return (*Custom)(&x)
+	case *abi.Decision:
+		if x != nil {
+			return (*Decision)(x)
+		}
+	case abi.Decision:
+		return (*Decision)(&x)
 	case *abi.Description:
 		if x != nil {
 			return (*Description)(x)
@@ -2182,6 +2226,8 @@ func readPart(s *jsoncodec.Scanner, v *abi.Part) error { return (*Part)(v).ReadV
 func readEvent(s *jsoncodec.Scanner, v *abi.Event) error { return (*Event)(v).ReadValue(s) }
 
 func readChunk(s *jsoncodec.Scanner, v *abi.Chunk) error { return (*Chunk)(v).ReadValue(s) }
+
+func readDecision(s *jsoncodec.Scanner, v *abi.Decision) error { return (*Decision)(v).ReadValue(s) }
 
 func readUsage(s *jsoncodec.Scanner, v *abi.Usage) error { return (*Usage)(v).ReadValue(s) }
 

@@ -32,7 +32,7 @@ func (a *Agent) ResumeFor(
 	answers map[string]json.RawMessage,
 	enc chain.Encoder,
 ) (iter.Seq2[delivery.Event, error], error) {
-	r, err := answered(a, state, answers)
+	r, err := answered(ctx, a, state, answers)
 	if err != nil {
 		return nil, err
 	}

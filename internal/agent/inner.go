@@ -199,7 +199,7 @@ func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 		}
 	}
 	if c.call.Journaled == nil {
-		return answered(a, child, answers)
+		return answered(ctx, a, child, answers)
 	}
 	waits := map[string]bool{}
 	for _, p := range child.Pending() {
@@ -211,7 +211,7 @@ func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 		}
 	}
 	if len(answers) > 0 {
-		return answered(a, child, answers)
+		return answered(ctx, a, child, answers)
 	}
 	r, err := resumed(a, child)
 	if err == nil {

@@ -72,7 +72,7 @@ func (a *Agent) Resume(
 	state *runlog.State,
 	answers map[string]json.RawMessage,
 ) (iter.Seq2[abi.Event, error], error) {
-	r, err := answered(a, state, answers)
+	r, err := answered(ctx, a, state, answers)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,9 @@ func (a *Agent) Resume(
 }
 
 // answered returns a run that continues from state with answers; see [Agent.Resume] for its errors.
-func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage) (*run, error) {
+func answered(
+	ctx context.Context, a *Agent, state *runlog.State, answers map[string]json.RawMessage,
+) (*run, error) {
 	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
 		return nil, errors.New("resume: the run does not wait for an answer")
 	}
@@ -93,7 +95,7 @@ func answered(a *Agent, state *runlog.State, answers map[string]json.RawMessage)
 			return nil, fmt.Errorf("resume: %w", err)
 		}
 	}
-	if err := r.state.Answer(answers); err != nil {
+	if err := r.state.Answer(answers, answererOf(ctx)); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	return r, nil

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -77,10 +79,12 @@ func (p *pauser) one(answer string) {
 	p.resume(map[string]string{p.paused.Interrupts[0].ID: answer})
 }
 
+// types returns the types of the events except chunks and decisions, whose order depends on the
+// order of concurrent calls.
 func (p *pauser) types() string {
 	var out []string
 	for _, e := range p.events {
-		if e.Type != abi.EventChunk {
+		if e.Type != abi.EventChunk && e.Type != abi.EventDecision {
 			out = append(out, string(e.Type))
 		}
 	}
@@ -401,10 +405,14 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 		answers map[string]json.RawMessage
 		want    string
 	}{
-		"unknown id":   {map[string]json.RawMessage{"int_99": []byte("true")}, `no interrupt "int_99"`},
-		"no JSON":      {map[string]json.RawMessage{id: []byte("yes")}, "answer to " + id},
-		"no decision":  {map[string]json.RawMessage{id: []byte(`{"decision":"maybe"}`)}, "want approve, deny or edit"},
-		"yes, but":     {map[string]json.RawMessage{id: []byte(`{"decision":"approve","arguments":"{}"}`)}, "edit is the one that runs the call with others"},
+		"unknown id":  {map[string]json.RawMessage{"int_99": []byte("true")}, `no interrupt "int_99"`},
+		"no JSON":     {map[string]json.RawMessage{id: []byte("yes")}, "answer to " + id},
+		"no decision": {map[string]json.RawMessage{id: []byte(`{"decision":"maybe"}`)}, "want approve, deny or edit"},
+		"yes, but":    {map[string]json.RawMessage{id: []byte(`{"decision":"approve","arguments":"{}"}`)}, "edit is the one that runs the call with others"},
+		"long name": {
+			map[string]json.RawMessage{id: []byte(`{"decision":"approve","approver":"` + strings.Repeat("a", 257) + `"}`)},
+			"approver has 257 bytes; at most 256 are allowed",
+		},
 		"half an edit": {map[string]json.RawMessage{id: []byte(`{"decision":"edit"}`)}, "an edit needs arguments"},
 	} {
 		_, err := p.agent.Resume(t.Context(), p.paused.State, tc.answers)
@@ -414,6 +422,37 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	require.NoError(t, p.err, "a refused answer has changed nothing")
 	_, err := p.agent.Resume(t.Context(), &runlog.State{}, nil)
 	require.ErrorContains(t, err, "does not wait")
+}
+
+// TestAnswerIsReported checks that the event of an answer identifies the exact arguments, the
+// approver and who gave the answer.
+func TestAnswerIsReported(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	p := pause(
+		t,
+		agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, nativeEntry("asks", asks("t")))},
+		calls("t#1"),
+		scripted.Text("done"),
+	)
+	later := time.Now().Add(time.Hour).UnixMilli()
+	answer := fmt.Sprintf(`{"decision":"approve","message":"fine","approver":"Ada\u202e","expires_ms":%d}`, later)
+	p.events = nil
+	events, err := p.agent.Resume(agent.AnsweredBy(t.Context(), "key k1"), p.paused.State,
+		map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage(answer)})
+	require.NoError(t, err)
+	var reported []abi.Decision
+	for e := range events {
+		if e.Type == abi.EventDecision {
+			require.Equal(t, "asks", e.Entry)
+			reported = append(reported, *e.Decision)
+		}
+	}
+	require.Equal(t, []abi.Decision{{
+		Decision: abi.Approve, CallID: "1", Tool: "t", Owner: "host", Reason: "fine", Answered: true,
+		ArgumentsDigest: "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", // of {}
+		Approver:        `Ada\u202e`, AnsweredBy: "key k1", ExpiresMS: later,
+	}}, reported)
 }
 
 // TestResumeWithOtherModules checks that a paused run does not resume with modules other than those

@@ -103,7 +103,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 		return nil, err
 	}
 	if len(answers) > 0 {
-		if err := r.state.Answer(answers); err != nil {
+		if err := r.state.Answer(answers, answererOf(ctx)); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +153,7 @@ func (a *Agent) checkContinue(stored *journal.StoredRun, answers map[string]json
 	if err != nil {
 		return err
 	}
-	return state.Answer(answers) // checks the answers on this copy
+	return state.Answer(answers, "") // checks the answers on this copy
 }
 
 // waits reports whether a run waits for answers. This includes a run whose process ended
@@ -311,12 +311,17 @@ func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err(
 type answererKey struct{}
 
 // AnsweredBy returns a context that carries the name of the person or client that gave the answers,
-// for [Agent.Continue] to record.
+// for [Agent.Continue] and [Agent.Resume] to record.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)
 }
 
-func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *runlog.Answered {
+// answererOf returns the name that [AnsweredBy] put into the context, or "".
+func answererOf(ctx context.Context) string {
 	by, _ := ctx.Value(answererKey{}).(string)
-	return &runlog.Answered{By: by, TimeMS: time.Now().UnixMilli(), Answers: answers}
+	return by
+}
+
+func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *runlog.Answered {
+	return &runlog.Answered{By: answererOf(ctx), TimeMS: time.Now().UnixMilli(), Answers: answers}
 }

@@ -3,11 +3,14 @@ package chain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
@@ -18,52 +21,110 @@ var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.Decide
 // A judgement is the outcome of the gates for a call. Its zero value lets the call pass.
 type judgement struct {
 	denied *abi.Result
-	by     string  // the entry that denied the call
-	edited *string // arguments that replace those in question
+	by     string           // the entry that denied the call
+	edit   *record.Approval // the decision to replace the arguments in question
+}
+
+// A hearing asks the gates about one call with its exact arguments.
+type hearing struct {
+	run    *Run
+	call   *ToolCall
+	q      abi.Call
+	digest string // of the arguments
+
+	worst  string        // the strictest decision so far
+	by     *hook.Control // the first gate that made it
+	answer abi.GateToolAnswer
+	asks   []abi.Ask
+
+	answered *record.Approval // the answer that applies to the gates' questions, if any
+	answers  int              // number of answers so far, also of those that have expired
 }
 
 // gate asks every gate of every ring about the exact arguments. The strictest decision wins; a gate
 // that fails, faults or does not decide denies. The decision [abi.DecideStop] ends the run at once.
-// If a person has to decide, the run pauses.
+// If a person has to decide, the run pauses. Each decision is an event.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
-	worst := abi.DecideAllow
-	var by *hook.Control
-	var answer abi.GateToolAnswer
-	var asks []abi.Ask
-	for _, m := range r.Inward(contract.HookGateTool) {
-		c := r.Call(m, contract.HookGateTool, call.State)
-		c.SetTool(&q, "/"+hook.Digest(q.Arguments))
-		out, err := r.askGate(ctx, c, q, call.Tool)
-		if err != nil {
+	gates := r.Inward(contract.HookGateTool)
+	if len(gates) == 0 {
+		return judgement{}, nil
+	}
+	h := &hearing{run: r, call: call, q: q, digest: hook.FullDigest(q.Arguments), worst: abi.DecideAllow}
+	h.answered, h.answers = r.Record.Decision(q, call.Tool.Owner)
+	for _, m := range gates {
+		if err := h.ask(ctx, m); err != nil {
 			return judgement{}, err
 		}
-		if out.Decision == abi.DecideStop {
-			return judgement{}, &ending.StoppedError{
-				Entry:  m.Name,
-				Hook:   contract.HookGateTool,
-				Reason: safetext.Clip(cmp.Or(out.Message, "the call of "+q.Name+" is not allowed"), ending.MaxReason),
-			}
-		}
-		if out.Decision == abi.DecideAsk {
-			asks = append(asks,
-				abi.Ask{Entry: m.Name, Reason: safetext.Clip(question(c.Entry(), out, q), ending.MaxReason), Payload: out.Payload})
-		}
-		if strictness[out.Decision] > strictness[worst] {
-			worst, by, answer = out.Decision, c, out
-		}
 	}
-	switch worst {
+	switch h.worst {
 	case abi.DecideAllow:
 		return judgement{}, nil
 	case abi.DecideAsk:
-		return r.askSomebody(by, asks, call, q)
+		return h.askSomebody(ctx)
 	default:
-		name := by.Entry()
+		name := h.by.Entry()
 		return judgement{
-			denied: abi.ErrorResult(cmp.Or(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))),
+			denied: abi.ErrorResult(cmp.Or(h.answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))),
 			by:     name,
 		}, nil
 	}
+}
+
+// ask asks one gate, and reports its decision. The error ends the run.
+func (h *hearing) ask(ctx context.Context, m *hook.Member) error {
+	c := h.run.Call(m, contract.HookGateTool, h.call.State)
+	c.SetTool(&h.q, "/"+h.digest[:hook.DigestLen])
+	out, err := h.run.askGate(ctx, c, h.q, h.call.Tool)
+	stopped, ok := errors.AsType[*ending.StoppedError](err)
+	switch {
+	case ok && stopped.Entry == m.Name:
+		out.Decision, out.Message = abi.DecideStop, stopped.Reason
+	case err != nil:
+		return err
+	case out.Decision == abi.DecideStop:
+		err = &ending.StoppedError{
+			Entry:  m.Name,
+			Hook:   contract.HookGateTool,
+			Reason: safetext.Clip(cmp.Or(out.Message, "the call of "+h.q.Name+" is not allowed"), ending.MaxReason),
+		}
+	case out.Decision == abi.DecideAsk:
+		return h.question(ctx, c, out)
+	}
+	h.note(c, out)
+	return cmp.Or(h.report(ctx, c, out.Decision, abi.Decision{Decision: out.Decision, Reason: out.Message}), err)
+}
+
+// note records the decision of a gate if it is the strictest so far.
+func (h *hearing) note(c *hook.Control, out abi.GateToolAnswer) {
+	if strictness[out.Decision] > strictness[h.worst] {
+		h.worst, h.by, h.answer = out.Decision, c, out
+	}
+}
+
+// question records the question of a gate. It reports the question unless an answer applies.
+func (h *hearing) question(ctx context.Context, c *hook.Control, out abi.GateToolAnswer) error {
+	if a := h.answered; len(h.asks) == 0 && a != nil && a.Approval.ExpiresMS > 0 &&
+		a.Approval.ExpiresMS <= h.run.Host.Where().NowMS && !c.HasReported(abi.EventDecision, h.variant("answer")) {
+		h.answered = nil
+	}
+	h.note(c, out)
+	reason := cmp.Or(out.Message, fmt.Sprintf("%s asks to approve a call of %s", c.Entry(), h.q.Name))
+	reason = safetext.Clip(reason, ending.MaxReason)
+	h.asks = append(h.asks, abi.Ask{Entry: c.Entry(), Reason: reason, Payload: out.Payload})
+	if h.answered != nil {
+		return nil
+	}
+	return h.report(ctx, c, h.variant(abi.DecideAsk), abi.Decision{Decision: abi.DecideAsk, Reason: reason})
+}
+
+// variant tells apart the events about the questions of a gate that is asked again after an answer.
+func (h *hearing) variant(of string) string { return of + "/" + strconv.Itoa(h.answers) }
+
+// report sends the event of a decision. The error ends the run.
+func (h *hearing) report(ctx context.Context, c *hook.Control, variant string, d abi.Decision) error {
+	d.CallID, d.Tool, d.Owner, d.ArgumentsDigest = h.q.ID, h.q.Name, h.call.Tool.Owner, h.digest
+	d.Reason = safetext.Clip(d.Reason, ending.MaxReason)
+	return c.Report(ctx, abi.Event{Type: abi.EventDecision, Decision: &d}, variant)
 }
 
 // askGate asks one gate about call q. A gate that fails or faults denies the call.
@@ -84,47 +145,55 @@ func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi
 	return out, err
 }
 
-// question returns the question of a gate that wants a call approved.
-func question(entry string, answer abi.GateToolAnswer, q abi.Call) string {
-	return cmp.Or(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", entry, q.Name))
-}
-
-// askSomebody applies the decision about this exact call, or pauses the run for one. Where the run
+// askSomebody applies the answer about this exact call, or pauses the run for one. Where the run
 // cannot pause, it denies the call. If several gates ask, the pause lists all questions, and one
-// approval answers them.
-func (r *Run) askSomebody(by *hook.Control, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
-	decided, ok := r.Record.Decision(q, call.Tool.Owner)
-	switch {
-	case !ok && r.Settled:
-		return judgement{
-			denied: abi.ErrorResult(
-				fmt.Sprintf("The call of %s needs an approval, which cannot be requested here.", q.Name),
-			),
-			by: by.Entry(),
-		}, nil
-	case !ok:
-		reason, payload := asks[0].Reason, asks[0].Payload
-		if len(asks) > 1 {
-			for _, a := range asks[1:] {
-				reason += "; " + a.Entry + ": " + a.Reason
-			}
-		} else {
-			asks = nil
+// answer applies to all of them.
+func (h *hearing) askSomebody(ctx context.Context) (judgement, error) {
+	by, d := h.by, abi.Decision{Answered: true}
+	switch a := h.answered; {
+	case a != nil:
+		d.Decision, d.Reason = a.Approval.Decision, a.Approval.Message
+		d.Approver, d.AnsweredBy = safetext.Clean(a.Approval.Approver), safetext.Clip(a.By, record.MaxApprover)
+		d.ExpiresMS = a.Approval.ExpiresMS
+	case h.run.Settled:
+		d = abi.Decision{
+			Decision: abi.Reject,
+			Reason:   fmt.Sprintf("The call of %s needs an approval, which cannot be requested here.", h.q.Name),
 		}
-		err := by.Interrupt(abi.Interrupt{Reason: reason, Payload: payload}, asks)
-		if err != nil && !ending.Is(err) {
-			_, err = by.Fault(ending.StageAnswer, err)
-			return judgement{denied: abi.ErrorResult("The policy " + by.Entry() + " could not ask."), by: by.Entry()}, err
-		}
+	default:
+		return h.pause()
+	}
+	if err := h.report(ctx, by, h.variant("answer"), d); err != nil {
 		return judgement{}, err
-	case decided.Decision == abi.Approve:
+	}
+	switch d.Decision {
+	case abi.Approve:
 		return judgement{}, nil
-	case decided.Decision == abi.Edit:
-		return judgement{edited: decided.Arguments}, nil
+	case abi.Edit:
+		return judgement{edit: h.answered}, nil
 	default:
 		return judgement{
-			denied: abi.ErrorResult(cmp.Or(decided.Message, fmt.Sprintf("The call of %s was not approved.", q.Name))),
+			denied: abi.ErrorResult(cmp.Or(d.Reason, fmt.Sprintf("The call of %s was not approved.", h.q.Name))),
 			by:     by.Entry(),
 		}, nil
 	}
+}
+
+// pause pauses the run for an answer to the gates' questions. If that exceeds a limit, the gate that
+// asked first is at fault, and the call is denied.
+func (h *hearing) pause() (judgement, error) {
+	asks := h.asks
+	reason, payload := asks[0].Reason, asks[0].Payload
+	for _, a := range asks[1:] {
+		reason += "; " + a.Entry + ": " + a.Reason
+	}
+	if len(asks) == 1 {
+		asks = nil
+	}
+	err := h.by.Interrupt(abi.Interrupt{Reason: reason, Payload: payload}, asks)
+	if err != nil && !ending.Is(err) {
+		_, err = h.by.Fault(ending.StageAnswer, err)
+		return judgement{denied: abi.ErrorResult("The policy " + h.by.Entry() + " could not ask."), by: h.by.Entry()}, err
+	}
+	return judgement{}, err
 }

@@ -132,11 +132,11 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out pipe.Sink) (exchang
 		case judged.denied != nil:
 			return exchange.Reply[abi.Result]{Res: judged.denied, Source: judged.by}, nil
 		}
-		if judged.edited == nil {
+		if judged.edit == nil {
 			break
 		}
-		q.Arguments, k.executed = *judged.edited, *judged.edited
-		k.run.Record.Approve(q, k.call.Tool.Owner)
+		q.Arguments, k.executed = *judged.edit.Approval.Arguments, *judged.edit.Approval.Arguments
+		k.run.Record.Approve(q, k.call.Tool.Owner, judged.edit)
 	}
 	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
 		return k.callTool(ctx, owner, q, out)

@@ -103,7 +103,8 @@ func mayTranslate(m *hook.Member, e *abi.Event) bool {
 		return false
 	}
 	last := e.Type == abi.EventRunFinished && m.Read == hook.ReadLast
-	return e.Chunk == nil && e.Call == nil && e.Result == nil && len(e.Interrupts) == 0 && (e.Message == nil || last)
+	return e.Chunk == nil && e.Call == nil && e.Decision == nil && e.Result == nil && len(e.Interrupts) == 0 &&
+		(e.Message == nil || last)
 }
 
 // call calls one member's hook with an event.

@@ -11,6 +11,7 @@ func EventTypes() []abi.EventType {
 		abi.EventMessage,
 		abi.EventToolCall,
 		abi.EventToolResult,
+		abi.EventDecision,
 		abi.EventCustom,
 		abi.EventLog,
 		abi.EventFault,

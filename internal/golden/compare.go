@@ -197,6 +197,8 @@ func checkEvent(e *abi.Event) error {
 		missing = absent("call", e.Call == nil)
 	case abi.EventToolResult:
 		missing = absent("call", e.Call == nil) + absent("result", e.Result == nil)
+	case abi.EventDecision:
+		missing = absent("decision", e.Decision == nil)
 	case abi.EventModelAttempt:
 		missing = absent("error", e.Error == nil)
 	case abi.EventChild:

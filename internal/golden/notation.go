@@ -95,6 +95,8 @@ func FormatEvent(e abi.Event) string {
 	case abi.EventToolResult:
 		return "tool_result " + formatCall(e.Call.Name, e.Call.ID, e.Call.Arguments) + " " + e.Source +
 			optional(" error", e.Result.IsError) + ": " + formatContent(e.Result.Content)
+	case abi.EventDecision:
+		return formatDecision(e)
 	case abi.EventCustom:
 		return strings.TrimSuffix(fmt.Sprintf("custom %s.%s %s %s", e.Entry, e.Hook, e.Name, e.Data), " ")
 	case abi.EventLog:
@@ -124,6 +126,23 @@ func FormatEvent(e abi.Event) string {
 	default:
 		return string(e.Type)
 	}
+}
+
+// formatDecision formats a decision without the digest of the arguments, which have no place in one
+// line, and without who answered.
+func formatDecision(e abi.Event) string {
+	d := e.Decision
+	s := fmt.Sprintf("decision %s.%s %s [%s#%s]", e.Entry, e.Hook, d.Decision, d.Tool, d.CallID)
+	if d.Answered {
+		s += " answered"
+	}
+	if d.Approver != "" {
+		s += " by " + d.Approver
+	}
+	if d.Reason != "" {
+		s += ": " + escape(d.Reason)
+	}
+	return s
 }
 
 func formatFinished(e abi.Event) string {

@@ -1542,6 +1542,54 @@ export class AfterAgentAnswer extends Value {
 	}
 }
 
+/** A Decision records what one gate decided about a tool call, or how the question of a gate was answered. */
+export class Decision extends Value {
+	/** decision is allow, deny, ask or stop for a gate, and approve, deny or edit for an answer to its question. */
+	decision: string = "";
+	call_id: string = "";
+	tool: string = "";
+	/** owner of the tool */
+	owner: string = "";
+	/** arguments_digest is the SHA-256 of the exact arguments, in 64 hexadecimal digits. */
+	arguments_digest: string = "";
+	reason: string = "";
+	/** answered is set if the decision answers a question of the gate. */
+	answered: bool = false;
+	/** approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	approver: string = "";
+	answered_by: string = "";
+	/** when the answer expires, Unix time in milliseconds */
+	expires_ms: i64 = 0;
+
+	readField(key: string, r: Reader): bool {
+		if (key == "decision") this.decision = r.text();
+		else if (key == "call_id") this.call_id = r.text();
+		else if (key == "tool") this.tool = r.text();
+		else if (key == "owner") this.owner = r.text();
+		else if (key == "arguments_digest") this.arguments_digest = r.text();
+		else if (key == "reason") this.reason = r.text();
+		else if (key == "answered") this.answered = r.boolean();
+		else if (key == "approver") this.approver = r.text();
+		else if (key == "answered_by") this.answered_by = r.text();
+		else if (key == "expires_ms") this.expires_ms = r.whole();
+		else return false;
+		return true;
+	}
+
+	writeFields(w: Writer): void {
+		w.textField("decision", this.decision);
+		w.textField("call_id", this.call_id);
+		w.textField("tool", this.tool);
+		if (this.owner.length > 0) w.textField("owner", this.owner);
+		w.textField("arguments_digest", this.arguments_digest);
+		if (this.reason.length > 0) w.textField("reason", this.reason);
+		if (this.answered) w.booleanField("answered", this.answered);
+		if (this.approver.length > 0) w.textField("approver", this.approver);
+		if (this.answered_by.length > 0) w.textField("answered_by", this.answered_by);
+		if (this.expires_ms != 0) w.wholeField("expires_ms", this.expires_ms);
+	}
+}
+
 /** EntryStats counts what one entry of the chain used in a run. */
 export class EntryStats extends Value {
 	entry: string = "";
@@ -1698,6 +1746,7 @@ export class Event extends Value {
 	result: ToolResult | null = null;
 	/** tool_result; run_finished: the source of a failed model call */
 	source: string = "";
+	decision: Decision | null = null;
 	entry: string = "";
 	hook: string = "";
 	name: string = "";
@@ -1752,6 +1801,7 @@ export class Event extends Value {
 		else if (key == "call") this.call = r.none() ? null : r.object<Call>();
 		else if (key == "result") this.result = r.none() ? null : r.object<ToolResult>();
 		else if (key == "source") this.source = r.text();
+		else if (key == "decision") this.decision = r.none() ? null : r.object<Decision>();
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "hook") this.hook = r.text();
 		else if (key == "name") this.name = r.text();
@@ -1800,6 +1850,7 @@ export class Event extends Value {
 		if (this.call !== null) w.objectField("call", this.call);
 		if (this.result !== null) w.objectField("result", this.result);
 		if (this.source.length > 0) w.textField("source", this.source);
+		if (this.decision !== null) w.objectField("decision", this.decision);
 		if (this.entry.length > 0) w.textField("entry", this.entry);
 		if (this.hook.length > 0) w.textField("hook", this.hook);
 		if (this.name.length > 0) w.textField("name", this.name);
@@ -2165,11 +2216,17 @@ export class Approval extends Value {
 	message: string = "";
 	/** for edit: the arguments to use instead */
 	arguments: string | null = null;
+	/** approver names the person who decided, in at most 256 bytes. The host does not check the name. Optional. */
+	approver: string = "";
+	/** expires_ms is the Unix time in milliseconds after which the decision no longer applies, and the gate asks again. 0 means that it does not expire. */
+	expires_ms: i64 = 0;
 
 	readField(key: string, r: Reader): bool {
 		if (key == "decision") this.decision = r.text();
 		else if (key == "message") this.message = r.text();
 		else if (key == "arguments") this.arguments = r.none() ? null : r.text();
+		else if (key == "approver") this.approver = r.text();
+		else if (key == "expires_ms") this.expires_ms = r.whole();
 		else return false;
 		return true;
 	}
@@ -2178,5 +2235,7 @@ export class Approval extends Value {
 		w.textField("decision", this.decision);
 		if (this.message.length > 0) w.textField("message", this.message);
 		if (this.arguments !== null) w.textField("arguments", this.arguments!);
+		if (this.approver.length > 0) w.textField("approver", this.approver);
+		if (this.expires_ms != 0) w.wholeField("expires_ms", this.expires_ms);
 	}
 }

@@ -1720,6 +1720,57 @@ impl Object for AfterAgentAnswer {
     }
 }
 
+/// A Decision records what one gate decided about a tool call, or how the question of a gate was answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// decision is allow, deny, ask or stop for a gate, and approve, deny or edit for an answer to its question.
+    pub decision: String,
+    pub call_id: String,
+    pub tool: String,
+    /// owner of the tool
+    pub owner: String,
+    /// arguments_digest is the SHA-256 of the exact arguments, in 64 hexadecimal digits.
+    pub arguments_digest: String,
+    pub reason: String,
+    /// answered is set if the decision answers a question of the gate.
+    pub answered: bool,
+    /// approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it.
+    pub approver: String,
+    pub answered_by: String,
+    /// when the answer expires, Unix time in milliseconds
+    pub expires_ms: i64,
+}
+
+impl Object for Decision {
+    fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool {
+        read_fields!(self, key, r,
+            "decision" => decision,
+            "call_id" => call_id,
+            "tool" => tool,
+            "owner" => owner,
+            "arguments_digest" => arguments_digest,
+            "reason" => reason,
+            "answered" => answered,
+            "approver" => approver,
+            "answered_by" => answered_by,
+            "expires_ms" => expires_ms,
+        );
+        false
+    }
+    fn write_fields(&self, w: &mut Writer) {
+        w.field("decision", &self.decision);
+        w.field("call_id", &self.call_id);
+        w.field("tool", &self.tool);
+        w.optional("owner", &self.owner);
+        w.field("arguments_digest", &self.arguments_digest);
+        w.optional("reason", &self.reason);
+        w.optional("answered", &self.answered);
+        w.optional("approver", &self.approver);
+        w.optional("answered_by", &self.answered_by);
+        w.optional("expires_ms", &self.expires_ms);
+    }
+}
+
 /// EntryStats counts what one entry of the chain used in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntryStats {
@@ -1886,6 +1937,7 @@ pub struct Event {
     pub result: Option<ToolResult>,
     /// tool_result; run_finished: the source of a failed model call
     pub source: String,
+    pub decision: Option<Decision>,
     pub entry: String,
     pub hook: String,
     pub name: String,
@@ -1943,6 +1995,7 @@ impl Object for Event {
             "call" => call,
             "result" => result,
             "source" => source,
+            "decision" => decision,
             "entry" => entry,
             "hook" => hook,
             "name" => name,
@@ -1990,6 +2043,7 @@ impl Object for Event {
         w.optional("call", &self.call);
         w.optional("result", &self.result);
         w.optional("source", &self.source);
+        w.optional("decision", &self.decision);
         w.optional("entry", &self.entry);
         w.optional("hook", &self.hook);
         w.optional("name", &self.name);
@@ -2400,6 +2454,10 @@ pub struct Approval {
     pub message: String,
     /// for edit: the arguments to use instead
     pub arguments: Option<String>,
+    /// approver names the person who decided, in at most 256 bytes. The host does not check the name. Optional.
+    pub approver: String,
+    /// expires_ms is the Unix time in milliseconds after which the decision no longer applies, and the gate asks again. 0 means that it does not expire.
+    pub expires_ms: i64,
 }
 
 impl Object for Approval {
@@ -2408,6 +2466,8 @@ impl Object for Approval {
             "decision" => decision,
             "message" => message,
             "arguments" => arguments,
+            "approver" => approver,
+            "expires_ms" => expires_ms,
         );
         false
     }
@@ -2415,6 +2475,8 @@ impl Object for Approval {
         w.field("decision", &self.decision);
         w.optional("message", &self.message);
         w.optional("arguments", &self.arguments);
+        w.optional("approver", &self.approver);
+        w.optional("expires_ms", &self.expires_ms);
     }
 }
 

@@ -61,9 +61,9 @@ func (s *State) childOf(p abi.Pending) *CallState {
 	return &s.Calls[i]
 }
 
-// Answer answers interrupts by their ids, including interrupts of sub-agents. It fails, and changes
-// nothing, if an id is unknown or an answer is invalid.
-func (s *State) Answer(answers map[string]json.RawMessage) error {
+// Answer answers interrupts by their ids, including interrupts of sub-agents. by says who answered,
+// or is empty. Answer fails, and changes nothing, if an id is unknown or an answer is invalid.
+func (s *State) Answer(answers map[string]json.RawMessage, by string) error {
 	var waiting []string
 	for _, p := range s.Pending() {
 		waiting = append(waiting, p.ID)
@@ -92,7 +92,7 @@ func (s *State) Answer(answers map[string]json.RawMessage) error {
 		}
 		child, err := CloneState(c.Child)
 		if err == nil {
-			err = child.Answer(down)
+			err = child.Answer(down, by)
 		}
 		if err != nil {
 			return fmt.Errorf("call %s: %w", c.Call.ID, err)
@@ -101,7 +101,7 @@ func (s *State) Answer(answers map[string]json.RawMessage) error {
 			return err
 		}
 	}
-	return s.Record.Answer(own)
+	return s.Record.Answer(own, by)
 }
 
 // CloneState returns a deep copy of s, made by encoding and decoding it as JSON.

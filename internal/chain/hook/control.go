@@ -7,6 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -64,6 +65,34 @@ func (c *Control) View(n int) abi.List { return c.call().view(n) }
 // gates, or is nil. The error is an ending, or reports that the interrupt exceeds a limit.
 func (c *Control) Interrupt(i abi.Interrupt, asks []abi.Ask) error {
 	return c.run.interruptWith(c.call(), i, asks)
+}
+
+// Report sends an event of the host about the call, unless an earlier pass through the phase sent it
+// in the same variant. It waits until there is memory for the event. The error is an ending.
+func (c *Control) Report(ctx context.Context, e abi.Event, variant string) error {
+	if a := c.run.accountant; a != nil {
+		if err := a.AwaitMemory(ctx, size.Event(&e)); err != nil {
+			return ending.FromReservation(err)
+		}
+	}
+	e.Entry, e.Hook, e.Digest = c.member.Name, c.Hook, c.member.desc.Digest
+	c.run.Recording(func() {
+		if !c.run.Record.WasSent(c.key, variantSum(&e, variant), 1) {
+			c.call().publish(e)
+		}
+	})
+	return nil
+}
+
+// HasReported reports whether Report has sent an event of the type in the variant, in this pass or
+// an earlier one.
+func (c *Control) HasReported(t abi.EventType, variant string) bool {
+	return c.run.Record.HasSent(c.key, variantSum(&abi.Event{Type: t}, variant))
+}
+
+// variantSum returns the hash under which the record lists a variant of an event of the host.
+func variantSum(e *abi.Event, variant string) uint64 {
+	return record.EventSum(&abi.Event{Type: e.Type, Name: variant})
 }
 
 // Fault reports a fault of the call. The error is an ending if the fault ends the run.

@@ -172,8 +172,15 @@ func (c *Control) Identify(of Own, request any) (string, error) {
 	return Digest(at + strconv.Itoa(c.same[at]))[:16], nil
 }
 
-// Digest returns a short hash of arguments for use in keys: 32 hexadecimal digits.
-func Digest(arguments string) string {
+// DigestLen is the length of a [Digest].
+const DigestLen = 32
+
+// Digest returns a short hash of arguments for use in keys: the first DigestLen digits of a
+// [FullDigest].
+func Digest(arguments string) string { return FullDigest(arguments)[:DigestLen] }
+
+// FullDigest returns the SHA-256 of arguments in 64 hexadecimal digits.
+func FullDigest(arguments string) string {
 	sum := sha256.Sum256([]byte(arguments))
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:])
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"hash/fnv"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -24,6 +25,14 @@ func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	e.Told = append(e.Told, sum)
 	r.change(key)
 	return false
+}
+
+// HasSent reports whether the call sent an event with the given hash, in this pass or an earlier one.
+func (r *Record) HasSent(key string, sum uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[key]
+	return e != nil && slices.Contains(e.Told, sum)
 }
 
 // EventSum returns a hash of an event's type, level, name, text and data.

@@ -33,12 +33,12 @@ func (r *Record) Pending() []abi.Pending {
 	return out
 }
 
-// Answer answers interrupts by id. It fails, and changes nothing, if an id is unknown or an answer
-// is invalid.
-func (r *Record) Answer(answers map[string]json.RawMessage) error {
+// Answer answers interrupts by id; by says who answered, or is empty. It fails, and changes nothing,
+// if an id is unknown or an answer is invalid.
+func (r *Record) Answer(answers map[string]json.RawMessage, by string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var approvals []approval
+	var approvals []Approval
 	byID := map[string]string{}
 	for key, p := range r.waiting {
 		byID[p.ID] = key
@@ -59,7 +59,7 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 		if err != nil {
 			return fmt.Errorf("answer to %s: %w", id, err)
 		}
-		approvals = append(approvals, approval{p.Call.ID, p.Call.Owner, p.Call.Name, p.Call.Arguments, a})
+		approvals = append(approvals, Approval{p.Call.ID, p.Call.Owner, p.Call.Name, p.Call.Arguments, a, by})
 	}
 	for id, answer := range answers {
 		key := byID[id]
@@ -70,6 +70,9 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 	r.askedDirty = true
 	return nil
 }
+
+// MaxApprover bounds the name of an approver, in bytes.
+const MaxApprover = 256
 
 // parseApproval decodes the answer to a gate's question: an [abi.Approval], true to approve or
 // false to reject.
@@ -85,6 +88,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 		return a, fmt.Errorf("this is no decision (approve, deny or edit): %w", err)
 	}
 	switch {
+	case len(a.Approver) > MaxApprover:
+		return a, fmt.Errorf("approver has %d bytes; at most %d are allowed", len(a.Approver), MaxApprover)
 	case a.Decision == abi.Edit && a.Arguments == nil:
 		return a, fmt.Errorf("an edit needs arguments, a JSON object in a string")
 	case a.Decision == abi.Edit:
@@ -161,23 +166,26 @@ func sizeOfPending(p *abi.Pending) int64 {
 	return int64(n)
 }
 
-// Decision returns the latest decision about an exact call, and whether there is one.
-func (r *Record) Decision(call abi.Call, owner string) (abi.Approval, bool) {
+// Decision returns the latest decision about an exact call, or nil, and the number of decisions
+// about it.
+func (r *Record) Decision(call abi.Call, owner string) (latest *Approval, number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range slices.Backward(r.approvals) {
+	for _, a := range r.approvals {
 		if a.CallID == call.ID && a.Owner == owner && a.Tool == call.Name && a.Arguments == call.Arguments {
-			return a.Approval, true
+			latest, number = &a, number+1
 		}
 	}
-	return abi.Approval{}, false
+	return latest, number
 }
 
-// Approve records the approval of a call whose arguments a person wrote.
-func (r *Record) Approve(call abi.Call, owner string) {
+// Approve records the approval of a call whose arguments a person wrote in the decision edit.
+func (r *Record) Approve(call abi.Call, owner string, edit *Approval) {
+	approved := Approval{CallID: call.ID, Owner: owner, Tool: call.Name, Arguments: call.Arguments, By: edit.By}
+	approved.Approval = edit.Approval
+	approved.Approval.Decision, approved.Approval.Arguments = abi.Approve, nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.approvals = append(r.approvals,
-		approval{call.ID, owner, call.Name, call.Arguments, abi.Approval{Decision: abi.Approve}})
+	r.approvals = append(r.approvals, approved)
 	r.askedDirty = true
 }

@@ -32,7 +32,7 @@ type Record struct {
 
 	waiting   map[string]abi.Pending // unanswered interrupts by key
 	answers   map[string]abi.Resume  // answers to interrupts by key
-	approvals []approval
+	approvals []Approval
 
 	bytes      int64          // approximate size of the record
 	asked      int64          // size of the interrupts, included in bytes
@@ -56,13 +56,14 @@ type entry struct {
 	dirty bool // changed since it was last persisted
 }
 
-// An approval is a person's decision about one exact call.
-type approval struct {
+// An Approval is an answer to the question whether one exact call is allowed.
+type Approval struct {
 	CallID    string       `json:"call_id"`
 	Owner     string       `json:"owner"`
 	Tool      string       `json:"tool"`
 	Arguments string       `json:"arguments"`
 	Approval  abi.Approval `json:"approval"`
+	By        string       `json:"by,omitempty"` // who answered, as far as the host knows
 }
 
 // New returns the record of a new phase.
@@ -100,7 +101,7 @@ type recordFile struct {
 	Entries   map[string]*entry      `json:"entries,omitempty"`
 	Waiting   map[string]abi.Pending `json:"waiting,omitempty"`
 	Answers   map[string]abi.Resume  `json:"answers,omitempty"`
-	Approvals []approval             `json:"approvals,omitempty"`
+	Approvals []Approval             `json:"approvals,omitempty"`
 }
 
 // encode returns the entry as JSON. It encodes the answer only once.

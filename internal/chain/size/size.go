@@ -64,6 +64,9 @@ func Event(e *abi.Event) int64 {
 	if e.Call != nil {
 		n += int64(len(e.Call.Arguments))
 	}
+	if d := e.Decision; d != nil {
+		n += int64(Overhead + len(d.CallID) + len(d.Tool) + len(d.Reason) + len(d.Approver) + len(d.AnsweredBy))
+	}
 	if e.Error != nil {
 		n += int64(len(e.Error.Message))
 	}

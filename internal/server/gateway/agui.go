@@ -121,7 +121,7 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 		if err != nil {
 			return nil, err
 		}
-		return x.Runs.Resume(ctx, c.Tenant, id, answers, in.Tools, enc)
+		return x.Runs.Resume(ctx, c, id, answers, in.Tools, enc)
 	case in.Answers != nil:
 		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:

@@ -176,7 +176,7 @@ func (x *Chat) answer(w http.ResponseWriter, req *http.Request, c *httpapi.Calle
 			}
 			before = info.Usage
 		}
-		l, err = x.Runs.Resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
+		l, err = x.Runs.Resume(req.Context(), c, q.Run, q.Answers, q.Tools, nil)
 	} else {
 		input := agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}
 		l, err = x.Runs.Begin(req.Context(), c, q.Model, 0, input, q.Tools, nil)

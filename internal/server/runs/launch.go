@@ -38,7 +38,7 @@ func (r *Service) launch(
 	key string,
 ) (l *ActiveRun, known *journal.RunInfo, err error) {
 	if in.Run != "" {
-		l, err = r.Resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
+		l, err = r.Resume(ctx, c, in.Run, in.Answers, nil, nil)
 		return l, nil, err
 	}
 	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, Metadata: in.Metadata}

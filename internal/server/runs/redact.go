@@ -69,6 +69,11 @@ func (h *Redactor) event(e *abi.Event) *abi.Event {
 		e = &out
 	}
 	if h.Has(e.Agent, e.Entry) {
+		if e.Type == abi.EventDecision && e.Decision.Answered { // run_paused has shown the question
+			out := *e
+			out.Entry, out.Digest = agents.OperatorName, ""
+			return &out
+		}
 		return nil // a log line, failure or limit of the operator's middleware
 	}
 	switch e.Type {

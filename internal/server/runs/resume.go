@@ -13,20 +13,21 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// Resume resumes a paused run with answers to its interrupts, keyed by the interrupts' ids. tools
-// and enc are as for [Service.Begin].
+// Resume resumes a paused run of the caller's tenant with answers to its interrupts, keyed by the
+// interrupts' ids. The run records the caller's key with the answers. tools and enc are as for
+// [Service.Begin].
 func (r *Service) Resume(
 	ctx context.Context,
-	t *store.Tenant,
+	c *httpapi.Caller,
 	id string,
 	answers map[string]json.RawMessage,
 	tools []abi.Tool,
 	enc chain.Encoder,
 ) (*ActiveRun, error) {
+	t, by := c.Tenant, "key "+c.Key.ID+" "+c.Key.Name
 	info, err := t.Run(ctx, id)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (r *Service) Resume(
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
 	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(enc))
+		events, err := a.ContinueFor(agent.AnsweredBy(ctx, by), id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(enc))
 		failed <- err
 		return events, err
 	})

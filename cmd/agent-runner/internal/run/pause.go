@@ -16,6 +16,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
@@ -126,7 +127,7 @@ func (c *runCommand) begin(
 	if c.otherModules {
 		state.Modules = nil
 	}
-	events, err := a.Resume(ctx, state, answers)
+	events, err := a.Resume(agent.AnsweredBy(ctx, hosting.Whoami()), state, answers)
 	if pins := (*journal.PinError)(nil); errors.As(err, &pins) {
 		return nil, cli.Usagef("%s: %w, or add --changed-modules to use these", c.resume, err)
 	}

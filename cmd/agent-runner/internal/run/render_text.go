@@ -64,6 +64,16 @@ func (r *textRenderer) event(e abi.Event) error {
 			r.tools++ // called before the run paused
 		}
 		r.result(&e)
+	case abi.EventDecision:
+		d := e.Decision
+		r.detail(
+			"  %s: %s %s%s%s",
+			e.Entry,
+			d.Decision,
+			d.Tool,
+			cli.After(", by ", d.Approver),
+			cli.After(": ", r.cut(d.Reason)),
+		)
 	case abi.EventCustom:
 		r.screen.Note(cli.Amber, "• %s: %s%s", e.Entry, e.Name, cli.After(" ", r.cut(string(e.Data))))
 	case abi.EventLog:
