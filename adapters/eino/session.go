@@ -229,7 +229,7 @@ func (s *session) phase(ctx context.Context, name string, do func(ctx context.Co
 		case answer == nil:
 			return compose.Interrupt(ctx, &pending[0])
 		}
-		if err := record.Answer(map[string]json.RawMessage{pending[0].ID: answer}); err != nil {
+		if err := record.Answer(map[string]json.RawMessage{pending[0].ID: answer}, ""); err != nil {
 			return err
 		}
 	}

@@ -1022,7 +1022,7 @@ struct am_decision {
 	am_str arguments_digest; /* arguments_digest is the SHA-256 of the exact arguments, in 64 hexadecimal digits. */
 	am_str reason;
 	bool answered; /* answered is set if the decision answers a question of the gate. */
-	am_str approver; /* approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	am_str approver; /* approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
 	am_str answered_by;
 	int64_t expires_ms; /* when the answer expires, Unix time in milliseconds */
 };

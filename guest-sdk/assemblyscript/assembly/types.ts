@@ -1555,7 +1555,7 @@ export class Decision extends Value {
 	reason: string = "";
 	/** answered is set if the decision answers a question of the gate. */
 	answered: bool = false;
-	/** approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	/** approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
 	approver: string = "";
 	answered_by: string = "";
 	/** when the answer expires, Unix time in milliseconds */

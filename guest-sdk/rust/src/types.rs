@@ -1734,7 +1734,7 @@ pub struct Decision {
     pub reason: String,
     /// answered is set if the decision answers a question of the gate.
     pub answered: bool,
-    /// approver is the name in the answer, which nobody checked. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it.
+    /// approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it.
     pub approver: String,
     pub answered_by: String,
     /// when the answer expires, Unix time in milliseconds
