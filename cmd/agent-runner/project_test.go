@@ -62,6 +62,33 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 		"exports of a package": {
 			"guard.ts": imports, "node_modules/y/package.json": fmt.Sprintf(`{"exports": %q}`, "./"+up+"/secret.js"),
 		},
+		"other folder of a workspace": {
+			"packages/guard/guard.ts":     `import x from "../../other/secret.js"; export default { name: x, gateTool() {} };`,
+			"packages/guard/package.json": "{}",
+			"package.json":                `{"workspaces": ["packages/*"]}`,
+			"other/secret.js":             fmt.Sprintf("export default %q", fileref.Canary),
+		},
+		"pattern in a workspace": {
+			"packages/guard/guard.ts":     "import x from `../../other/${globalThis.x}.js`; export default { gateTool() {} };",
+			"packages/guard/package.json": "{}",
+			"package.json":                `{"workspaces": ["packages/*"]}`,
+			"other/secret.js":             fmt.Sprintf("export default %q", fileref.Canary),
+		},
+		"workspaces that do not list the project": {
+			"packages/guard/guard.ts":     imports,
+			"packages/guard/package.json": "{}",
+			"package.json":                `{"workspaces": ["packages/other"]}`,
+			"node_modules/y/index.js":     fmt.Sprintf("export default %q", fileref.Canary),
+			"packages/other/package.json": "{}",
+		},
+		"workspaces outside": {
+			"packages/guard/guard.ts": fmt.Sprintf("import x from %q; ", at("secret.js")) + script, "packages/guard/package.json": "{}",
+			"package.json": fmt.Sprintf(`{"workspaces": ["packages/*", %q, %q, "link"]}`, outside, up),
+		},
+		"linked package of a workspace": {
+			"packages/guard/guard.ts": imports, "packages/guard/package.json": "{}",
+			"package.json": `{"workspaces": ["packages/*"]}`, "node_modules/y": "-> " + outside,
+		},
 		"tsconfig of a package": {
 			"guard.ts":                     imports,
 			"node_modules/y/index.ts":      "export default 1",
@@ -84,6 +111,10 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 				}
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			}
+			guard := filepath.Join(root, "guard.ts")
+			if _, ok := files["guard.ts"]; !ok {
+				guard = filepath.Join(root, "packages", "guard", "guard.ts")
+			}
 			var out bytes.Buffer
 			e := &cli.Env{
 				In:      strings.NewReader(""),
@@ -92,11 +123,11 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 				Getenv:  func(string) string { return "" },
 				Compile: &child.Options{},
 			}
-			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), filepath.Join(root, "guard.ts")})
+			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), guard})
 			require.NotEmpty(t, out.String())
 			require.NotContains(t, out.String(), fileref.Canary)
 
-			p, err := remote.ReadUpload(t.Context(), e, filepath.Join(root, "guard.ts"))
+			p, err := remote.ReadUpload(t.Context(), e, guard)
 			if err != nil {
 				require.NotContains(t, err.Error(), fileref.Canary)
 				return

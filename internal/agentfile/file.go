@@ -116,7 +116,7 @@ type secret struct {
 
 // A Middleware is one entry of the middleware chain.
 type Middleware struct {
-	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, a script (.ts, .js), or an Extism manifest (.json)."`
+	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, a script (.ts, .js), a folder of sources, which agent-runner builds, or an Extism manifest (.json)."`
 	Name    string          `json:"name,omitempty" jsonschema:"The entry's name, unique in the agent. Default: the module's file name without its extension."`
 	Config  json.RawMessage `json:"config,omitempty" jsonschema:"The module's configuration. The module defines its form."`
 	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"The module's limits. Exceeding one is a fault."`

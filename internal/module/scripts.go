@@ -148,7 +148,7 @@ func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javas
 	}
 	job := child.Job{Name: javascript.JobName, Input: input}
 	if s.Text == nil {
-		job.Directory = s.Root
+		job.Directory = s.Top()
 	} else {
 		job.MemoryBytes, job.CPUTime = bundleMemory, bundleCPUTime
 	}

@@ -95,7 +95,10 @@ func TestTinyGoDirective(t *testing.T) {
 	p, err := toolchain.Find(dir)
 	require.NoError(t, err)
 	require.Equal(t, "Go", p.What())
-	require.NoError(t, os.WriteFile(other, []byte("// Command x does it.\n\n//agentrunner:tinygo\n\npackage main\n"), 0o644))
+	require.NoError(
+		t,
+		os.WriteFile(other, []byte("// Command x does it.\n\n//agentrunner:tinygo\n\npackage main\n"), 0o644),
+	)
 	p, err = toolchain.Find(dir)
 	require.NoError(t, err)
 	require.Equal(t, "Go (TinyGo)", p.What())

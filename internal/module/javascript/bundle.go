@@ -42,10 +42,11 @@ const (
 
 // A Source is the source of a script.
 type Source struct {
-	// Entry is the script's file. Root is the folder that contains everything it imports. Both are
-	// absolute.
-	Entry string `json:"entry"`
-	Root  string `json:"root"`
+	// Entry is the script's file. Root is the folder that contains everything it imports, except what
+	// it imports from its Workspace, which is nil if it has none. All paths are absolute.
+	Entry     string     `json:"entry"`
+	Root      string     `json:"root"`
+	Workspace *Workspace `json:"workspace,omitempty"`
 	// Text is the script's text if it is not in a file. Entry is then its name below Root, and it
 	// can import only [Package].
 	Text *string `json:"text,omitempty"`
@@ -64,7 +65,7 @@ var alone = string(filepath.Separator)
 
 // FindSource returns the source of a script in a file. The root is the nearest folder, from the
 // script's own upwards, that has a package.json or node_modules. Without one, the root is the
-// script's own folder.
+// script's own folder. The project may belong to a [Workspace].
 func FindSource(path string) (Source, error) {
 	entry, err := filepath.Abs(path)
 	if err == nil {
@@ -77,7 +78,7 @@ func FindSource(path string) (Source, error) {
 	for dir := own; ; dir = filepath.Dir(dir) {
 		for _, name := range []string{"package.json", "node_modules"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				return Source{Entry: entry, Root: dir}, nil
+				return Source{Entry: entry, Root: dir, Workspace: findWorkspace(dir)}, nil
 			}
 		}
 		if dir == filepath.Dir(dir) {
@@ -127,7 +128,7 @@ func Build(s Source) (*Bundle, error) {
 	if s.Text != nil && b.searchedFiles(out) {
 		return nil, searches(s)
 	}
-	out.Errors, out.Warnings = inProject(out.Errors), inProject(out.Warnings)
+	out.Errors, out.Warnings = b.inProject(out.Errors), b.inProject(out.Warnings)
 	if len(out.Errors) > 0 {
 		return nil, mistakes(out.Errors)
 	}
@@ -206,9 +207,12 @@ func (b *builder) searchedFiles(out api.BuildResult) bool {
 
 // inProject replaces messages about files outside of the project, such as a package.json that
 // esbuild read without asking the plugin. The replacement does not quote the file.
-func inProject(messages []api.Message) []api.Message {
+func (b *builder) inProject(messages []api.Message) []api.Message {
 	for i, m := range messages {
-		if m.Location != nil && !filepath.IsLocal(m.Location.File) {
+		if m.Location == nil || filepath.IsLocal(m.Location.File) {
+			continue
+		}
+		if b.inside(filepath.Join(b.source.Root, m.Location.File)) != nil {
 			messages[i] = api.Message{Text: "a file outside of the project would be needed, which is not read"}
 		}
 	}
@@ -327,8 +331,7 @@ func (b *builder) inside(path string) error {
 	if err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(b.source.Root, real)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	if !b.source.contains(real) {
 		return fmt.Errorf("%s is outside of the project %s, the nearest folder with a package.json", real, b.source.Root)
 	}
 	return nil

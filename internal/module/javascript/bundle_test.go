@@ -91,6 +91,48 @@ export const deny = () => "not this one";
 	require.Fail(t, "the call is not in the bundle")
 }
 
+// TestWorkspace checks that a script can import what npm installed for its workspace, and the other
+// packages of the workspace.
+func TestWorkspace(t *testing.T) {
+	t.Parallel()
+	for _, workspaces := range []string{`["./packages/*"]`, `["tools", "packages/guard/", "packages/words"]`, `{"packages": ["packages/*"]}`} {
+		dir := project(t, `
+-- package.json --
+{"workspaces": `+workspaces+`}
+-- packages/guard/package.json --
+{}
+-- packages/guard/src/guard.ts --
+import { helper } from "helper";
+import { words } from "@all/words";
+export default { gateTool: () => helper(words) };
+-- packages/words/package.json --
+{"main": "words.ts"}
+-- packages/words/words.ts --
+export const words: string[] = ["words of a package"];
+-- node_modules/helper/index.js --
+export const helper = (...all) => all.join() + "of a helper";
+`)
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "node_modules", "@all"), 0o700))
+		require.NoError(
+			t,
+			os.Symlink(filepath.Join("..", "..", "packages", "words"), filepath.Join(dir, "node_modules", "@all", "words")),
+		)
+		b, err := build(t, dir, "packages/guard/src/guard.ts")
+		require.NoError(t, err, workspaces)
+		require.Contains(t, string(b.Code), "words of a package")
+		require.Contains(t, string(b.Code), "of a helper")
+		require.NotContains(t, string(b.Code), dir, "a bundle does not tell where it was made")
+
+		// A mistake in another package of the workspace is shown.
+		require.NoError(
+			t,
+			os.WriteFile(filepath.Join(dir, "packages", "words", "words.ts"), []byte("export const words = ];"), 0o600),
+		)
+		_, err = build(t, dir, "packages/guard/src/guard.ts")
+		require.ErrorContains(t, err, "words/words.ts:1:22: Unexpected \"]\"")
+	}
+}
+
 // TestBuildRefused checks the errors for imports from outside of the project, other imports that
 // cannot be bundled, and malformed scripts. No error quotes a file outside of the project.
 func TestBuildRefused(t *testing.T) {

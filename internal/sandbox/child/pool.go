@@ -164,9 +164,9 @@ func (l limits) watch(pid int, end context.CancelCauseFunc) (stop func()) {
 	return func() { close(ended) }
 }
 
-// feed runs cmd until it ends or exceeds the timeout, and writes the limits and the input (a module or the job's input) to its stdin. It
-// keeps the child's stdin open until the child has exited, because a child exits at the end of
-// stdin, which means that its parent is gone.
+// feed runs cmd until it ends or exceeds the timeout, which calls cancel. It writes the limits and the
+// input (a module or the job's input) to the child's stdin. It keeps that open until the child has
+// exited, because a child exits at the end of stdin, which means that its parent is gone.
 func feed(cmd *exec.Cmd, job Job, limits limits, cancel context.CancelCauseFunc) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
@@ -44,6 +45,41 @@ func LoadModule(ctx context.Context, e *cli.Env, h *host.Host, path string) (*mo
 		return nil, err
 	}
 	return h.Load(ctx, path, host.Limits{})
+}
+
+// BuildModules builds the source folders that a file and its sub-agents name as modules, and puts the
+// results in their place.
+func BuildModules(ctx context.Context, e *cli.Env, f *agentfile.File) error {
+	return buildModules(ctx, e, f, map[agentfile.Path]agentfile.Path{})
+}
+
+// buildModules is BuildModules. built has the results by folder, so that each is built once.
+func buildModules(ctx context.Context, e *cli.Env, f *agentfile.File, built map[agentfile.Path]agentfile.Path) error {
+	for _, list := range []struct {
+		at      string
+		entries []agentfile.Middleware
+	}{{"rings.outer", f.Rings.Outer}, {"middlewares", f.Middlewares}, {"rings.inner", f.Rings.Inner}} {
+		for i := range list.entries {
+			folder := list.entries[i].Module
+			if _, ok := built[folder]; !ok {
+				path, err := Buildable(ctx, e, string(folder))
+				if ctx.Err() != nil {
+					return cli.BeforeRun(ctx, err)
+				}
+				if err != nil {
+					return agentfile.ErrorAt(f, fmt.Sprintf("%s[%d].module", list.at, i), err)
+				}
+				built[folder] = agentfile.Path(path)
+			}
+			list.entries[i].Module = built[folder]
+		}
+	}
+	for i := range f.Agents {
+		if err := buildModules(ctx, e, f.Agents[i].Spec(), built); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Project detects the language and toolchain of a source folder.

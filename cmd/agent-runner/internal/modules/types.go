@@ -87,11 +87,11 @@ func findTSC(s javascript.Source) string {
 	return path
 }
 
-// foldersUp returns the folders from that of a script up to the root of its project.
+// foldersUp returns the folders from that of a script up to the root of its project or workspace.
 func foldersUp(s javascript.Source) (out []string) {
 	for dir := filepath.Dir(s.Entry); ; dir = filepath.Dir(dir) {
 		out = append(out, dir)
-		if dir == s.Root || dir == filepath.Dir(dir) {
+		if dir == s.Top() || dir == filepath.Dir(dir) {
 			return out
 		}
 	}

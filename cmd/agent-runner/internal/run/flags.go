@@ -24,6 +24,9 @@ func (c *runCommand) agentFile(ctx context.Context) (*agentfile.File, error) {
 		if f, err = agentfile.Load(c.file); err != nil {
 			return nil, err
 		}
+		if err := hosting.BuildModules(ctx, c.env, f); err != nil {
+			return nil, err
+		}
 	}
 	if c.model != "" {
 		f.Model.Name = c.model
