@@ -111,6 +111,41 @@ func ExampleWithToolCallWrapper() {
 	// Noon.
 }
 
+func ExampleWithTools_returnDirectly() {
+	report := native.Tool{
+		Tool:           abi.Tool{Name: "report", Description: "Writes the report, which is the answer."},
+		Call:           func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("All is well."), nil },
+		ReturnDirectly: true,
+	}
+	ask(native.WithTools(report), "Report.", scripted.Calls(abi.NewToolCall("c1", "report", "{}")),
+		scripted.Text("The model is not called again."))
+	// Output: All is well.
+}
+
+func ExampleWithToolCallStream() {
+	mw := native.WithToolCallStream(func(
+		_ context.Context, call abi.Call, result *native.Stream[abi.Result], send func(...abi.Chunk) error,
+	) error {
+		for chunk := range result.Chunks() {
+			fmt.Println(call.Name, "→", chunk.Text)
+			chunk.Text += " sharp"
+			if err := send(chunk); err != nil {
+				return err
+			}
+		}
+		return result.End()
+	})
+	mw.AfterTool = func(_ context.Context, _ *native.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+		fmt.Println("result:", in.Result.Content)
+		return nil, nil
+	}
+	ask(mw, "What time is it?", scripted.Calls(abi.NewToolCall("c1", "clock", "{}")), scripted.Text("Noon."))
+	// Output:
+	// clock → 12:00
+	// result: 12:00 sharp
+	// Noon.
+}
+
 func ExampleWithBeforeModelRewriteState() {
 	ask(native.WithBeforeModelRewriteState(func(_ context.Context, messages []abi.Message) ([]abi.Message, error) {
 		fmt.Println("messages:", len(messages))

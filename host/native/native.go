@@ -42,17 +42,29 @@ func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (
 type Tool struct {
 	abi.Tool
 	Call func(ctx context.Context, call abi.Call) (*abi.Result, error)
+	// ReturnDirectly ends the run with the tool's result, unless the result is an error.
+	ReturnDirectly bool
 }
 
 // WithTools returns a middleware that adds tools to the agent.
 func WithTools(tools ...Tool) *Middleware {
 	declared := make([]abi.Tool, len(tools))
+	var direct []string
 	for i, t := range tools {
 		declared[i] = t.Tool
+		if t.ReturnDirectly {
+			direct = append(direct, t.Name)
+		}
 	}
-	n := &Middleware{BeforeAgent: func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-		return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: declared}}, nil
-	}}
+	n := &Middleware{
+		BeforeAgent: func(_ context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			out := &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: declared}}
+			if direct != nil {
+				out.ReturnDirectly = slices.Concat(in.ReturnDirectly, direct)
+			}
+			return out, nil
+		},
+	}
 
 	n.CallTool = func(ctx context.Context, _ *Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == in.Call.Name })
@@ -158,6 +170,32 @@ func WithToolCallWrapper(
 		WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 			res, err := wrap(ctx, in.Call, c.NextTool)
 			return &abi.WrapToolCallAnswer{Result: res}, err
+		},
+	}
+}
+
+// WithToolCallStream returns a middleware that calls fn with each tool's result while it arrives. The
+// chunks that fn sends become the result; if fn sends none, the result is unchanged. The result of a
+// tool that does not stream arrives at once.
+//
+//	native.WithToolCallStream(func(
+//		ctx context.Context, _ abi.Call, result *native.Stream[abi.Result], send func(...abi.Chunk) error,
+//	) error {
+//		for chunk := range result.Chunks() {
+//			chunk.Text = strings.ToUpper(chunk.Text)
+//			if err := send(chunk); err != nil {
+//				return err
+//			}
+//		}
+//		return result.End()
+//	})
+func WithToolCallStream(
+	fn func(ctx context.Context, call abi.Call, result *Stream[abi.Result], send func(...abi.Chunk) error) error,
+) *Middleware {
+	return &Middleware{
+		WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			return nil, fn(ctx, in.Call, c.StreamTool(ctx, abi.CallPatch{}),
+				func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) })
 		},
 	}
 }

@@ -19,6 +19,8 @@ type Tool struct {
 	// Run runs the tool. If it returns nil and no error, the result consists of the chunks
 	// that it sent with [Context.Send].
 	Run func(ctx *Context, call *Call) (*abi.Result, error)
+	// ReturnDirectly ends the run with the tool's result, unless the result is an error.
+	ReturnDirectly bool
 }
 
 // NewTool returns a tool that calls fn. Its parameters are a JSON Schema of the struct A.
@@ -89,6 +91,9 @@ func (s *toolset) BeforeAgent(_ *Context, run *AgentStart) error {
 	for i := range s.tools {
 		if err := run.AddTool(s.tools[i].Tool); err != nil {
 			return err
+		}
+		if s.tools[i].ReturnDirectly {
+			run.ReturnDirectly = append(run.ReturnDirectly, s.tools[i].Name)
 		}
 	}
 	return nil

@@ -240,6 +240,18 @@ func TestTools(t *testing.T) {
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeNotFound})
 }
 
+func TestToolsReturnDirectly(t *testing.T) {
+	t.Parallel()
+	run := func(*middleware.Context, *middleware.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil }
+	h := middlewaretest.New(middleware.Options{}, middleware.WithTools(
+		middleware.Tool{Tool: abi.Tool{Name: "report"}, Run: run, ReturnDirectly: true},
+		middleware.Tool{Tool: abi.Tool{Name: "search"}, Run: run},
+	))
+	out, err := h.BeforeAgent(abi.BeforeAgentInput{ReturnDirectly: []string{"t"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"t", "report"}, out.ReturnDirectly)
+}
+
 func TestToolsFunc(t *testing.T) {
 	t.Parallel()
 	tools := []abi.Tool{{Name: "a"}, {Name: "b"}, {Name: "c"}}
