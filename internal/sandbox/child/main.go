@@ -20,6 +20,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/jail"
 	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
+	"github.com/agent-runner/agent-runner/internal/sandbox/symbol"
 )
 
 // IsChild reports whether this process is a child. In a child, main should call [Main] and exit.
@@ -28,9 +29,9 @@ func IsChild() bool {
 }
 
 // Main does the work of a child and returns the exit code of the process. It compiles a
-// module, or does a job with one of the handlers.
+// module, or does a job with one of the handlers or that of package symbol.
 func Main(handlers ...Handler) int {
-	err := serve(os.Stdin, os.Stdout, handlers)
+	err := serve(os.Stdin, os.Stdout, append(handlers, Handler{Name: symbol.JobName, Do: symbol.ReadableLines}))
 	switch {
 	case err == nil:
 		return 0

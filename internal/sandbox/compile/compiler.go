@@ -176,6 +176,7 @@ func (c *Compiler) compileIn(
 		if err := entry.makeRoom(); err != nil {
 			return nil, err
 		}
+		m.Names = c.readable(ctx, tenant, entry.dir, m.Names)
 	}
 	defer func() {
 		if err != nil {
@@ -216,7 +217,7 @@ func (c *Compiler) compileIn(
 // prepareVersion is part of the cache key. Increment it when prepare, including the
 // decoder, rejects more modules or determines other facts, or when the encoding of facts
 // changes. wasm.MeterVersion is the version of metering.
-const prepareVersion = 5
+const prepareVersion = 6
 
 // cacheKey returns the name of the cache entry of the module with this digest: a hash of
 // everything that the compiled module, and the decision to accept it, depend on.

@@ -1,22 +1,35 @@
 package compile
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/sandbox/symbol"
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/truncate"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Limits of the stored function names, because a module can choose any names.
+// Limits of the stored function names, because a module can choose any names. Mangled names have a
+// higher one, because a part of one cannot be demangled.
 const (
-	maxNames     = 50_000
-	maxNameBytes = 128
-	maxNamesSize = 2 << 20
+	maxNames        = 50_000
+	maxNameBytes    = 200
+	maxMangledBytes = 512
+	maxNamesSize    = 2 << 20
 )
+
+// demangleTime bounds the processor time for the names of a module. The names of a large module take
+// less than half of it.
+const demangleTime = time.Second
 
 // Names are the names of a module's functions, for stack traces. wazero does not get them. If some
 // names cannot be read, the names before them are used.
@@ -39,22 +52,10 @@ func (n *Names) Function(function uint32) string {
 	return string(n.text[n.index[i].at:n.index[i].end])
 }
 
-// readNames reads the function names of a module that the decoder has accepted, so that it
-// is a sequence of sections.
+// readNames reads the function names of a module.
 func readNames(module []byte) *Names {
-	r := nameReader{b: module[min(8, len(module)):]}
-	for len(r.b) > 0 && !r.bad {
-		id := r.byte()
-		section := nameReader{b: r.bytes()}
-		if id == 0 && string(section.bytes()) == "name" {
-			return readNameSection(&section)
-		}
-	}
-	return &Names{}
-}
-
-func readNameSection(r *nameReader) *Names {
 	const functionNames = 1
+	r := &nameReader{b: wasm.NameSection(module)}
 	for len(r.b) > 0 && !r.bad {
 		id := r.byte()
 		if sub := (nameReader{b: r.bytes()}); id == functionNames {
@@ -73,18 +74,57 @@ func readFunctionNames(r *nameReader) *Names {
 			break // the names so far are good
 		}
 		last = int64(function)
-		if len(name) > maxNameBytes {
-			name = name[:maxNameBytes]
-		}
-		if !utf8.Valid(name) || strings.ContainsFunc(string(name), func(c rune) bool { return !strconv.IsPrint(c) }) {
-			name = text.Escape(name)
-		}
-		at := uint32(len(n.text))
-		n.text = append(n.text, name...)
-		n.index = append(n.index, nameAt{function, at, uint32(len(n.text))})
+		n.add(function, name)
 	}
 	n.text, n.index = slices.Clip(n.text), slices.Clip(n.index)
 	return n
+}
+
+// add appends the name of a function, shortened and escaped.
+func (n *Names) add(function uint32, name []byte) {
+	limit := maxNameBytes
+	if symbol.Mangled(string(name)) {
+		limit = maxMangledBytes
+	}
+	name = truncate.Text(name, limit)
+	if !utf8.Valid(name) || strings.ContainsFunc(string(name), func(c rune) bool { return !strconv.IsPrint(c) }) {
+		name = text.Escape(name)
+	}
+	at := uint32(len(n.text))
+	n.text = append(n.text, name...)
+	n.index = append(n.index, nameAt{function, at, uint32(len(n.text))})
+}
+
+// readable returns the names with mangled ones demangled by a child process. If that fails, because
+// the names were made for it, or if there are no child processes, it returns n.
+func (c *Compiler) readable(ctx context.Context, tenant, dir string, n *Names) *Names {
+	var mangled []byte
+	for _, e := range n.index {
+		if name := string(n.text[e.at:e.end]); symbol.Mangled(name) {
+			mangled = append(append(mangled, name...), '\n')
+		}
+	}
+	if c.children == nil || len(mangled) == 0 {
+		return n
+	}
+	job := child.Job{Name: symbol.JobName, Input: mangled, CPUTime: demangleTime}
+	lines, err := c.children.Run(ctx, tenant, dir, job)
+	if err != nil {
+		return n
+	}
+	out := &Names{}
+	for _, e := range n.index {
+		name := n.text[e.at:e.end]
+		if symbol.Mangled(string(name)) {
+			name, lines, _ = bytes.Cut(lines, []byte{'\n'})
+		}
+		if len(out.text) > maxNamesSize {
+			break
+		}
+		out.add(e.function, name)
+	}
+	out.text, out.index = slices.Clip(out.text), slices.Clip(out.index)
+	return out
 }
 
 // nameReader reads the parts of the name section. After a mistake it sets bad and returns

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
@@ -48,8 +49,30 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := readNames(b)
 		for _, e := range n.index {
-			require.LessOrEqual(t, len(n.Function(e.function)), 10*maxNameBytes)
+			require.LessOrEqual(t, len(n.Function(e.function)), 10*maxMangledBytes)
 			require.False(t, bytes.ContainsRune([]byte(n.Function(e.function)), '\x1b'))
 		}
 	})
+}
+
+// TestReadableNames checks that names of Rust and C++ are demangled, and that a name that is not well
+// formed remains.
+func TestReadableNames(t *testing.T) {
+	t.Parallel()
+	names := []string{"_ZN5guard6decide17h0f5d1c2b3a495867E", "main.run", "_Z4callv", "_ZZZ\x1b", "_RNvC5guard4Gate"}
+	functions := []byte{byte(len(names))}
+	for i, name := range names {
+		functions = append(append(functions, byte(i), byte(len(name))), name...)
+	}
+	section := append([]byte("\x04name\x01"), byte(len(functions)))
+	section = append(section, functions...)
+	b := append(append(module(nil), 0, byte(len(section))), section...)
+	for _, dir := range []string{"", t.TempDir()} {
+		m := compile(t, newCompiler(t, Options{CacheDir: dir, Children: newPool(t, child.Options{})}), b)
+		got := make([]string, len(names))
+		for i := range got {
+			got[i] = m.Names.Function(uint32(i))
+		}
+		require.Equal(t, []string{"guard::decide", "main.run", "call", `_ZZZ\x1b`, "guard::Gate"}, got)
+	}
 }

@@ -1,12 +1,13 @@
 // Package text formats values for messages: byte counts, long strings and text that a
-// guest printed. It imports nothing of the project.
+// guest printed.
 package text
 
 import (
 	"fmt"
-	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Bytes formats a number of bytes with a binary unit: "64 KiB", "1.5 MiB", "10 bytes".
@@ -25,13 +26,14 @@ func Bytes(n int64) string {
 	}
 }
 
-// Cut shortens s to at most max bytes of valid UTF-8 and appends the number of bytes
-// beyond max.
-func Cut(s string, max int) string {
-	if len(s) <= max {
+// Cut shortens s to at most limit bytes, at a character boundary, and appends the number of bytes
+// that it removed.
+func Cut(s string, limit int) string {
+	short := truncate.Text(s, limit)
+	if len(short) == len(s) {
 		return s
 	}
-	return strings.ToValidUTF8(s[:max], "") + fmt.Sprintf("… (%d bytes more)", len(s)-max)
+	return short + fmt.Sprintf("… (%d bytes more)", len(s)-len(short))
 }
 
 // Escape returns b with unprintable characters, except tabs, and invalid UTF-8 replaced with Go

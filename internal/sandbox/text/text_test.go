@@ -33,5 +33,5 @@ func TestCut(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "short", Cut("short", 5))
 	require.Equal(t, "sh… (3 bytes more)", Cut("short", 2))
-	require.Equal(t, "… (4 bytes more)", Cut("漢字", 2), "no half characters")
+	require.Equal(t, "… (6 bytes more)", Cut("漢字", 2), "no half characters")
 }

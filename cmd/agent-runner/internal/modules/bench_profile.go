@@ -10,9 +10,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/google/pprof/profile"
-	"github.com/ianlancetaylor/demangle"
 
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox/symbol"
 )
 
 // shownFunctions is the maximum number of functions in the table of a profile.
@@ -59,7 +59,7 @@ func functionRows(samples []sandbox.ProfileSample) []functionRow {
 func readable(samples []sandbox.ProfileSample) {
 	for _, s := range samples {
 		for i, name := range s.Stack {
-			s.Stack[i] = demangle.Filter(name, demangle.NoParams, demangle.NoTemplateParams)
+			s.Stack[i] = symbol.Readable(name)
 		}
 	}
 }
