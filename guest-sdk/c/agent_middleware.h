@@ -114,11 +114,26 @@ __attribute__((weak, no_builtin("memcmp"))) int memcmp(const void *a, const void
 	return 0;
 }
 
-/* am_die ends the hook with a fault. It is for programming errors of the module. */
-AM_FN __attribute__((noreturn)) void am_die(const char *why) {
-	int32_t n = 0;
-	while (why[n] != 0) n++;
-	am_host_log(3, why, n);
+/* am_die ends the hook with a fault that has the message, the file and the line. It is for programming
+ * errors of the module. am_assert does so if the condition is false. */
+#define am_die(why) am_die_at(__FILE__, __LINE__, why)
+#define am_assert(condition) ((condition) ? (void)0 : am_die("assertion failed: " #condition))
+
+/* am_append_line appends text to the n bytes in a buffer of 256 bytes, as far as it fits, and returns
+ * the new length. */
+AM_SMALL int32_t am_append_line(char *to, int32_t n, const char *text) {
+	for (; *text != 0 && n < 256; text++) to[n++] = *text;
+	return n;
+}
+
+AM_SMALL __attribute__((noreturn)) void am_die_at(const char *file, uint32_t line, const char *why) {
+	char text[256], number[16] = "0000000000: ";
+	int32_t first = 10;
+	do number[--first] = (char)('0' + line % 10); while ((line /= 10) > 0);
+	int32_t n = am_append_line(text, 0, file);
+	n = am_append_line(text, n, ":");
+	n = am_append_line(text, n, number + first);
+	am_host_log(3, text, am_append_line(text, n, why));
 	__builtin_trap();
 }
 

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/sandbox/engine"
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
@@ -65,11 +67,14 @@ type FaultError struct {
 }
 
 // Error returns the message. If the guest gave up by itself, the line that explains why
-// follows, because the message alone says little.
+// follows, because the message alone says little. Without such a line, the names of the innermost
+// functions follow.
 func (f *FaultError) Error() string {
 	message := f.Message
 	if reason := f.printedReason(); reason != "" {
 		message += " (" + reason + ")"
+	} else if where := f.where(); where != "" {
+		message += " in " + where
 	}
 	if f.Export != "" {
 		message = f.Export + ": " + message
@@ -85,10 +90,39 @@ func (f *FaultError) Unwrap() error { return f.Cause }
 func (f *FaultError) printedReason() string {
 	switch f.Kind {
 	case FaultTrap, FaultExit, FaultMemory:
-		return text.Cut(f.reason, 200)
+		return text.Cut(f.reason, 300)
 	default:
 		return ""
 	}
+}
+
+// shownFrames is the maximum number of functions in the message of a fault.
+const shownFrames = 3
+
+// where returns the names of the innermost functions if the guest's own instructions caused the
+// fault, or "" if the functions have no names.
+func (f *FaultError) where() string {
+	switch f.Kind {
+	case FaultTrap, FaultMemory, FaultStack:
+	default:
+		return ""
+	}
+	var names []string
+	for _, frame := range f.Stack[:min(len(f.Stack), shownFrames)] {
+		name := frame
+		if i := strings.LastIndexByte(frame, '('); i > 0 { // the signature
+			name = frame[:i]
+		}
+		if strings.HasPrefix(name, "$") {
+			break
+		}
+		names = append(names, text.Cut(name, 100))
+	}
+	names = slices.Compact(names) // of a recursive function
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return names[0] + ", called by " + strings.Join(names[1:], ", ")
 }
 
 // limitOf returns the name and the value of the limit whose excess is a fault of the kind, or zero

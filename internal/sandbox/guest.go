@@ -46,6 +46,10 @@ func (g *Guest) Write(ptr uint32, b []byte) {
 	image.Copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
 }
 
+// Explain sets the line that explains a fault of the running call, as a printed line does. Explain
+// does not change line, and escapes and shortens a copy.
+func (g *Guest) Explain(line []byte) { g.in.wasi.Explain(line) }
+
 // MemorySize returns the current size of the guest's memory in bytes.
 func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 

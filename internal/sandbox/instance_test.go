@@ -63,7 +63,7 @@ func TestFaults(t *testing.T) {
 		text   string
 		frame  string // the innermost frame of the guest's stack
 	}{
-		"unreachable":              {"trap", nil, Limits{}, FaultTrap, "trap: unreachable executed", "trap"},
+		"unreachable":              {"trap", nil, Limits{}, FaultTrap, "trap: unreachable executed in trap", "trap"},
 		"division by zero":         {"divide", nil, Limits{}, FaultTrap, "divide: integer divide by zero", "divide"},
 		"load out of bounds":       {"load", []uint64{0x7fffffff}, Limits{}, FaultTrap, "load: out of bounds memory access", "load"},
 		"store across the end":     {"store", []uint64{2*65536 - 3, 1}, Limits{}, FaultTrap, "store: out of bounds memory access", "store"},

@@ -321,8 +321,11 @@ export function log(level: Level, text: string): void {
 	host_log(level, b.ptr, b.length);
 }
 
-/** Called by the compiler's code for programming errors. Writes a log line and ends the hook. */
+/**
+ * Called by the compiler's code for programming errors. Ends the hook with a fault that has the
+ * message, the file, the line and the column.
+ */
 export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
-	log(Level.Error, (message !== null ? message : "abort") + " in " + (file !== null ? file : "?") + `:${line}:${column}`);
+	log(Level.Error, (file !== null ? file : "?") + `:${line}:${column}: ` + (message !== null ? message : "abort"));
 	unreachable();
 }

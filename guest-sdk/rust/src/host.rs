@@ -214,6 +214,13 @@ pub fn log(level: Level, text: &str) {
     unsafe { import::log(level as i32, text.as_ptr(), text.len() as i32) }
 }
 
+/// Logs a panic: its message, file and line. The fault that follows has them in its cause. With the
+/// feature `std`, which is on by default, the SDK calls it. A crate without std calls it in its
+/// panic handler, and then `core::arch::wasm32::unreachable()`.
+pub fn report_panic(info: &dyn core::fmt::Display) {
+    crate::panic::report(info);
+}
+
 /// Sets the hook's output.
 pub fn write(text: &str) {
     unsafe { import::write(text.as_ptr(), text.len() as i32) }
@@ -222,6 +229,8 @@ pub fn write(text: &str) {
 /// The common implementation of exports: reads the input, calls the hook, writes its
 /// answer.
 pub fn serve<I: Json, A: Json>(len: i32, hook: impl FnOnce(I) -> Result<A, Error>) -> i32 {
+    #[cfg(feature = "std")]
+    crate::panic::install();
     let input = pending(len).and_then(|text| {
         I::decode_json(&text).map_err(|m| Error::internal(alloc::format!("the hook's input cannot be read: {}, at byte {}", m.why, m.at)))
     });

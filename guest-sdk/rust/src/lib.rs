@@ -19,10 +19,12 @@
 //! export!(Guard: gate_tool);
 //! ```
 //!
-//! The crate needs `alloc`, but neither `std` nor other crates.
+//! The crate needs no other crates. Without the feature `std` it needs only `alloc`.
 #![no_std]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod answers;
 #[cfg(all(feature = "allocator", target_arch = "wasm32"))]
@@ -30,6 +32,7 @@ mod heap;
 pub mod host;
 mod json;
 mod list;
+mod panic;
 mod special;
 mod types;
 mod words;

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // log passes text to LogFunc or, by default, to the log of the call.
@@ -58,7 +59,11 @@ func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(
 	text := read(keep)
 	inv.BytesOut += int64(keep)
 	if keep < n {
-		text = fmt.Appendf(text, "… (%d bytes more)", n-keep)
+		text = truncate.Whole(text)
+		text = fmt.Appendf(text, "… (%d bytes more)", n-len(text))
+	}
+	if level >= contract.LogError {
+		g.Explain(text) // SDKs log why they are about to trap
 	}
 	shown := inv.rewrite(string(text))
 	inv.Remember(shown)
@@ -84,7 +89,7 @@ func (inv *Invocation) Remember(text string) {
 // Printable cuts s to limit bytes and replaces characters that do not print, other than tabs.
 func Printable(s string, limit int) string {
 	if len(s) > limit {
-		s = s[:limit] + "…"
+		s = truncate.Text(s, limit) + "…"
 	}
 	return strings.Map(func(c rune) rune {
 		if c == '\t' || unicode.IsPrint(c) {

@@ -95,7 +95,8 @@ func AnsweredLate(b *Bundle, err error) bool {
 
 func (f *Fault) compare(now *ending.FaultError) []string {
 	var out []string
-	if f.Cause != ending.FaultText(now) {
+	// Recordings of earlier versions lack the end of some causes: the functions, or a logged panic.
+	if !strings.HasPrefix(ending.FaultText(now), f.Cause) {
 		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, ending.FaultText(now)))
 	}
 	if f.Stage != now.Stage || f.Limit != now.Limit || f.Value != now.Value {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // recentLines is the maximum number of lines that Process.Output returns.
@@ -64,7 +65,11 @@ func (l *lines) flush() {
 
 // emit sends the line to the sink.
 func (l *lines) emit() {
-	line := text.Escape(bytes.TrimSuffix(l.buf, []byte{'\r'}))
+	line := l.buf
+	if l.process.dropped > 0 {
+		line = truncate.Whole(line)
+	}
+	line = text.Escape(bytes.TrimSuffix(line, []byte{'\r'}))
 	if l.cut > 0 {
 		line = fmt.Appendf(line, "… (%d bytes more)", l.cut)
 	}
@@ -75,13 +80,17 @@ func (l *lines) emit() {
 	}
 }
 
-// remember stores a line as one of the last lines, and as the reason if it explains a failure
-// best; see [Process.Reason].
+// remember stores a line as one of the last lines, and as the reason if it explains a failure best.
 func (p *Process) remember(line []byte) {
 	if len(p.recent) == recentLines {
 		p.recent = append(p.recent[:0], p.recent[1:]...)
 	}
 	p.recent = append(p.recent, line)
+	p.explain(line)
+}
+
+// explain stores a line as the reason if it explains a failure best; see [Process.Reason].
+func (p *Process) explain(line []byte) {
 	if !p.gaveUp {
 		p.reason = line
 		p.gaveUp = bytes.Contains(line, []byte("panic")) || bytes.Contains(line, []byte("fatal error"))

@@ -4,6 +4,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	mathrand "math/rand/v2"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Config configures a process. All fields but Stdout, Stderr and Seed are required.
@@ -89,6 +92,13 @@ func (p *Process) Output() []string {
 	}
 	return output
 }
+
+// maxReason bounds the stored part of a line passed to Explain, in bytes.
+const maxReason = 1 << 10
+
+// Explain stores a line that the guest did not print, but that explains a failure like a printed
+// one; see [Process.Reason]. It does not change line.
+func (p *Process) Explain(line []byte) { p.explain(text.Escape(truncate.Text(line, maxReason))) }
 
 // Reason returns the line of the current call that best explains a failure: the first in
 // which a language runtime gives up, because stack traces follow it, or the last line.
