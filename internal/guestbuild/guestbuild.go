@@ -131,6 +131,7 @@ func other(ctx context.Context, root, folder, path string) error {
 	}
 	name := strings.TrimSuffix(filepath.Base(path), ".wasm")
 	p.Cache = filepath.Join(root, "build", "rust", name)
+	p.Strip = true // as modules in use, whose size and speed the benchmarks measure
 	if p.Language.Name == "AssemblyScript" {
 		p.Node, err = npmtest.Install(
 			filepath.Join(root, "guest-sdk", "assemblyscript", "testdata", "npm"),

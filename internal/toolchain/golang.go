@@ -84,14 +84,14 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 // compileGo builds the module with Go's compiler or TinyGo.
 func (p *Project) compileGo(ctx context.Context, tool string, args ...string) error {
 	switch {
-	case p.TinyGo != "" && p.Names:
-		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, args)...)
-	case p.TinyGo != "":
+	case p.TinyGo != "" && p.Strip:
 		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, []string{"-no-debug"}, args)...)
+	case p.TinyGo != "":
+		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, args)...)
 	}
-	strip := "-ldflags=-s -w"
-	if p.Names {
-		strip = "-ldflags=-w"
+	strip := "-ldflags=-w"
+	if p.Strip {
+		strip = "-ldflags=-s -w"
 	}
 	return p.run(
 		ctx,

@@ -81,9 +81,11 @@ func buildRust(ctx context.Context, p *Project, out string) error {
 	if err != nil {
 		return err
 	}
-	if p.Names {
-		env = append(env, "CARGO_PROFILE_RELEASE_STRIP=debuginfo")
+	strip := "debuginfo"
+	if p.Strip {
+		strip = "symbols"
 	}
+	env = append(env, "CARGO_PROFILE_RELEASE_STRIP="+strip)
 	cache := p.Cache
 	if cache == "" {
 		cache = filepath.Join(p.Dir, "target")

@@ -29,7 +29,7 @@ type Project struct {
 	Main     string // the file that identifies the language
 	Language *Language
 
-	Names  bool   // keep function names, which modules do not need to run
+	Strip  bool   // leave out function names, which stack traces and profiles show
 	Cache  string // Cargo's target directory; DIR/target if empty
 	Node   string // the folder whose node_modules contains asc; DIR if empty
 	TinyGo string // the TinyGo command that builds Go; Go's own compiler if empty
@@ -202,9 +202,9 @@ func buildC(ctx context.Context, p *Project, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(objects) }()
-	link := []string{"--no-entry", "--strip-all", "-o", out}
-	if p.Names {
-		link[1] = "--strip-debug"
+	link := []string{"--no-entry", "--strip-debug", "-o", out}
+	if p.Strip {
+		link[1] = "--strip-all"
 	}
 	for _, s := range sources {
 		object := filepath.Join(objects, filepath.Base(s)+".o")
@@ -235,7 +235,7 @@ func buildAssemblyScript(ctx context.Context, p *Project, out string) error {
 		}
 	}
 	args := []string{"assembly/index.ts", "--target", "release", "--outFile", out}
-	if p.Names {
+	if !p.Strip {
 		args = append(args, "--debug")
 	}
 	return p.run(ctx, nil, tool, args...)

@@ -140,8 +140,8 @@ func TestNoWasmOpt(t *testing.T) {
 	require.FileExists(t, p.Output())
 }
 
-// TestNamesOfFunctions checks that a module built with Project.Names contains the function names of
-// the sources, which fuel profiles show.
+// TestNamesOfFunctions checks that a module contains the function names of the sources unless it is
+// stripped.
 func TestNamesOfFunctions(t *testing.T) {
 	t.Parallel()
 	for command, sources := range map[string]map[string]string{
@@ -160,7 +160,7 @@ func TestNamesOfFunctions(t *testing.T) {
 		require.NoError(t, err)
 		var found [2]int // occurrences; Go's runtime has names for its own functions, too
 		for i := range found {
-			p.Names = i == 1
+			p.Strip = i == 0
 			require.NoError(t, p.Build(t.Context(), p.Output()))
 			b, err := os.ReadFile(p.Output())
 			require.NoError(t, err)

@@ -95,29 +95,3 @@ func Project(e *cli.Env, dir string) (*toolchain.Project, error) {
 	}
 	return p, nil
 }
-
-// WithNames is like [Buildable], but builds the module with its function names and in a temporary
-// folder, and returns the folder of a script. The caller must call remove, which deletes the
-// temporary folder.
-func WithNames(ctx context.Context, e *cli.Env, path string) (built string, remove func(), err error) {
-	remove = func() {}
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return path, remove, nil
-	}
-	p, err := Project(e, path)
-	switch {
-	case err != nil:
-		return "", remove, err
-	case p.Language.Script:
-		return path, remove, nil // profiling rejects scripts later
-	}
-	dir, err := os.MkdirTemp("", "agent-runner-build-")
-	if err != nil {
-		return "", remove, err
-	}
-	fmt.Fprintf(e.Err, "building %s (%s), with function names\n", path, p.What())
-	p.Names = true
-	built = filepath.Join(dir, filepath.Base(p.Output()))
-	return built, func() { _ = os.RemoveAll(dir) }, p.Build(ctx, built)
-}

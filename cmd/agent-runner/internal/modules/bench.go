@@ -61,12 +61,6 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 			path := args[0]
 			if profileTo != "" {
 				p = &sandbox.Profile{}
-				named, remove, err := hosting.WithNames(ctx, e, path)
-				defer remove()
-				if err != nil {
-					return cli.BeforeRun(ctx, err)
-				}
-				path = named
 			}
 			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir, Profile: p})
 			if err != nil {

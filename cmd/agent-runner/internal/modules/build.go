@@ -9,11 +9,13 @@ import (
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 // newBuild returns the command that builds a module.
 func newBuild(e *cli.Env) *cobra.Command {
 	var out string
+	var strip bool
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
 		Short: "Build a module from its sources",
@@ -23,7 +25,10 @@ command reports it and how to install it. TypeScript and JavaScript modules need
 build: run and test them directly.
 
 With --tinygo, a Go module is built by TinyGo. The result is much smaller and about
-twice as fast, but has no goroutines, no recover, and only part of reflect.`,
+twice as fast, but has no goroutines, no recover, and only part of reflect.
+
+The module contains the names of its functions, which faults and profiles show. The
+command prints their size; --strip leaves them out. They take no memory of a run.`,
 		Example: "  agent-runner module build ./guard\n  agent-runner module build --tinygo ./guard",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,17 +50,23 @@ twice as fast, but has no goroutines, no recover, and only part of reflect.`,
 					p.Language.Name, filepath.Join(dir, p.Main))
 				return err
 			}
+			p.Strip = strip
 			if err := p.Build(ctx, out); err != nil {
 				return cli.BeforeRun(ctx, err)
 			}
-			info, err := os.Stat(out)
+			b, err := os.ReadFile(out)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(e.Out, "%s  %s, from %s\n", out, cli.Size(info.Size()), p.What())
+			names := "no function names"
+			if n := len(wasm.NameSection(b)); n > 0 {
+				names = cli.Size(int64(n)) + " of it function names"
+			}
+			_, err = fmt.Fprintf(e.Out, "%s  %s, %s, from %s\n", out, cli.Size(int64(len(b))), names, p.What())
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write the module to `FILE` (default: DIR/NAME.wasm)")
+	cmd.Flags().BoolVar(&strip, "strip", false, "leave out the names of functions")
 	return cmd
 }
