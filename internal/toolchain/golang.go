@@ -85,9 +85,11 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 func (p *Project) compileGo(ctx context.Context, tool string, args ...string) error {
 	switch {
 	case p.TinyGo != "" && p.Strip:
-		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, []string{"-no-debug"}, args)...)
+		strip := []string{"-no-debug", "-ldflags=-extldflags '" + tinyGoStack + "'"}
+		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, strip, args)...)
 	case p.TinyGo != "":
-		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, args)...)
+		strip := "-ldflags=-extldflags '" + tinyGoStack + " --strip-debug'"
+		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, []string{strip}, args)...)
 	}
 	strip := "-ldflags=-w"
 	if p.Strip {
@@ -101,12 +103,14 @@ func (p *Project) compileGo(ctx context.Context, tool string, args ...string) er
 }
 
 // tinyGo lists the arguments of TinyGo. Guests need no scheduler, since they wait only in host
-// calls. Allocations live until the SDK resets memory, which is faster than collecting garbage. The
-// linker's default stack of 64 KB is too small for regular expressions.
+// calls. Allocations live until the SDK resets memory, which is faster than collecting garbage.
 var tinyGo = []string{
 	"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2",
-	"-ldflags=-extldflags '-z stack-size=1048576'",
 }
+
+// tinyGoStack is the linker's option for the size of the stack. The default of 64 KB is too small for
+// regular expressions.
+const tinyGoStack = "-z stack-size=1048576"
 
 // inGoModule reports whether a folder or one of its parents contains a go.mod.
 func inGoModule(dir string) bool {

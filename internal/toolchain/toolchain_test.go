@@ -117,7 +117,7 @@ func TestTinyGoErrors(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "guard.wasm")
 	require.ErrorContains(t, p.Build(t.Context(), out),
 		"tinygo says:\nbuild -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 "+
-			"-ldflags=-extldflags '-z stack-size=1048576' -no-debug -o "+out+" .")
+			"-ldflags=-extldflags '-z stack-size=1048576 --strip-debug' -o "+out+" .")
 }
 
 // TestNoWasmOpt checks that a build does not run a wasm-opt in PATH. clang runs wasm-opt when it

@@ -266,7 +266,9 @@ func explain(outcome *wire.Outcome, faults bool) string {
 		case e.Type == abi.EventFault && faults:
 			fmt.Fprintf(&text, "%s faulted in %s: %s\n", e.Entry, e.Hook, e.Cause)
 			for _, line := range e.Stderr { // positions in the source, in some languages
-				fmt.Fprintf(&text, "  | %s\n", line)
+				if !strings.Contains(e.Cause, line) {
+					fmt.Fprintf(&text, "  | %s\n", line)
+				}
 			}
 		}
 	}
