@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// imageUser is the user and group of the images. It is not root, and the number that other images
+// without a distribution use.
+const imageUser = 65532
+
+// packImages writes the OCI archive: an image for each Linux platform, and their index.
+func (r *release) packImages(ctx context.Context) error {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, p := range platforms {
+		if p.os != "linux" {
+			continue
+		}
+		image, err := r.image(ctx, p)
+		if err != nil {
+			return err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        image,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
+		})
+	}
+	dir := filepath.Join(r.binaries, "oci")
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": r.number(),
+	})); err != nil {
+		return err
+	}
+	files, err := readFiles(dir)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(r.out, r.name()+"_oci.tar"), func(w io.Writer) error {
+		return writeTar(w, files, r.time)
+	})
+}
+
+// image returns the image of a platform: one layer on an empty base.
+func (r *release) image(ctx context.Context, p platform) (v1.Image, error) {
+	files, err := r.imageFiles(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var content bytes.Buffer
+	if err := writeTar(&content, files, r.time); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{Created: v1.Time{Time: r.time}, CreatedBy: "agent-runner/release"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = p.os, p.arch, v1.Time{Time: r.time}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/agent-runner"},
+		Cmd:        []string{"serve"},
+		User:       "65532:65532",
+		WorkingDir: "/data",
+		Env: []string{
+			"HOME=/data",
+			"TMPDIR=/data/tmp", // so that /data is the only folder that is written to
+			"AGENT_RUNNER_CACHE=/data/cache",
+			"AGENT_RUNNER_STORE=/data/store/agent-runner.db",
+			"AGENT_RUNNER_LISTEN=0.0.0.0:8080", // of the container, which publishes the port or does not
+		},
+		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
+		Volumes:      map[string]struct{}{"/data": {}},
+		StopSignal:   "SIGTERM",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    "agent-runner",
+			"org.opencontainers.image.version":  r.number(),
+			"org.opencontainers.image.revision": r.commit,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// imageFiles returns the files of an image: the binary, the certificate authorities that it trusts,
+// and a folder for its data that its user can write to.
+func (r *release) imageFiles(ctx context.Context, p platform) ([]file, error) {
+	files, err := r.content(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range files[1:] {
+		files[i+1].name = "usr/share/doc/agent-runner/" + files[i+1].name
+	}
+	return append([]file{
+		{name: "data/", mode: 0o700, owner: imageUser},
+		{name: "data/store/", mode: 0o700, owner: imageUser},
+		{name: "data/tmp/", mode: 0o700, owner: imageUser},
+		{name: "etc/", mode: 0o755},
+		{name: "etc/group", mode: 0o644, data: []byte("agent-runner:x:65532:\n")},
+		{name: "etc/passwd", mode: 0o644, data: []byte("agent-runner:x:65532:65532::/data:/sbin/nologin\n")},
+		{name: "etc/ssl/", mode: 0o755},
+		{name: "etc/ssl/certs/", mode: 0o755},
+		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: authorities()},
+		{name: "usr/", mode: 0o755},
+		{name: "usr/share/", mode: 0o755},
+		{name: "usr/share/doc/", mode: 0o755},
+		{name: "usr/share/doc/agent-runner/", mode: 0o755},
+	}, files...), nil
+}
+
+// authorities returns Mozilla's certificate authorities. It leaves out those that Mozilla trusts
+// for a part of their certificates only, which a file of certificates cannot say.
+func authorities() []byte {
+	var text bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a Buffer never fails
+		}
+	}
+	return text.Bytes()
+}
+
+// readFiles reads the files below a folder.
+func readFiles(dir string) (files []file, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			files = append(files, file{name: filepath.ToSlash(name) + "/", mode: 0o755})
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		files = append(files, file{name: filepath.ToSlash(name), mode: 0o644, data: b})
+		return err
+	})
+	return files, err
+}
