@@ -68,11 +68,13 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
 	for os in windows darwin; do GOOS=$$os go vet ./cmd/... || exit 1; done # compiles what these systems run
 	cd adapters/eino && go vet ./...
+	cd release && go vet ./...
 	cd bench && go vet $(BENCH) && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./tck/suite ./internal/composition/wasm-puppet ./internal/exhaust/wasm-glutton
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
 	cd adapters/eino && $< run ./...
+	cd release && $< run ./...
 	cd bench && $< run $(BENCH)
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm $< run --disable unused ./...) || exit 1; done # the host calls what they export
 
@@ -98,6 +100,7 @@ tidy:
 	go mod tidy -diff
 	cd bench && go mod tidy -diff
 	cd adapters/eino && go mod tidy -diff
+	cd release && go mod tidy -diff
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && go mod tidy -diff) || exit 1; done
 
 .PHONY: generate
@@ -185,7 +188,7 @@ mutants: ## faults seeded into the loop, each of which must turn a golden case r
 	go run ./internal/mutants
 
 .PHONY: bench
-bench: bench-build build examples ## docs/performance.md: against other ways to run middlewares, by history, side by side
+bench: bench-build build examples ## docs/performance.md: against other ways to run middlewares, by history, side by side; needs npm
 	cd bench && go run ./report ../build/bench ../docs/performance.md
 
 .PHONY: bench-build
@@ -195,6 +198,8 @@ bench-build:
 		GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -o ../build/bench/$$guest.wasm ./guests/$$guest || exit 1; \
 	done
 	cd bench && go build -o ../build/bench/ ./agents ./history ./codec
+	@mkdir -p build/bench/langchain && cp bench/langchain/* build/bench/langchain/
+	cd build/bench/langchain && npm ci --no-audit --no-fund --ignore-scripts --silent
 
 .PHONY: bench-server
 bench-server: build bench-build ## docs/platform-figures.md: the platform under load, and beside a hostile tenant
@@ -220,6 +225,15 @@ bench-sandbox: ## what the sandbox costs, against the usual ways, as ratios in o
 		GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -o ../build/bench/$$guest.wasm ./guests/$$guest || exit 1; \
 	done
 	cd bench && go run ./figures ../build/bench/plain.wasm ../build/bench/extism.wasm
+
+.PHONY: release
+release: ## the files of a release of the commit HEAD, in dist/
+	rm -rf dist
+	cd release && go run . ../dist
+
+.PHONY: release-check
+release-check: ## a release of HEAD, built twice, verified, installed into new projects and run as a container
+	cd release && go test -count 1 -timeout 60m -v .
 
 .PHONY: clean
 clean:

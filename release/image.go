@@ -44,7 +44,8 @@ func (r *release) packImages(ctx context.Context) error {
 		return err
 	}
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"org.opencontainers.image.ref.name": r.number(),
+		"org.opencontainers.image.ref.name": "agent-runner:" + r.number(),           // for Podman and Skopeo
+		"io.containerd.image.name":          "localhost/agent-runner:" + r.number(), // for Docker and containerd
 	})); err != nil {
 		return err
 	}

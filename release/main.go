@@ -18,7 +18,10 @@ func main() {
 	commit := flag.String("commit", "HEAD", "the `COMMIT` or tag to build")
 	repo := flag.String("repo", "..", "the `FOLDER` with the git repository")
 	flag.Usage = func() {
-		fmt.Fprint(os.Stderr, "usage: release [-commit COMMIT] [-repo FOLDER] OUT\n\nbuilds a release in the new folder OUT\n\n")
+		fmt.Fprint(
+			os.Stderr,
+			"usage: release [-commit COMMIT] [-repo FOLDER] OUT\n\nbuilds a release in the new folder OUT\n\n",
+		)
 		flag.PrintDefaults()
 	}
 	flag.Parse()

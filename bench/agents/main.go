@@ -9,8 +9,8 @@
 // The runs of the peers are interleaved in one process, because the result is the ratio between
 // them. The command checks that each run of each peer has the same text, chunks, tool calls,
 // results and counters. With -concurrent the command measures concurrent runs, with -memory their
-// memory, with -line the cost of each additional module, and with -cost the processor time and
-// memory of a run.
+// memory, with -line the cost of each additional module, with -cost the processor time and memory
+// of a run, and with -langchain what the middlewares add to a run, here and in LangChain.js.
 package main
 
 import (
@@ -45,6 +45,8 @@ func main() {
 	held := flag.Bool("memory", false, "measure the memory of runs that wait instead")
 	costs := flag.Bool("cost", false, "measure what a run takes of the processors and of memory instead")
 	row := flag.Bool("line", false, "measure what each module more costs instead")
+	chain := flag.String("langchain", "",
+		"measure what the middlewares add instead, here and in LangChain.js, which is installed in this folder")
 	flag.Parse()
 	if flag.NArg() < 2 {
 		flag.Usage()
@@ -63,6 +65,8 @@ func main() {
 			err = concurrent(ctx, h, flag.Arg(0), history(*messages), *each)
 		case *held:
 			err = memory(ctx, h, flag.Arg(0), history(*messages))
+		case *chain != "":
+			err = added(ctx, h, *chain, append(flag.Args()[:1], flag.Args()[2:]...), history(*messages), *turns, *each)
 		case *row:
 			err = line(ctx, h, flag.Arg(0), history(*messages), *each)
 		default:

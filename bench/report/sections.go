@@ -3,6 +3,7 @@ package main
 import (
 	_ "embed"
 	"slices"
+	"strings"
 )
 
 // A section is a table that a command writes.
@@ -37,6 +38,15 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 			command: slices.Concat(
 				[]string{"agents", "-turns", turns, "-each", each, "-svg", plot, "five.wasm", "five-extism.wasm"},
 				others,
+			),
+		},
+		{
+			title: "Compared with LangChain.js",
+			before: "The same agent with five middlewares of the same work in LangChain.js (`createAgent`), which is JavaScript in one process of Node.js without a sandbox, and without middlewares. The runs are interleaved; each row and its run without middlewares are measured one after the other. " +
+				"Times are processor time of all processes: medians, and medians of the ratios of the rounds. Every run is checked as above. LangChain.js has no hook for chunks: its redaction rewrites the finished message, and a reader of the stream sees the addresses. With `invoke` nothing is streamed.",
+			command: slices.Concat(
+				[]string{"agents", "-turns", turns, "-each", each, "-langchain", "langchain", "five.wasm", "-"},
+				scripts(others),
 			),
 		},
 		{
@@ -77,4 +87,9 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 		},
 		{title: "Memory: at most 2 GB for 1,000 runs", command: []string{"agents", "-memory", "five.wasm", "-"}},
 	}
+}
+
+// scripts returns the guests that are scripts.
+func scripts(guests []string) []string {
+	return slices.DeleteFunc(slices.Clone(guests), func(path string) bool { return !strings.HasSuffix(path, ".ts") })
 }
