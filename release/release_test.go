@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -150,15 +151,19 @@ func (b *built) testBinaries(t *testing.T) {
 	}
 }
 
+// copied matches the line of a new module's tsconfig.json that names the copy of the SDK.
+var copied = regexp.MustCompile(`,\s*"paths": .*`)
+
 // testNPM installs the npm package into a new project, and checks and tests a middleware there.
 func (b *built) testNPM(t *testing.T) {
 	dir := t.TempDir()
 	run(t, dir, nil, b.command, "module", "new", "guard", "--lang", "ts")
 	project := filepath.Join(dir, "guard")
+	// The package replaces the copy of the SDK that a new module has.
+	require.NoError(t, os.RemoveAll(filepath.Join(project, "agent-middleware")))
 	write(t, project, "package.json", `{"private": true, "type": "module"}`)
-	write(t, project, "tsconfig.json", `{"compilerOptions": {"strict": true, "noEmit": true, "target": "es2023",
-		"lib": ["es2023"], "types": [], "module": "esnext", "moduleResolution": "bundler"}, "files": ["guard.ts"]}`)
-	run(t, project, nil, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "typescript@5.9.3",
+	write(t, project, "tsconfig.json", copied.ReplaceAllString(string(read(t, project, "tsconfig.json")), ""))
+	run(t, project, nil, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--save-dev", "typescript@5.9.3",
 		filepath.Join(b.dir, "agent-runner-middleware-"+b.number+".tgz"))
 	installed := filepath.Join(project, "node_modules", "@agent-runner", "middleware")
 	require.Contains(t, string(read(t, installed, "package.json")), `"version": "`+b.number+`"`)
@@ -192,6 +197,7 @@ func (b *built) testModule(t *testing.T) {
 
 	run(t, dir, nil, b.command, "module", "new", "guard", "--lang", "go")
 	guard := filepath.Join(dir, "guard")
+	require.NoError(t, os.RemoveAll(filepath.Join(guard, "agent-middleware")))
 	run(t, guard, env, "go", "mod", "edit", "-dropreplace="+modulePath)
 	run(t, guard, env, "go", "get", modulePath+"/guest-sdk/go/middleware@"+b.version)
 	require.NotContains(t, string(read(t, guard, "go.mod")), "replace")
