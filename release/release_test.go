@@ -198,8 +198,7 @@ func (b *built) testModule(t *testing.T) {
 	run(t, dir, nil, b.command, "module", "new", "guard", "--lang", "go")
 	guard := filepath.Join(dir, "guard")
 	require.NoError(t, os.RemoveAll(filepath.Join(guard, "agent-middleware")))
-	run(t, guard, env, "go", "mod", "edit", "-dropreplace="+modulePath)
-	run(t, guard, env, "go", "get", modulePath+"/guest-sdk/go/middleware@"+b.version)
+	run(t, guard, env, "go", "mod", "edit", "-dropreplace="+modulePath, "-require="+modulePath+"@"+b.version)
 	require.NotContains(t, string(read(t, guard, "go.mod")), "replace")
 	run(t, guard, env, b.command, "module", "test", ".")
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,10 @@ func added(
 	}
 	with, without := make([][]float64, len(pairs)), make([][]float64, len(pairs))
 	for turn := range turns + 1 {
+		each := each
+		if turn == 0 {
+			each *= 20 // warms up, which takes Node.js hundreds of runs
+		}
 		for i, p := range pairs {
 			a, err := p.with.perRun(each, func() error { return p.with.checked(ctx) })
 			if err != nil {
@@ -51,7 +56,7 @@ func added(
 			if err != nil {
 				return err
 			}
-			if turn > 0 { // the first warms up
+			if turn > 0 {
 				with[i], without[i] = append(with[i], a), append(without[i], b)
 			}
 		}
@@ -66,9 +71,34 @@ func added(
 			totals = append(totals, with[i][turn]/with[0][turn])
 			costs = append(costs, cost/(with[0][turn]-without[0][turn]))
 		}
-		fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.1f |\n", p.with.name, stats.Median(with[i]), stats.Median(without[i]),
-			stats.Median(more), stats.Median(totals), stats.Median(costs))
+		fmt.Printf(
+			"| %s | %.0f | %.0f | %.0f | %.1f | %.1f |\n",
+			p.with.name,
+			stats.Median(with[i]),
+			stats.Median(without[i]),
+			stats.Median(more),
+			stats.Median(totals),
+			stats.Median(costs),
+		)
 	}
+	return versions(ctx, dir)
+}
+
+// versions prints the versions of LangChain.js and Node.js.
+func versions(ctx context.Context, dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "node_modules", "langchain", "package.json"))
+	if err != nil {
+		return err
+	}
+	var langchain struct{ Version string }
+	if err := json.Unmarshal(b, &langchain); err != nil {
+		return err
+	}
+	node, err := exec.CommandContext(ctx, "node", "--version").Output()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nLangChain.js %s, Node.js %s.\n", langchain.Version, bytes.TrimSpace(node))
 	return nil
 }
 
