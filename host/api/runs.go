@@ -74,7 +74,7 @@ type StartRun struct {
 type RunHistory struct {
 	Input    json.RawMessage `json:"input" doc:"The initial messages, in OpenAI's format."`
 	Messages json.RawMessage `json:"messages" doc:"The current conversation."`
-	Phases   json.RawMessage `json:"phases" doc:"The recorded steps, by phase. Each step has its entry, its kind, its answer, and its changes to the messages. A step with erased: true has lost its answer, because modules changed or removed text; serve --keep-originals keeps such answers."`
+	Phases   json.RawMessage `json:"phases" doc:"The recorded steps, by phase. Each step has its entry, its kind, its answer, and its changes to the messages of the run or, for before_model, of the request. A step with erased: true has lost its answer, because modules changed or removed text; serve --keep-originals keeps such answers."`
 	Answered json.RawMessage `json:"answered" doc:"Answers to interrupts."`
 }
 

@@ -46,8 +46,8 @@ func (r *reply) problemHeader(t *testing.T, status int) http.Header {
 	return r.header
 }
 
-// mask is a module that changes the user's message, the arguments of tool calls and the model's
-// answer.
+// mask is a module that changes the user's message, the request, the arguments of tool calls, the
+// stream and the model's answer.
 const mask = `import { defineMiddleware, textOf } from "@agent-runner/middleware";
 
 const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
@@ -55,6 +55,11 @@ const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
 export default defineMiddleware({
 	name: "mask", version: "1.2.0", description: "Hides addresses from the model.",
 	beforeAgent: ({ messages }) => ({ messages: messages.rewrite((m) => (m.role === "user" ? { ...m, content: hidden(textOf(m)) } : undefined)) }),
+	beforeModel: ({ request }) => ({ request: {
+		messages: request.messages.rewrite((m) => (m.role === "system" ? { ...m, content: textOf(m) + " <u>Be brief.</u>" } : undefined)),
+		params: { temperature: 0 },
+	} }),
+	onChunk: ({ chunks }) => ({ chunks: chunks.map((c) => (c.kind === "text" ? { ...c, text: c.text.replaceAll(",", ";") } : c)) }),
 	beforeTool: ({ call }) => ({ arguments: JSON.stringify({ ...JSON.parse(call.arguments), dry: true }) }),
 	afterModel({ response }, ctx) {
 		ctx.log.info("looked at <b>an answer</b>");

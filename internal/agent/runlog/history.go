@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
@@ -12,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -40,10 +42,13 @@ type PhaseRecord struct {
 	Deeds []RecordedCall `json:"deeds"`
 }
 
-// A RecordedCall is a recorded call with the changes that it made to the run's messages.
+// A RecordedCall is a recorded call with the changes that it made to the messages of the run or,
+// for before_model, to those of the request.
 type RecordedCall struct {
 	record.CallRecord
 	Edits []Edit `json:"edits,omitempty"`
+
+	attempt string // distinguishes the calls of one hook in a phase
 }
 
 // An Edit removes and inserts messages at one index.
@@ -51,7 +56,14 @@ type Edit struct {
 	At       int           `json:"at"`
 	Removed  []abi.Message `json:"removed,omitempty"`
 	Inserted []abi.Message `json:"inserted,omitempty"`
+	// Omitted is the number of removed messages that Removed does not hold, because the removed
+	// messages of all requests are too large together.
+	Omitted int `json:"omitted,omitempty"`
 }
+
+// maxRequestEdits bounds the messages that a history holds because they were removed from requests,
+// in bytes of text. A module can remove the whole conversation from each request.
+const maxRequestEdits = 4 << 20
 
 // ReadHistory returns the history of a run. It fails if the run's log is malformed.
 func ReadHistory(stored *journal.StoredRun) (*History, error) {
@@ -87,6 +99,10 @@ type reader struct {
 	name     Phase
 	step     int
 	messages []abi.Message // the messages before the current phase
+
+	instruction string                   // before the current phase
+	requests    map[string][]abi.Message // the requests of the current phase, by attempt
+	removed     int                      // bytes of the messages removed from requests
 }
 
 // add adds the calls, answers and input of one line of the log to the history.
@@ -107,7 +123,7 @@ func (r *reader) add(e *Entry) error {
 			if err != nil {
 				return err
 			}
-			r.deeds[key] = RecordedCall{CallRecord: deed}
+			r.deeds[key] = RecordedCall{CallRecord: deed, attempt: key[strings.LastIndexByte(key, '#')+1:]}
 		}
 	}
 	if err := r.fold.add(e); err != nil {
@@ -126,7 +142,10 @@ func (r *reader) add(e *Entry) error {
 func (r *reader) begin(phase int64) {
 	r.phase, r.deeds = phase, map[string]RecordedCall{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
-	r.messages = slices.Clip(r.fold.messages)
+	r.messages, r.requests = slices.Clip(r.fold.messages), map[string][]abi.Message{}
+	if f := r.fold.fixed; f != nil {
+		r.instruction = f.Instruction
+	}
 }
 
 // flush adds the calls of the current phase to the history.
@@ -179,32 +198,74 @@ func (r *reader) place(d RecordedCall) int {
 	return r.rank[d.Entry]
 }
 
-// edit applies the change of a state hook to the messages and notes it in d.
+// edit applies the change of a hook to the messages of the run or of the request, and notes it in d.
 func (r *reader) edit(d *RecordedCall) {
-	if row := abitable.HookOf(d.What); !row.Has(abitable.Edits) {
-		return
+	row := abitable.HookOf(d.What)
+	switch {
+	case row.Has(abitable.Edits):
+		var out struct {
+			Messages abi.ListPatch `json:"messages"`
+		}
+		if json.Unmarshal(d.Answer, &out) == nil {
+			r.messages, d.Edits = apply(r.messages, &out.Messages)
+		}
+	case d.What == string(contract.HookBeforeModel) && d.Call == "": // not in a call that a middleware makes for itself
+		var out struct {
+			Request struct {
+				Messages abi.ListPatch `json:"messages"`
+			} `json:"request"`
+		}
+		if json.Unmarshal(d.Answer, &out) == nil && !out.Request.Messages.IsZero() {
+			r.requests[d.attempt], d.Edits = apply(r.request(d.attempt), &out.Request.Messages)
+			r.bound(d.Edits)
+		}
 	}
-	var out struct {
-		Messages abi.ListPatch `json:"messages"`
+}
+
+// request returns the messages of the request as the last hook of an attempt left them.
+func (r *reader) request(attempt string) []abi.Message {
+	if messages, ok := r.requests[attempt]; ok {
+		return messages
 	}
-	if json.Unmarshal(d.Answer, &out) != nil || out.Messages.IsZero() ||
-		contract.CheckListPatch(&out.Messages, len(r.messages)) != nil {
-		return
+	if r.instruction != "" {
+		return slices.Concat([]abi.Message{abi.System(r.instruction)}, r.messages)
 	}
-	splices := out.Messages.Splice
-	if out.Messages.Whole {
-		splices = []abi.Splice{wholeSplice(r.messages, out.Messages.Replace)}
+	return r.messages
+}
+
+// bound drops removed messages from edits of a request once they exceed maxRequestEdits together.
+func (r *reader) bound(edits []Edit) {
+	for i := range edits {
+		n := 0
+		for j := range edits[i].Removed {
+			n += int(size.Message(&edits[i].Removed[j]))
+		}
+		if r.removed += n; r.removed > maxRequestEdits {
+			edits[i].Omitted, edits[i].Removed = len(edits[i].Removed), nil
+		}
+	}
+}
+
+// apply returns the messages as a patch leaves them, and its edits. It ignores an invalid patch.
+func apply(messages []abi.Message, p *abi.ListPatch) (out []abi.Message, edits []Edit) {
+	if p.IsZero() || contract.CheckListPatch(p, len(messages)) != nil {
+		return messages, nil
+	}
+	splices := p.Splice
+	if p.Whole {
+		splices = []abi.Splice{wholeSplice(messages, p.Replace)}
 	}
 	shift := 0
 	for _, s := range splices {
 		at := s.At + shift
-		e := Edit{At: at, Removed: slices.Clone(r.messages[at : at+s.Remove]), Inserted: s.Insert}
-		r.messages = slices.Concat(r.messages[:at:at], s.Insert, r.messages[at+s.Remove:])
+		e := Edit{At: at, Removed: slices.Clone(messages[at : at+s.Remove]), Inserted: s.Insert}
+		messages = slices.Concat(messages[:at:at], s.Insert, messages[at+s.Remove:])
 		shift += len(s.Insert) - s.Remove
 		if len(e.Removed) > 0 || len(e.Inserted) > 0 {
-			d.Edits = append(d.Edits, e)
+			edits = append(edits, e)
 		}
 	}
+	return messages, edits
 }
 
 // wholeSplice returns a splice that turns before into after. The splice leaves out the messages

@@ -99,6 +99,10 @@ async function visit(scheme, viewport) {
   assert.equal(await first.locator("ins").first().textContent(), "[address]");
   await page.locator(".diff", { hasText: "the model's answer" }).locator("ins", { hasText: "<i>as asked</i>" }).waitFor();
   await page.locator(".diff", { hasText: "arguments" }).locator("ins", { hasText: "dry" }).waitFor();
+  await page.locator(".diff", { hasText: "message 1 of the request (system)" }).first().locator("ins", { hasText: "<u>Be brief.</u>" }).waitFor();
+  await page.locator(".note", { hasText: "parameter temperature" }).first().waitFor();
+  assert.equal(await page.getByText("splice").count(), 0);
+  await page.locator(".deed", { hasText: "on_chunk" }).locator(".diff", { hasText: "the stream" }).locator("ins", { hasText: ";" }).waitFor();
   await page.getByText("<script>document.title='owned'</script>").first().waitFor();
   await page.getByText("Part 2 of 2").waitFor();
   assert.match(await page.title(), /^Please delete/);

@@ -435,7 +435,7 @@ func (d *differ) compare(a, b []transcriptLine) {
 // equal adds lines that are in both transcripts.
 func (d *differ) equal(lines []transcriptLine) {
 	for _, l := range lines {
-		d.out = append(d.out, diffLine{" ", excerpt(l.text, 0)})
+		d.out = append(d.out, diffLine{" ", excerpt(l.text, 0, maxLine)})
 	}
 }
 
@@ -445,16 +445,16 @@ func (d *differ) pair() {
 	for i := range max(len(d.removed), len(d.added)) {
 		switch {
 		case i >= len(d.added):
-			d.out = append(d.out, diffLine{"-", excerpt(d.removed[i].text, 0)})
+			d.out = append(d.out, diffLine{"-", excerpt(d.removed[i].text, 0, maxLine)})
 		case i >= len(d.removed):
-			d.out = append(d.out, diffLine{"+", excerpt(d.added[i].text, 0)})
+			d.out = append(d.out, diffLine{"+", excerpt(d.added[i].text, 0, maxLine)})
 		default:
 			was, is := d.removed[i].text, d.added[i].text
 			if was == is { // the summary does not show the difference
 				was, is = was+" "+d.removed[i].all, is+" "+d.added[i].all
 			}
 			at := equalPrefix(was, is)
-			d.out = append(d.out, diffLine{"-", excerpt(was, at)}, diffLine{"+", excerpt(is, at)})
+			d.out = append(d.out, diffLine{"-", excerpt(was, at, maxLine)}, diffLine{"+", excerpt(is, at, maxLine)})
 		}
 	}
 	d.removed, d.added = nil, nil
@@ -476,9 +476,10 @@ const (
 	lineContext = 80 // shown before the difference
 )
 
-// excerpt returns the part of a long line around byte at, with the line's beginning.
-func excerpt(text string, at int) string {
-	if len(text) <= maxLine {
+// excerpt returns at most about limit bytes of a long line: its beginning, and the part around byte
+// at.
+func excerpt(text string, at, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	prefix := ""
@@ -486,8 +487,8 @@ func excerpt(text string, at int) string {
 		prefix = strings.ToValidUTF8(text[:linePrefix], "") + "…"
 		text = text[from:]
 	}
-	if len(text) > maxLine {
-		text = text[:maxLine] + "…"
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	return prefix + strings.ToValidUTF8(text, "")
 }

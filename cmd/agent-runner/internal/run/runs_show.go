@@ -69,9 +69,15 @@ type runView struct {
 
 	steps   map[int][]abi.Event
 	calls   map[string]string // tool names by call id
-	answers []runlog.Answered
-	asked   map[string]bool // interrupts already written, by id
-	erased  bool            // an erased call was written
+	args    map[string]string // arguments by call id, as the last module left them
+	results map[string]string // texts of results by call id, as the last module left them
+	// response is the model's message, as the last module left it; nil before the step's model call.
+	response  *abi.Message
+	model     *abi.Message // the step's message as the model answered it
+	unchanged []string     // hooks of the step that changed nothing
+	answers   []runlog.Answered
+	asked     map[string]bool // interrupts already written, by id
+	erased    bool            // an erased call was written
 }
 
 // line writes a line in a style, indented depth levels.
@@ -115,11 +121,12 @@ func (v *runView) text(x *exported, now time.Time) string {
 		v.message(0, "", m)
 	}
 	v.steps, v.calls, v.asked = map[int][]abi.Event{}, map[string]string{}, map[string]bool{}
+	v.args, v.results = map[string]string{}, map[string]string{}
 	v.answers = x.History.Answered
 	for _, e := range x.Events {
 		v.steps[e.Step] = append(v.steps[e.Step], e)
 		if e.Type == abi.EventToolCall {
-			v.calls[e.Call.ID] = e.Call.Name
+			v.calls[e.Call.ID], v.args[e.Call.ID] = e.Call.Name, e.Call.Arguments
 		}
 	}
 	step := -1
@@ -127,6 +134,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 	for _, p := range x.History.Phases {
 		if p.Step != step {
 			v.pauses(step, "")
+			v.collapsed()
 			step = p.Step
 			v.step(step)
 		}
@@ -137,10 +145,12 @@ func (v *runView) text(x *exported, now time.Time) string {
 			v.recordedCall(&p.Deeds[i])
 		}
 		if p.Phase == runlog.PhaseModel {
+			v.delivered(step, x.Events)
 			v.events(step, abi.EventMessage)
 		}
 	}
 	v.pauses(step, "")
+	v.collapsed()
 	if v.erased {
 		v.out.WriteString("\n")
 		v.line(
@@ -290,8 +300,11 @@ func (v *runView) recordedCall(d *runlog.RecordedCall) {
 		return
 	case d.What == "model":
 		var res abi.Response
-		if decode(d.Answer, &res) && res.Usage != nil {
-			v.line(1, cli.Faint, "model: %d tokens", res.Usage.TotalTokens)
+		if decode(d.Answer, &res) {
+			v.response, v.model = &res.Message, &res.Message
+			if res.Usage != nil {
+				v.line(1, cli.Faint, "model: %d tokens", res.Usage.TotalTokens)
+			}
 		}
 		return
 	case d.What == "tool":
@@ -301,17 +314,7 @@ func (v *runView) recordedCall(d *runlog.RecordedCall) {
 		v.gate(d)
 		return
 	}
-	if callText := v.callText(d); callText != "" || len(d.Edits) > 0 {
-		v.line(1, cli.Amber, "• %s %s%s", d.Entry, d.What, cli.After(" ", callText))
-	}
-	for _, e := range d.Edits {
-		for _, m := range e.Removed {
-			v.message(2, "- ", m)
-		}
-		for _, m := range e.Inserted {
-			v.message(2, "+ ", m)
-		}
-	}
+	v.changes(d)
 }
 
 func (v *runView) tool(d *runlog.RecordedCall) {
@@ -325,7 +328,8 @@ func (v *runView) tool(d *runlog.RecordedCall) {
 	case decode(d.Answer, &res) && res.IsError:
 		v.line(1, cli.Red, "✗ %s: %s", name, v.cut(contentText(res.Content)))
 	default:
-		v.line(1, cli.Plain, "← %s: %s", name, v.cut(contentText(res.Content)))
+		v.results[d.Call] = contentText(res.Content)
+		v.line(1, cli.Plain, "← %s: %s", name, v.cut(v.results[d.Call]))
 	}
 }
 
@@ -339,31 +343,6 @@ func (v *runView) gate(d *runlog.RecordedCall) {
 	}[a.Decision]
 	does := map[string]string{abi.DecideDeny: "denies"}[a.Decision]
 	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), cli.After(": ", v.cut(a.Message)))
-}
-
-// callText formats the answer of a hook. It omits the answer's messages if d.Edits has their
-// changes.
-func (v *runView) callText(d *runlog.RecordedCall) string {
-	var answer map[string]any
-	if !decode(d.Answer, &answer) {
-		return ""
-	}
-	if len(d.Edits) > 0 {
-		delete(answer, "messages")
-	}
-	for key, value := range answer {
-		if value == nil {
-			delete(answer, key)
-		}
-	}
-	if len(answer) == 0 {
-		return ""
-	}
-	b, err := abijson.Marshal(answer)
-	if err != nil {
-		return ""
-	}
-	return v.cut(string(b))
 }
 
 // ending writes the end of the run, or its pending interrupts.

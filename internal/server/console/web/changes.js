@@ -7,15 +7,16 @@ import { editors } from "./hooks.js";
 const maxSteps = 24; // steps that are shown at once
 const maxImmediateDiff = 2000; // characters that are compared at once
 
-// changes shows a run's history. It records in places where the changes of each hook are shown,
-// and in expanded how much of the history the user has opened.
-export function changes(finished, history, questions, places, expanded) {
+// changes shows a run's history. events are the run's events, and streamed the texts of its chunks by
+// step. It records in places where the changes
+// of each hook are shown, and in expanded how much of the history the user has opened.
+export function changes(finished, history, events, streamed, questions, places, expanded) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
   if (phases.length === 0) return h("p", { class: "empty" }, finished ? "No steps were recorded." : "No steps recorded yet.");
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
-  return [partialList(steps(phases), maxSteps, (p) => phase(p, calls, places), expanded, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers from people and clients"),
+  return [partialList(steps(phases), maxSteps, (p) => phase(p, calls, events, streamed, places), expanded, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers from people and clients"),
     h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
@@ -30,8 +31,8 @@ function steps(phases) {
   return out;
 }
 
-function phase(p, calls, places) {
-  const now = { response: undefined, arguments: new Map(), result: new Map() }; // as the previous record left it
+function phase(p, calls, events, streamed, places) {
+  const now = { model: undefined, response: undefined, arguments: new Map(), result: new Map() }; // as the previous record left it
   const unchanged = [];
   const shown = [];
   for (const d of p.deeds) {
@@ -43,9 +44,20 @@ function phase(p, calls, places) {
     shown.push(what);
     if (d.entry) places.set(hookKey(p.step, d.entry, d.what, d.call), what);
   }
+  const sent = stream(now.model, streamed.get(p.step) ?? "", events);
+  if (sent) shown.push(sent);
   return h("section", { class: "phase" },
     h("h3", null, p.title),
     h("ul", { class: "deeds" }, shown), unchanged.length > 0 && h("p", { class: "soft small" }, `No changes: ${unchanged.join(", ")}.`));
+}
+
+// stream shows what on_chunk hooks changed in the stream of a step, or nothing. Their answers are not
+// recorded, so it compares the model's answer with the chunks that were sent.
+function stream(model, sent, events) {
+  const entries = new Set(events.flatMap((e) => e.entries ?? []).filter((s) => s.hooks?.on_chunk > 0).map((s) => s.entry));
+  const answer = textOf(model?.message?.content);
+  if (entries.size === 0 || !model || sent === "" || sent === answer) return undefined;
+  return h("li", { class: "deed hook" }, head([...entries].join(", "), "on_chunk", {}), textDiff("the stream", answer, sent));
 }
 
 const decisions = { approve: ["approved", "good"], edit: ["approved with other arguments", "warn"], deny: ["denied", "bad"] };
@@ -69,15 +81,26 @@ function recordItem(d, now, calls) {
   else if (d.faulted) parts.push(h("p", { class: "wrong" }, "Fault: ignored"));
   if (d.erased) parts.push(h("p", { class: "soft" }, "The answer was erased, because modules changed or removed text. serve --keep-originals keeps it."));
   if (d.what === "model") {
-    now.response = a;
+    now.response = now.model = a;
     return h("li", { class: "deed model" }, head("model", a.finish_reason ?? "", d), parts, messageItem(a.message));
   }
   if (d.what === "tool") {
     now.result.set(d.call, a);
     return h("li", { class: "deed tool" }, head("tool", calls.get(d.call)?.name ?? d.call, d), parts, d.answer && h("p", { class: "said clip" }, textOf(a.content)), a.is_error && badge("error", "bad"));
   }
-  (d.edits ?? []).forEach((e) => parts.push(...edit(e)));
+  const where = d.what === "before_model" ? " of the request" : "";
+  for (const e of d.edits ?? []) {
+    if (e.omitted > 0) note(`${e.omitted} messages were removed from the request; they are too large to show`);
+    parts.push(...edit(e, where));
+  }
   switch (d.what) {
+    case "before_model":
+      if (a.request?.model) note("model: ", h("ins", null, a.request.model));
+      for (const [name, value] of Object.entries(a.request?.params ?? {})) note(`parameter ${name}: `, h("ins", null, JSON.stringify(value)));
+      toolNotes(a.request?.tools, note);
+      if (a.response) parts.push(textDiff("the answer instead of the model's", "", messageText(a.response.message)));
+      if (a.response) now.response = a.response;
+      break;
     case "before_tool":
       if (a.arguments !== undefined) parts.push(textDiff("arguments", indentJSON(now.arguments.get(d.call) ?? calls.get(d.call)?.arguments ?? ""), indentJSON(a.arguments), "code"));
       if (a.arguments !== undefined) now.arguments.set(d.call, a.arguments);
@@ -102,8 +125,7 @@ function recordItem(d, now, calls) {
       break;
   }
   if (a.instruction !== undefined) parts.push(textDiff("the new instruction", "", a.instruction));
-  if (a.tools?.add?.length > 0) note("tools: ", a.tools.add.map((t) => h("ins", null, t.name)).flatMap((x) => [x, " "]));
-  if (a.tools?.remove?.length > 0) note("tools: ", a.tools.remove.map((t) => h("del", null, t)).flatMap((x) => [x, " "]));
+  toolNotes(a.tools, note);
   if (a.stop) note(badge("stopped the run", "bad"), " ", a.stop.reason);
   if (a.interrupt) note(badge("asked", "warn"), " ", a.interrupt.reason);
   if (a.again) note(badge("repeated", "warn"), " ", a.again.reason);
@@ -113,11 +135,19 @@ function recordItem(d, now, calls) {
   return h("li", { class: "deed hook", tabindex: "-1" }, head(d.entry, d.what, d, calls), parts);
 }
 
+// toolNotes shows added and removed tools. A list of tools replaces all.
+function toolNotes(tools, note) {
+  const add = Array.isArray(tools) ? tools : tools?.add;
+  if (add?.length > 0) note(Array.isArray(tools) ? "all tools: " : "tools: ", add.map((t) => h("ins", null, t.name)).flatMap((x) => [x, " "]));
+  if (tools?.remove?.length > 0) note("tools: ", tools.remove.map((t) => h("del", null, t)).flatMap((x) => [x, " "]));
+}
+
 function isShown(d, name) {
   if (["instruction", "stop", "interrupt", "again"].includes(name)) return true;
-  if (name === "tools") return d.answer.tools?.add?.length > 0 || d.answer.tools?.remove?.length > 0;
+  if (name === "tools") return d.answer.tools?.length > 0 || d.answer.tools?.add?.length > 0 || d.answer.tools?.remove?.length > 0;
+  if (name === "request") return d.edits?.length > 0 || !d.answer.request?.messages;
   if (name === "messages") return editors.includes(d.what);
-  return { before_tool: ["arguments"], after_model: ["response"], after_tool: ["result"], call_tool: ["result"], gate_tool: ["decision", "message", "payload"], after_agent: ["final"] }[d.what]?.includes(name) ?? false;
+  return { before_model: ["response"], before_tool: ["arguments"], after_model: ["response"], after_tool: ["result"], call_tool: ["result"], gate_tool: ["decision", "message", "payload"], after_agent: ["final"] }[d.what]?.includes(name) ?? false;
 }
 
 function head(name, what, d, calls) {
@@ -135,13 +165,14 @@ function messageItem(m) {
 const withoutHostFields = (m) => JSON.stringify({ ...m, id: undefined, origin: undefined }, null, 2);
 
 // edit shows changed messages: each removed message next to its replacement.
-function edit(e) {
+// where follows the number of the message.
+function edit(e, where) {
   const removed = e.removed ?? [];
   const inserted = e.inserted ?? [];
   const out = [];
   for (let i = 0; i < Math.max(removed.length, inserted.length); i++) {
     const [a, b] = [removed[i], inserted[i]];
-    const what = a && b ? `message ${e.at + i + 1} (${b.role})` : a ? `message ${e.at + i + 1} (${a.role}) was removed` : `message ${e.at + i + 1} (${b.role}) was added`;
+    const what = `message ${e.at + i + 1}${where} (${(b ?? a).role})${!b ? " was removed" : !a ? " was added" : ""}`;
     if (messageText(a) !== messageText(b) || !a || !b) out.push(textDiff(what, messageText(a), messageText(b)));
     else if (withoutHostFields(a) !== withoutHostFields(b)) out.push(textDiff(`${what}, other fields`, withoutHostFields(a), withoutHostFields(b), "code"));
   }

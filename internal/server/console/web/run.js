@@ -25,7 +25,8 @@ class Page {
     this.run = r;
     this.signal = signal;
     this.again = again;
-    this.events = [];
+    this.events = []; // without chunks
+    this.streamed = new Map(); // the text of the chunks, by step
     this.lastSeq = 0;
     this.drawn = {};
     this.expanded = { talk: {}, changes: {}, faults: {} }; // how much the user has opened
@@ -151,6 +152,7 @@ class Page {
   handle(e) {
     if (e.type === "chunk") {
       if (e.chunk?.kind === "text") {
+        if (!e.chunk.call_id) this.streamed.set(e.step, (this.streamed.get(e.step) ?? "") + e.chunk.text);
         this.live = (this.complete ? "" : this.live) + e.chunk.text;
         this.complete = false;
         this.frame ??= requestAnimationFrame(() => { // once, however many pieces arrive
@@ -198,7 +200,7 @@ class Page {
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
     this.drawInterrupts();
     this.drawConversation();
-    this.redraw("changes", [this.history, this.questions().size, r.status === "finished"], () => changes(r.status === "finished", this.history, this.questions(), (this.places = new Map()), this.expanded.changes));
+    this.redraw("changes", [this.history, this.questions().size, r.status === "finished"], () => changes(r.status === "finished", this.history, this.events, this.streamed, this.questions(), (this.places = new Map()), this.expanded.changes));
     this.redraw("line", [this.trace, r.status, this.events.length, this.drawn.changes.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status), this.places));
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
