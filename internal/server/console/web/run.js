@@ -200,7 +200,7 @@ class Page {
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
     this.drawInterrupts();
     this.drawConversation();
-    this.redraw("changes", [this.history, this.questions().size, r.status === "finished"], () => changes(r.status === "finished", this.history, this.events, this.streamed, this.questions(), (this.places = new Map()), this.expanded.changes));
+    this.redraw("changes", [this.history, this.questions().size, this.starts(), r.status === "finished"], () => changes(r.status === "finished", this.history, this.events, this.streamed, this.questions(), (this.places = new Map()), this.expanded.changes));
     this.redraw("line", [this.trace, r.status, this.events.length, this.drawn.changes.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status), this.places));
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
