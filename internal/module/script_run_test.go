@@ -71,6 +71,79 @@ func TestScriptContext(t *testing.T) {
 }
 
 // TestScriptPatches checks the messages that result from each kind of change by a script.
+// TestScriptReadsJSON checks that values of the host are those of JSON.parse.
+func TestScriptReadsJSON(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 70)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"key %d":[%d]`, i, i)
+	}
+	texts := []string{
+		`null`, `true`, `false`, `""`, `"a"`, `[]`, `{}`, `[[],{},""]`, ` [ 1 , { "a" : [ true , null ] } ] `,
+		`0`, `-0`, `7`, `-12`, `0.1`, `-2.5e-3`, `1e21`, `1E+2`, `1e400`, `123456789012345`, `1234567890123456789`, `9007199254740993`, `5e-324`,
+		`"\"\\\/\b\f\n\r\t"`, `"\u0041\u00e4\u20ac\ud83d\ude00\u0000 and \u000a"`, `"ä€😀"`, `"before\nbetween ä\tafter, which is longer"`,
+		`"` + strings.Repeat("seven b", 300) + `\n"`, `"1234567"`, `"12345678"`, `"123456789"`,
+		`{"a":1,"b":{"a":2,"b":{"a":3}},"":4,"ä":5,"\u0061\n":6}`,
+		`{"2":"c","b":0,"1":"a","__proto__":{"x":1},"constructor":2,"length":3}`,
+		`{"a key that is longer than the cache of keys allows":1}`,
+		`{` + strings.Join(many, ",") + `}`,
+		strings.Repeat(`[`, 50) + strings.Repeat(`]`, 50),
+	}
+	m := loadScript(t, newScriptLoader(t), `export default { wrapToolCall(_, ctx) {
+		const { content, extra } = ctx.next();
+		const want = JSON.parse(content), got = extra.value;
+		const same = (a, b) => Object.is(a, b) || (a !== null && typeof a === "object" &&
+			Object.getPrototypeOf(a) === Object.getPrototypeOf(b) && Object.keys(a).join() === Object.keys(b).join() &&
+			Object.keys(a).every((key) => same(a[key], b[key])));
+		if (!same(got, want)) throw new Error(content + " is " + JSON.stringify(got));
+		return { content: "same" };
+	} };`, policy.Limits{})
+	r := open(t, configure(t, m, "{}"))
+	for range 2 { // the second time, the keys are in the cache
+		for _, text := range texts {
+			outcome, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+				return &abi.Result{Content: abi.Text(text), Extra: abi.JSON(`{"value":` + text + `}`)}, nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, abi.TextResult("same"), outcome.Result)
+		}
+	}
+}
+
+// TestScriptWritesJSON checks that the host receives values as JSON.stringify writes them, except
+// that unpaired surrogates are replaced.
+func TestScriptWritesJSON(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `"same"`, runScript(t, newScriptLoader(t), `
+		class Fields { a = 1; get b() { return 2; } }
+		class Own { toJSON() { return ["own"]; } }
+		const values = [1, -1, 0, -0, 1.5, 1e21, 1e-7, NaN, Infinity, -Infinity, 2147483648, 9007199254740991, true, false, null,
+			"", "a\"b\\c\n\t\r\b\f\u0000\u001f\u007f\u2028é€😀", "x".repeat(5000) + "\n", "b" + "c".repeat(300),
+			[], {}, [[]], [undefined], [null, () => 1], [1, , 3], { a: undefined, b: 1, c: () => 1 }, { [Symbol("s")]: 1, b: 2 },
+			new Fields(), new Own(), { t: new Own() }, new Date(0), new Map([[1, 2]]), new Number(3), new String("s"), new Boolean(true),
+			Object.create({ inherited: 1 }), Object.create(null), new Proxy([1, 2], {}), new Proxy({ a: 1 }, {}), /r/, new Error("e"),
+			{ 2: "b", 1: "a", z: 0, "": 5, "ä\n": 6 }, JSON.parse('{"__proto__":1}'), Object.defineProperty({ v: 1 }, "hidden", { value: 2 }),
+			Array.from({ length: 200 }, (_, i) => ({ i, s: String(i) })), Object.assign([1], { extra: 2 })];
+		for (const v of values) {
+			ctx.local.set("k", v);
+			const want = JSON.stringify(JSON.parse(JSON.stringify(v))), got = JSON.stringify(ctx.local.get("k"));
+			if (got !== want) return want + " became " + got;
+		}
+		ctx.local.set("k", { get x() { ctx.local.set("inner", [1, "z"]); return 1; } });
+		if (JSON.stringify([ctx.local.get("k"), ctx.local.get("inner")]) !== '[{"x":1},[1,"z"]]') return "a getter with a host call";
+		ctx.local.set("k", ["\ud800", "a\udc00b", "\ud83d\ude00", "\udc00\ud800"]);
+		if (ctx.local.get("k").join() !== "\ufffd,a\ufffdb,😀,\ufffd\ufffd") return "surrogates";
+		const cycle = {};
+		cycle.cycle = [cycle];
+		for (const bad of [10n, cycle, { get x() { throw new RangeError("mine"); } }, Symbol("x"), () => 1]) {
+			let name;
+			try { ctx.local.set("k", bad); } catch (e) { name = e.name; }
+			if (name !== "TypeError" && name !== "RangeError") return "no error";
+		}
+		return "same";
+	`))
+}
+
 func TestScriptPatches(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)

@@ -17,6 +17,8 @@ typedef unsigned long long u64;
 // return 0 if there is not enough memory. The caller frees a returned value.
 typedef u64 *value;
 
+struct name;
+
 ENGINE(qjs_init) int qjs_init(void);
 ENGINE(qjs_set_max_stack_size) void qjs_set_max_stack_size(int bytes);
 ENGINE(qjs_set_interrupt_handler) void qjs_set_interrupt_handler(int on);
@@ -44,6 +46,34 @@ ENGINE(qjs_execute_pending_job) int qjs_execute_pending_job(void);
 ENGINE(qjs_get_context_ptr) int qjs_get_context_ptr(void);
 ENGINE(JS_ParseJSON) u64 JS_ParseJSON(int context, char *text, int length, char *file);
 ENGINE(JS_ThrowOutOfMemory) u64 JS_ThrowOutOfMemory(int context);
+ENGINE(JS_NewStringLen) u64 JS_NewStringLen(int context, unsigned char *text, int length);
+ENGINE(JS_NewNumber) u64 JS_NewNumber(int context, double n);
+ENGINE(JS_NewObject) u64 JS_NewObject(int context);
+ENGINE(JS_DefinePropertyValue) int JS_DefinePropertyValue(int context, u64 object, unsigned key, u64 v, int flags);
+ENGINE(JS_NewArrayFrom) u64 JS_NewArrayFrom(int context, int count, u64 *values);
+ENGINE(JS_NewAtomLen) unsigned JS_NewAtomLen(int context, unsigned char *text, int length);
+ENGINE(JS_DupAtom) unsigned JS_DupAtom(int context, unsigned atom);
+ENGINE(JS_FreeAtom) void JS_FreeAtom(int context, unsigned atom);
+ENGINE(JS_FreeValue) void JS_FreeValue(int context, u64 v);
+ENGINE(JS_Throw) u64 JS_Throw(int context, u64 v);
+ENGINE(JS_GetException) u64 JS_GetException(int context);
+ENGINE(qjs_get_true) value qjs_get_true(void);
+ENGINE(qjs_get_false) value qjs_get_false(void);
+ENGINE(qjs_get_null) value qjs_get_null(void);
+ENGINE(strtod) double strtod(unsigned char *text, unsigned char **end);
+ENGINE(JS_GetClassID) int JS_GetClassID(u64 v);
+ENGINE(JS_GetLength) int JS_GetLength(int context, u64 v, long long *length);
+ENGINE(JS_GetPropertyUint32) u64 JS_GetPropertyUint32(int context, u64 v, unsigned i);
+ENGINE(JS_GetProperty) u64 JS_GetProperty(int context, u64 v, unsigned atom);
+ENGINE(JS_GetOwnPropertyNames) int JS_GetOwnPropertyNames(int context, struct name **names, int *count, u64 v, int flags);
+ENGINE(JS_FreePropertyEnum) void JS_FreePropertyEnum(int context, struct name *names, int count);
+ENGINE(JS_AtomToCStringLen) unsigned char *JS_AtomToCStringLen(int context, int *length, unsigned atom);
+ENGINE(JS_ToCStringLen2) unsigned char *JS_ToCStringLen2(int context, int *length, u64 v, int cesu);
+ENGINE(JS_FreeCString) void JS_FreeCString(int context, unsigned char *text);
+ENGINE(qjs_is_string) int qjs_is_string(value v);
+ENGINE(JS_FreezeObject) int JS_FreezeObject(int context, u64 v);
+ENGINE(memcpy) void *memcpy(void *to, void *from, int bytes);
+ENGINE(realloc) void *realloc(void *p, int bytes);
 ENGINE(malloc) void *malloc(int bytes);
 ENGINE(free) void free(void *p);
 
@@ -60,15 +90,57 @@ enum { DONE, FAILED, THREW, BROKEN, PENDING };
 // What dispatch is called with beside the numbers of hooks.
 enum { LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4 };
 
+// What host is called with beside the numbers of imports: to encode a value for the next call.
+enum { ENCODE = -1 };
+
+// A key is the atom of a key in JSON, in the cache of the parser.
+struct key {
+	unsigned atom;
+	unsigned char length;
+	unsigned char text[27];
+};
+
+enum { KEYS = 256 };
+
+// A name is JSPropertyEnum of the engine.
+struct name {
+	int enumerable;
+	unsigned atom;
+};
+
+// The state of the JSON parser and writer.
+struct json {
+	int context;
+	u64 exception, undefined, null, yes, no;
+	struct key *cache; // KEYS of them
+	u64 *values; // a stack of the elements of arrays that are not complete
+	int top, room;
+	unsigned char *at;
+	unsigned char *unescaped; // room for a string without its escapes, as large as the text
+	int length;               // of the text
+	int frozen;               // whether to freeze objects and arrays
+
+	int writing; // whether a value is being written
+	unsigned char *text;
+	int used, size;
+	int object_class, array_class;
+	unsigned to_json; // the atom of toJSON
+	struct name *names;
+	int name_count;
+	long long elements;
+};
+
 struct slots {
 	value dispatch; // prelude.js
 	value self;     // undefined
 	value lost;     // the reason of the first unhandled rejection; 0: none
 	int promise;    // the promise that was rejected with lost
 	value arguments[2];
+	value cell; // undefined, except while a value is examined
 	char name[16];
 	int length[2];
 	double random;
+	struct json json;
 };
 
 // The slots are at the bottom of the stack. JavaScript gets at most the upper half.
@@ -82,21 +154,24 @@ static value box(u64 v) {
 
 static int broken(value v) { return !v || qjs_is_exception(v); }
 
-// pending reads the pending bytes and appends a zero byte.
+// pending reads the pending bytes and appends a zero byte. Eight bytes can be read at each of them.
 static char *pending(int length) {
-	char *p = malloc(length + 1);
+	char *p = malloc(length + 8);
 	if (p) p[abi_read(p, length)] = 0;
 	return p;
 }
+
+#include "json.h"
 
 // parse parses the pending JSON.
 static value parse(int length) {
 	if (length == 0) return qjs_get_undefined();
 	char *p = pending(length);
-	if (!p) return box(JS_ThrowOutOfMemory(qjs_get_context_ptr()));
-	value v = box(JS_ParseJSON(qjs_get_context_ptr(), p, length, slots->name));
+	if (!p) return box(JS_ThrowOutOfMemory(json->context));
+	u64 v = json_parse((unsigned char *)p, length);
+	if (v == json->exception) v = JS_ParseJSON(json->context, p, length, slots->name);
 	free(p);
-	return v;
+	return box(v);
 }
 
 // reply parses the reply of a host call, and throws it if the call failed.
@@ -109,10 +184,15 @@ static value reply(int n) {
 	return 0;
 }
 
-// text returns argument i as a string, and its length in slot n; 0 if it is missing.
+// text returns argument i as a string, and its length in slot n; 0 if it is missing. The argument
+// true stands for the text that json_encode wrote.
 static char *text(int i, int count, value *arguments, int n) {
 	slots->length[n] = 0;
 	if (i >= count) return 0;
+	if (*arguments[i] == json->yes) {
+		slots->length[n] = json->used;
+		return (char *)json->text;
+	}
 	return qjs_get_string_len(arguments[i], &slots->length[n]);
 }
 
@@ -122,7 +202,12 @@ static long long number(int i, int count, value *arguments) {
 	return d >= -9007199254740992.0 && d <= 9007199254740992.0 ? (long long)d : 0; // also for NaN
 }
 
+static void free_text(char *p) {
+	if (p && p != (char *)json->text) qjs_free_cstring(p);
+}
+
 static value call(int op, int count, value *arguments) {
+	if (op == ENCODE) return count > 1 && json_encode(*arguments[1]) ? qjs_get_true() : qjs_get_false();
 	value result = 0;
 	char *a = 0, *b = 0;
 	int n;
@@ -154,7 +239,10 @@ static value call(int op, int count, value *arguments) {
 	case RECV: result = reply(abi_recv()); break;
 	case SEND: result = reply(abi_send(a, n)); break;
 	case MESSAGES:
-		result = reply(abi_messages(number(1, count, arguments), number(2, count, arguments), number(3, count, arguments)));
+		n = abi_messages(number(1, count, arguments), number(2, count, arguments), number(3, count, arguments));
+		json->frozen = 1;
+		result = reply(n);
+		json->frozen = 0;
 		break;
 	case CHANGED:
 		n = abi_changed(number(1, count, arguments), number(2, count, arguments));
@@ -180,8 +268,8 @@ static value call(int op, int count, value *arguments) {
 		break;
 	default: result = qjs_get_undefined();
 	}
-	if (a) qjs_free_cstring(a);
-	if (b) qjs_free_cstring(b);
+	free_text(a);
+	free_text(b);
 	return result;
 }
 
@@ -275,6 +363,7 @@ EXPORT(script_start) int script_start(int length, int memory, int stack) {
 	qjs_set_promise_rejection_handler(1);
 	qjs_set_max_stack_size(stack);
 	qjs_set_memory_limit(memory);
+	if (!json_start()) return BROKEN;
 	named(0x74736f68, 0); // "host"
 	slots->self = qjs_get_undefined();
 	char *source = pending(length);
