@@ -95,7 +95,9 @@ export const deny = () => "not this one";
 // packages of the workspace.
 func TestWorkspace(t *testing.T) {
 	t.Parallel()
-	for _, workspaces := range []string{`["./packages/*"]`, `["tools", "packages/guard/", "packages/words"]`, `{"packages": ["packages/*"]}`} {
+	for _, workspaces := range []string{
+		`["./packages/*"]`, `["tools", "packages/guard/", "packages/words"]`, `{"packages": ["packages/*"]}`,
+	} {
 		dir := project(t, `
 -- package.json --
 {"workspaces": `+workspaces+`}
