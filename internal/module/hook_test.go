@@ -202,8 +202,8 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
 	for read, want := range map[string]string{
-		"read:none": `error {"code":"denied","message":"this module may read \"none\" of the messages, from index 2 on"}`,
-		"read:last": `error {"code":"denied","message":"this module may read \"last\" of the messages, from index 1 on"}`,
+		"read:none": `error {"code":"denied","message":"with the grant read:none, this entry can read the messages from index 2 on"}`,
+		"read:last": `error {"code":"denied","message":"with the grant read:last, this entry can read the messages from index 1 on"}`,
 	} {
 		grants, err := policy.ParseGrants([]string{read})
 		require.NoError(t, err)

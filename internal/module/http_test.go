@@ -87,7 +87,7 @@ func TestHTTP(t *testing.T) {
 	require.Equal(t, granted.HTTP, s.granted)
 	require.Equal(
 		t,
-		`info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; add grants: [http:HOST] in agent.yaml"}}`,
+		`info {"error":{"code":"denied","message":"http:a.org is not granted to this entry; add grants: [http:a.org] in agent.yaml"}}`,
 		reply(`{"url":"https://a.org/"}`, policy.Grants{}, s),
 	)
 	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`,

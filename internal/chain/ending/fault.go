@@ -41,7 +41,7 @@ func (f *FaultError) Error() string {
 func FaultText(f *FaultError) string {
 	text := safetext.Clip(f.Cause.Error(), maxCause)
 	if key := LimitKey(f.Limit); key != "" {
-		text += " (limits." + key + " in agent.yaml)"
+		text += " (limits." + key + " of its entry in agent.yaml)"
 	}
 	return text
 }

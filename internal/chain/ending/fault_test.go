@@ -23,7 +23,7 @@ func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 		Value: 64 << 20,
 		Cause: errors.New("more than 64 MiB of memory"),
 	}
-	require.EqualError(t, f, "m: before_tool: more than 64 MiB of memory (limits.memory in agent.yaml)")
+	require.EqualError(t, f, "m: before_tool: more than 64 MiB of memory (limits.memory of its entry in agent.yaml)")
 	require.EqualError(t, &ending.FaultError{Limit: "record_bytes", Cause: errors.New("too much")}, "too much")
 	require.EqualError(t, &ending.FaultError{Cause: errors.New("panic")}, "panic")
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[agentfile.ModuleLimits]()) {

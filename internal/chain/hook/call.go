@@ -159,7 +159,7 @@ func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, erro
 	}
 	from, to = max(0, min(from, l.Len())), max(0, min(to, l.Len()))
 	if from < to && from < first {
-		return nil, denied("this module may read %q of the messages, from index %d on", c.member.Read, first)
+		return nil, denied("with the grant read:%s, this entry can read the messages from index %d on", c.member.Read, first)
 	}
 	b, ok := l.AppendJSON(b, from, to, limit)
 	if !ok {

@@ -2,6 +2,7 @@ package invoke
 
 import (
 	"context"
+	"net/url"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
@@ -35,9 +36,22 @@ func (inv *Invocation) SendRequest(
 	q *abi.HTTPRequest,
 ) (res *abi.HTTPResponse, err error) {
 	if len(inv.Grants.HTTP) == 0 {
-		return nil, notGranted("http:HOST")
+		return nil, notGranted("http:" + hostOf(q.URL))
 	}
 	defer inv.syncClock()
 	inv.wait(func() { res, err = inv.Call.HTTP(ctx, q, inv.Grants.HTTP) })
 	return res, err
 }
+
+// hostOf returns the host of a URL, with its port if it has one. It returns HOST if the URL has none
+// that a grant can name.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || len(u.Host) > maxHost {
+		return "HOST"
+	}
+	return u.Host
+}
+
+// maxHost is the length in bytes of the longest host and port.
+const maxHost = 253 + len(":65535")

@@ -119,9 +119,10 @@ func TestWhatIsShown(t *testing.T) {
 			want:   "|Let me see.\n→ calc {\"n\": 1}\n",
 		},
 		"logs": {events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "info", Text: "quiet"}, {Type: abi.EventLog, Entry: "m", Level: "warn", Text: "loud"}},
-			want: "• m warn: loud\n"},
-		"logs, verbose": {verbose: true, events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "info", Text: "quiet"}},
-			want: "run r of agent\n• m info: quiet\n"},
+			want: "• m: quiet\n• m warn: loud\n"},
+		"logs for debugging": {events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "debug", Text: "detail"}}},
+		"logs, verbose": {verbose: true, events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "debug", Text: "detail"}},
+			want: "run r of agent\n• m debug: detail\n"},
 		"custom": {events: []abi.Event{{Type: abi.EventCustom, Entry: "m", Name: "masked", Data: []byte(`{"n":1}`)}}, want: "• m: masked {\"n\":1}\n"},
 		"reasoning": {
 			verbose: true,

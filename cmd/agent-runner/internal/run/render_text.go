@@ -185,16 +185,18 @@ func (r *textRenderer) result(e *abi.Event) {
 }
 
 func (r *textRenderer) log(e *abi.Event) {
-	look := cli.Faint
+	look, level := cli.Faint, e.Level
 	switch {
-	case e.Level == "error":
+	case level == "error":
 		look = cli.Red
-	case e.Level == "warn":
+	case level == "warn":
 		look = cli.Amber
+	case level == "info":
+		level = ""
 	case !r.verbose:
 		return
 	}
-	r.screen.Note(look, "• %s%s: %s", cmp.Or(e.Entry, "host"), cli.After(" ", e.Level), r.cut(e.Text))
+	r.screen.Note(look, "• %s%s: %s", cmp.Or(e.Entry, "host"), cli.After(" ", level), r.cut(e.Text))
 }
 
 // actions describes the consequences of a fault, by the action of its event.

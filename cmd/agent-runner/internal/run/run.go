@@ -307,7 +307,7 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 	if err != nil {
 		return err
 	}
-	return c.follow(ctx, cancel, a, events, show)
+	return withHint(c.follow(ctx, cancel, a, events, show))
 }
 
 // follow shows a run until it ends, and resumes it after pauses.
