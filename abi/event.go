@@ -19,6 +19,7 @@ const (
 	// Attempt, Error, DelayMS, Next. It never occurs after a part of the answer was delivered.
 	EventModelAttempt EventType = "model_attempt"
 	EventLimit        EventType = "limit"    // Limit, Value, Action; Name for a tool's own limit
+	EventRepair       EventType = "repair"   // Action; Call, or Value for several repairs
 	EventTransfer     EventType = "transfer" // From, Agent, Model
 	EventChild        EventType = "child"    // Call, Event: an event of a run that this call started
 	EventStepFinished EventType = "step_finished"
@@ -67,7 +68,7 @@ type Event struct {
 	Stage  string   `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
 	Cause  string   `json:"cause,omitempty"`
 	Limit  string   `json:"limit,omitempty"`  // the limit that was exceeded
-	Value  int64    `json:"value,omitempty"`  // value of that limit: bytes, a count, or nanoseconds
+	Value  int64    `json:"value,omitempty"`  // value of that limit: bytes, a count, or nanoseconds; repair: a count
 	Action string   `json:"action,omitempty"` // how the host reacted: run_ended, skipped, denied, …
 	Stderr []string `json:"stderr,omitempty"` // last lines of the guest's standard error
 

@@ -170,6 +170,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 		ToolTimeout:        time.Duration(f.Limits.ToolTimeout),
 		Parallel:           f.Limits.Parallel,
 		NoStream:           f.Stream != nil && !*f.Stream,
+		KeepOrphanResults:  f.KeepOrphanResults,
 	}
 	var err error
 	if o.Model, err = b.model(); err != nil {

@@ -167,6 +167,9 @@ type AgentOptions struct {
 	// that exceeds the limit ends with an [agent.MemoryError].
 	Memory   int64
 	NoStream bool // do not stream the model's answers
+	// KeepOrphanResults keeps tool results without a call, which model APIs reject, as messages of
+	// the user. By default they are removed. The model may then trust text of tools like the user's.
+	KeepOrphanResults bool
 	// PauseTimeout is the maximum time that a paused run waits for answers. The default is
 	// agent.DefaultPauseTimeout. A negative value means no limit.
 	PauseTimeout time.Duration
@@ -224,6 +227,8 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		Memory:         o.Memory,
 		NoStream:       o.NoStream,
 		Journal:        o.Journal,
+
+		KeepOrphanResults: o.KeepOrphanResults,
 	}
 	options.Admit = h.admit
 	a.Agent, err = agent.New(options)

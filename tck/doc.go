@@ -27,5 +27,9 @@ var loadCases = sync.OnceValues(func() ([]*golden.Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	return golden.Load(folder)
+	cases, err := golden.Load(folder)
+	for _, c := range cases {
+		c.Strict = true
+	}
+	return cases, err
 })

@@ -60,6 +60,7 @@ func (c *capabilities) agent(a *wire.Agent) {
 	c.add("retries", a.Retries > 0)
 	c.add("fallbacks", a.Fallbacks != nil)
 	c.add("given", a.Given != nil)
+	c.add("keep_orphan_results", a.KeepOrphanResults)
 	c.add("continue_on_error", a.ContinueOnError)
 	c.add("continue_on_response", a.ContinueOnResponse)
 	for _, list := range [][]wire.Middleware{a.Middlewares, a.Given} {

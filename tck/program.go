@@ -247,6 +247,8 @@ func add(o *wire.Outcome, l *wire.Line) error {
 		o.Events = append(o.Events, *l.Event)
 	case typeModelCall:
 		o.ModelCalls = append(o.ModelCalls, *l.ModelCall)
+	case typeToolCall:
+		o.ToolCalls = append(o.ToolCalls, *l.ToolCall)
 	case typeClient:
 		o.Client = append(o.Client, l.Client)
 	case typeResult:
@@ -269,6 +271,7 @@ func checkFields(l *wire.Line) error {
 	}{
 		{"event", l.Event != nil, []string{typeEvent}},
 		{"model_call", l.ModelCall != nil, []string{typeModelCall}},
+		{"tool_call", l.ToolCall != nil, []string{typeToolCall}},
 		{"client", l.Client != nil, []string{typeClient}},
 		{"state", l.State != nil, []string{typeResult}},
 		{"refused", l.Refused != "", []string{typeResult}},

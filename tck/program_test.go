@@ -422,6 +422,7 @@ func FuzzLine(f *testing.F) {
 			`{"type":"model_call","id":"x","model_call":{"model":"m","messages":[{"role":"user","content":[{"type":"text"}]}]}}`,
 		),
 	)
+	f.Add([]byte(`{"type":"tool_call","id":"x","tool_call":{"name":"t","arguments":"{}"}}`))
 	f.Add([]byte(`{"type":"client","id":"x","client":{"type":"CUSTOM"}}`))
 	everything, err := golden.Parse(
 		"x.txtar",
@@ -451,7 +452,7 @@ func eventNames() []string {
 	var out []string
 	for _, e := range []abi.EventType{
 		abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventCustom, abi.EventLog,
-		abi.EventFault, abi.EventModelAttempt, abi.EventLimit, abi.EventTransfer, abi.EventChild, abi.EventRunPaused,
+		abi.EventFault, abi.EventModelAttempt, abi.EventLimit, abi.EventRepair, abi.EventTransfer, abi.EventChild, abi.EventRunPaused,
 		abi.EventRunFinished,
 	} {
 		out = append(out, string(e))

@@ -92,6 +92,11 @@ func writeOutcome(w io.Writer, id string, o *wire.Outcome) error {
 			return err
 		}
 	}
+	for i := range o.ToolCalls {
+		if err := writeLine(w, wire.Line{Type: typeToolCall, ID: id, ToolCall: &o.ToolCalls[i]}); err != nil {
+			return err
+		}
+	}
 	for _, e := range o.Client {
 		if err := writeLine(w, wire.Line{Type: typeClient, ID: id, Client: e}); err != nil {
 			return err
@@ -113,10 +118,11 @@ func writeLine(w io.Writer, v any) error {
 const (
 	typeEvent     = "event"
 	typeModelCall = "model_call"
+	typeToolCall  = "tool_call"
 	typeClient    = "client"
 	typeResult    = "result"
 	typeSkipped   = "skipped"
 	typeFailed    = "failed"
 )
 
-var lineTypes = []string{typeEvent, typeModelCall, typeClient, typeResult, typeSkipped, typeFailed}
+var lineTypes = []string{typeEvent, typeModelCall, typeToolCall, typeClient, typeResult, typeSkipped, typeFailed}

@@ -1112,7 +1112,7 @@ struct am_event {
 	am_str stage; /* breaker, input, hook, host_call, answer */
 	am_str cause;
 	am_str limit; /* the limit that was exceeded */
-	int64_t value; /* value of that limit: bytes, a count, or nanoseconds */
+	int64_t value; /* value of that limit: bytes, a count, or nanoseconds; repair: a count */
 	am_str action; /* how the host reacted: run_ended, skipped, denied, … */
 	am_strs stderr; /* last lines of the guest's standard error */
 	am_str finish_reason;

@@ -361,7 +361,7 @@ export interface Event {
 	readonly cause?: string;
 	/** the limit that was exceeded */
 	readonly limit?: string;
-	/** value of that limit: bytes, a count, or nanoseconds */
+	/** value of that limit: bytes, a count, or nanoseconds; repair: a count */
 	readonly value?: number;
 	/** how the host reacted: run_ended, skipped, denied, … */
 	readonly action?: string;
@@ -382,7 +382,7 @@ export interface Event {
 }
 
 /** An EventType is the type of an event. */
-export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "decision" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "transfer" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
+export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "decision" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "repair" | "transfer" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
 
 /** A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
 export interface FunctionCall {

@@ -69,6 +69,9 @@ type Options struct {
 	ToolTimeout time.Duration // time limit of one tool call; the default is DefaultToolTimeout
 	Parallel    int           // maximum number of concurrent tool calls; the default is DefaultParallel
 	NoStream    bool          // request whole responses from the model instead of streams
+	// KeepOrphanResults keeps tool results without a call, which model APIs reject, as messages of
+	// the user. By default they are removed.
+	KeepOrphanResults bool
 	// Memory is the maximum number of bytes that a run, with the runs inside it, makes the host
 	// hold: the conversation, the answers of hooks, model and tools in a phase, run-local values,
 	// and at most DefaultPending bytes of pending events and changes. Hooks that emit events wait

@@ -432,7 +432,7 @@ func TestStopCannotBeCaught(t *testing.T) {
 	require.Contains(
 		t,
 		tr.results(),
-		"1=The call of t was not run: the run ended before this call.",
+		"1=The call of t was not run: stop stopped the run: quota.",
 		"every call is answered",
 	)
 }
@@ -648,8 +648,9 @@ func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
 		abi.ToolMessage("2", "y", abi.Text("res")),
 		abi.User("b"),
 	)
-	require.Equal(t, []string{"U:a", "A:[x#1][y#2]", "T:res#2",
-		"T:The call of x was not run: the conversation went on before it was answered.#1", "U:b"}, tr.seen(0))
+	require.Equal(t, []string{"U:a", "A:[x#1][y#2]",
+		"T:The call of x was not run: the conversation went on before it was answered.#1", "T:res#2", "U:b"}, tr.seen(0))
+	require.Equal(t, 1, tr.count(abi.EventRepair))
 	require.Zero(t, tr.count(abi.EventToolCall), "they are not this run's")
 }
 

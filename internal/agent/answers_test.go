@@ -36,21 +36,38 @@ func TestToolMessagesFollowResults(t *testing.T) {
 
 func TestAnAnswerIsTakenAway(t *testing.T) {
 	t.Parallel()
-	remove := &inproc.Middleware{
-		AfterTools: func(_ context.Context, c *hook.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
-			return &abi.AfterToolsAnswer{
-				Messages: abi.ListPatch{Splice: []abi.Splice{{At: in.Messages.Total - 1, Remove: 1}}},
-			}, nil
+	remove := func(in abi.List) abi.ListPatch {
+		return abi.ListPatch{Splice: []abi.Splice{{At: in.Total - 1, Remove: 1}}}
+	}
+	afterTools := &inproc.Middleware{
+		AfterTools: func(_ context.Context, _ *hook.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+			return &abi.AfterToolsAnswer{Messages: remove(in.Messages)}, nil
 		},
 	}
-	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", remove))},
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", afterTools))},
+		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
+	require.ErrorContains(t, tr.err, `m: after_tools: messages: the call "1" has no result`)
+
+	before := &inproc.Middleware{
+		BeforeModelRewriteState: func(
+			_ context.Context, c *hook.Call, in *abi.BeforeModelRewriteStateInput,
+		) (*abi.BeforeModelRewriteStateAnswer, error) {
+			if in.Run.Step == 1 {
+				return nil, nil
+			}
+			return &abi.BeforeModelRewriteStateAnswer{Messages: remove(in.Messages)}, nil
+		},
+	}
+	tr = try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, nativeEntry("m", before))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
 	require.Equal(
 		t,
 		[]string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"},
 		tr.seen(1),
 	)
-	require.Equal(t, 1, tr.count(abi.EventToolCall), "the resumed run does not repeat the event")
+	require.Equal(t, 1, tr.count(abi.EventToolCall), "the events of the call are not repeated")
+	require.Equal(t, 1, tr.count(abi.EventToolResult))
+	require.Equal(t, 1, tr.count(abi.EventRepair))
 }
 
 // TestCompactedHistory checks that the host still knows the run's own messages and calls after a

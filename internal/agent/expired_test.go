@@ -44,7 +44,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	require.Contains(t, end.Error.Message, "waited longer for an answer than it may (168h0m0s, until ")
 	require.Equal(
 		t,
-		[]string{"The call of t was not run: the run ended before this call."},
+		[]string{"The call of t was not run: " + late.Error() + "."},
 		results,
 		"its call has an end",
 	)

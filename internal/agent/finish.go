@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -13,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
 // Time limits at the end of a run.
@@ -68,15 +70,7 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 		return o.Event
 	}
 	e := r.outcome(caller, ctx, err)
-	why := "the run ended before this call"
-	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
-		why = "the run ended with an answer, without this call"
-	}
-	var limited *ending.LimitError
-	if errors.As(err, &limited) {
-		why = "the run ended at " + limitText(limited)
-	}
-	r.answerAll(why)
+	r.repair(whyNotRun(&e, err))
 	r.chain.EndOwn(s.Record)
 	r.endStep()
 	s.Phase, s.Record, s.Outcome = runlog.PhaseEnd, record.New(), &runlog.Outcome{Event: e}
@@ -86,6 +80,46 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	r.persistPhase()
 	return e
 }
+
+// whyNotRun returns the reason for the results of calls that a run did not make because it ended. e
+// is its run_finished event. The reason is part of the conversation, so it omits the texts of
+// failures, which only some readers of a run may see.
+func whyNotRun(e *abi.Event, err error) string {
+	var (
+		limited *ending.LimitError
+		stop    *ending.StoppedError
+		fault   *ending.FaultError
+		failed  *ending.HookError
+		late    *ExpiredError
+	)
+	switch {
+	case errors.As(err, &limited):
+		return "the run ended at " + limitText(limited)
+	case e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop:
+		return "the run ended with an answer, without this call"
+	case errors.As(err, &stop):
+		return safetext.Clip(stop.Error(), maxWhy)
+	case e.FinishReason == abi.RunError && errors.As(err, &fault) && fault.Entry != "":
+		return fmt.Sprintf("the run failed, because %s failed in %s", fault.Entry, fault.Hook)
+	case e.FinishReason == abi.RunError && errors.As(err, &failed):
+		return fmt.Sprintf("the run failed, because %s failed in %s", failed.Entry, failed.Hook)
+	case errors.As(err, &late):
+		return late.Error()
+	case e.FinishReason == abi.RunError:
+		return "the run failed"
+	case e.Error != nil:
+		return safetext.Clip(e.Error.Message, maxWhy)
+	default:
+		return "the run was canceled"
+	}
+}
+
+// endedBefore is the reason for the results of calls that were open before the run.
+const endedBefore = "the run ended before this call"
+
+// maxWhy bounds the reason in the result of a call that was not made, in bytes: a round may have
+// many calls.
+const maxWhy = 1 << 10
 
 // peek returns an event as it will be sent. Its number is too low if observers emit events
 // before it.

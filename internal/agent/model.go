@@ -100,9 +100,11 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	return nil
 }
 
-// generate makes the run's own model call inside all rings, and records the tools that it offers.
+// generate makes the run's own model call inside all rings, and records the tools that it offers. It
+// repairs the request where modules changed it.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	r.state.Offered = toolNames(q.Tools)
+	q.Messages = r.repairRequest(q.Messages)
 	return r.ask(ctx, q, out)
 }
 

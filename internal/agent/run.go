@@ -57,7 +57,7 @@ type run struct {
 	// room reserves a slot before a middleware makes a call of its own; nil: unlimited.
 	room     func(context.Context, hook.Own) (release func(), err error)
 	stepOpen bool
-	answered int64 // the last revision of the messages in which all calls have answers
+	repaired int64 // the last revision of the messages that repair has examined
 	system   *message.List
 	asked    *message.List // the last request, before modules changed it
 	flat     message.Flat  // cache of the messages of the last model request
@@ -219,6 +219,7 @@ var reportsState = map[abi.EventType]bool{
 	abi.EventToolResult:   true,
 	abi.EventLimit:        true,
 	abi.EventTransfer:     true,
+	abi.EventRepair:       true,
 	abi.EventStepFinished: true,
 }
 
@@ -478,8 +479,7 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRewrite, nil
 }
 
-// rewrite runs before_model_rewrite_state, and gives error results to calls that it leaves without
-// a result.
+// rewrite runs before_model_rewrite_state, and repairs the conversation that it leaves.
 func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
@@ -487,7 +487,7 @@ func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 		return "", err
 	}
 	s.Messages, s.Active = d.Messages, d.Active
-	r.answerAll("the conversation went on before it was answered")
+	r.repair(wentOn)
 	return runlog.PhaseModel, nil
 }
 
@@ -524,7 +524,7 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	r.emitMessage(response.ID)
 	switch {
 	case last.Role != abi.RoleAssistant:
-		r.answerAll("the conversation went on before it was answered")
+		r.repair(wentOn)
 		r.endStep()
 		return runlog.PhaseStep, nil
 	case len(last.ToolCalls) == 0:

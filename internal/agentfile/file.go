@@ -53,6 +53,8 @@ type File struct {
 	Limits Limits `json:"limits,omitzero" jsonschema:"The limits of a run."`
 	Stream *bool  `json:"stream,omitempty" jsonschema:"Whether to stream the model's answers. Default: true."`
 
+	KeepOrphanResults bool `json:"keep_orphan_results,omitempty" jsonschema:"Whether to keep tool results without a call, which model APIs reject, as messages of the user. The model may then trust the text of tools like the user's. Default: false, they are removed."`
+
 	path  string
 	lines []string
 	marks map[string]mark

@@ -202,7 +202,8 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 
 // AfterTools runs after_tools from the inside out, after a round of tool calls, and returns the
 // messages that it leaves. A hook that fails skips the remaining hooks, unless ContinueOnError is
-// set.
+// set. An answer that leaves a call without exactly one result, or a result without a call, is a
+// fault.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterTools) {
@@ -210,8 +211,15 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 		in := &abi.AfterToolsInput{Messages: c.View(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			messages, err = editedOr(messages)(message.Edit(messages, &out.Messages, m.Name, r.NewID))
-			return err
+			edited, err := message.Edit(messages, &out.Messages, m.Name, r.NewID)
+			if err == nil {
+				err = message.CheckResults(messages, edited)
+			}
+			if err != nil {
+				return err
+			}
+			messages = edited
+			return nil
 		})
 		if p.ends(r, c, v, err) {
 			return nil, p.err

@@ -99,9 +99,7 @@ var hostTexts = []struct {
 		beyondLimit,
 	},
 	{
-		regexp.MustCompile(
-			`The call of \S+ (was not run:|was made;|was cut off)[^|+]*?\.( Whether it had an effect is not known\.)?`,
-		),
+		regexp.MustCompile(`The call of \S+ (was not run:|was made;|was cut off)[^|+]*\.`),
 		notRun,
 	},
 	{
@@ -210,6 +208,8 @@ func lineOf(e *abi.Event) string {
 			return "child " + e.Call.ID + " " + line
 		}
 		return ""
+	case abi.EventRepair:
+		return "repair " + e.Action
 	case abi.EventTransfer:
 		return "transfer " + e.From + " to " + e.Agent
 	case abi.EventLimit:

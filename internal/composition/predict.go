@@ -443,23 +443,29 @@ func (p *prediction) decide() {
 	}
 }
 
-// answerOpen adds an error result to every unanswered call, after the existing results.
+// answerOpen adds an error result to every unanswered call. The results of a message with such calls
+// are then in the order of its calls.
 func (p *prediction) answerOpen() {
 	for i := 0; i < len(p.state); i++ {
-		answered, end := map[string]bool{}, i+1
+		results, end := map[string]message{}, i+1
 		for ; end < len(p.state) && p.state[end].role == "tool"; end++ {
-			answered[p.state[end].callID] = true
+			results[p.state[end].callID] = p.state[end]
 		}
-		var missing []message
-		for _, c := range p.state[i].calls {
-			if answered[c.id] {
-				continue
+		calls := p.state[i].calls
+		if len(results) >= len(calls) {
+			continue
+		}
+		var ordered []message
+		for _, c := range calls {
+			result, ok := results[c.id]
+			if !ok {
+				p.recordCall(c)
+				p.say("tool_result %s host is_error %s", c, notRun)
+				result = message{role: "tool", callID: c.id, text: notRun, origin: "tool"}
 			}
-			p.recordCall(c)
-			p.say("tool_result %s host is_error %s", c, notRun)
-			missing = append(missing, message{role: "tool", callID: c.id, text: notRun, origin: "tool"})
+			ordered = append(ordered, result)
 		}
-		p.state = slices.Insert(slices.Clone(p.state), end, missing...)
+		p.state = slices.Replace(slices.Clone(p.state), i+1, end, ordered...)
 	}
 }
 

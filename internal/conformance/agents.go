@@ -70,6 +70,8 @@ func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ..
 			Timeout:  time.Duration(a.TimeoutMS) * time.Millisecond,
 			NoStream: a.NoStream,
 			Journal:  journalOf(a.Limits),
+
+			KeepOrphanResults: a.KeepOrphanResults,
 		},
 	)
 	if err == nil && others != nil {

@@ -65,6 +65,16 @@ var hosts = map[string]func(h *Host) tck.Host{
 	"reorders entries": func(h *Host) tck.Host {
 		return &wrong{Host: h, request: func(r *wire.Request) { slices.Reverse(r.Agent.Middlewares) }}
 	},
+	"loses arguments": func(h *Host) tck.Host {
+		return &wrong{Host: h, outcome: func(o *wire.Outcome) {
+			for i := range o.ToolCalls {
+				o.ToolCalls[i].Arguments = "{}"
+			}
+		}}
+	},
+	"hides calls of tools": func(h *Host) tck.Host {
+		return &wrong{Host: h, outcome: func(o *wire.Outcome) { o.ToolCalls = nil }}
+	},
 	"changes a code": func(h *Host) tck.Host {
 		return &wrong{Host: h, outcome: func(o *wire.Outcome) {
 			for _, e := range o.Events {
@@ -181,6 +191,17 @@ func TestWrongHosts(t *testing.T) {
 @@ -1,1 +1,1 @@
 -run_finished error internal: h1: before_agent failed: x
 +run_finished error invalid: h1: before_agent failed: x
+`},
+		{"loses arguments", "eino-45-arguments-rewritten", `tools: - expected, + actual
+@@ -1,1 +1,1 @@
+-t {"rewritten":true}
++t {}
+`},
+		{"hides calls of tools", "eino-51-order-of-results", `tools: - expected, + actual
+@@ -1,2 +1,1 @@
+-slow {}
+-fast {}
++
 `},
 	} {
 		t.Run(test.host, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) 
 		host:   h,
 		tools:  r.Tools,
 		model:  scripted.New(replies(r.Model)...),
-		player: &player{reported: map[string]chan struct{}{}, calls: map[string]int{}},
+		player: &player{reported: map[string]chan struct{}{}, turns: map[string]int{}},
 	}
 	look := hook.Entry{Name: "the-case", Ring: hook.Outer, Middleware: lookAtState(&out.State)}
 	a, err := b.agent(ctx, "", r.Agent, look)
@@ -59,6 +59,7 @@ func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) 
 		}
 		out.ModelCalls = append(out.ModelCalls, call)
 	}
+	out.ToolCalls = b.player.calls
 	return out, nil
 }
 

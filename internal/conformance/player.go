@@ -16,7 +16,8 @@ import (
 type player struct {
 	mu       sync.Mutex
 	reported map[string]chan struct{} // by tool; closed once a result was reported
-	calls    map[string]int           // by tool
+	turns    map[string]int           // by tool; number of turns that began
+	calls    []wire.ToolCall          // calls that reached a tool
 	cancel   context.CancelFunc       // cancels the current run
 }
 
@@ -78,12 +79,13 @@ func (p *player) reportResult(name string) {
 	}
 }
 
-// turn returns the tool's turn for its next call. The last turn repeats.
-func (p *player) turn(t *wire.Tool) *wire.Turn {
+// turn records a call of the tool, and returns its turn for the call. The last turn repeats.
+func (p *player) turn(t *wire.Tool, call abi.Call) *wire.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.calls[t.Name]
-	p.calls[t.Name]++
+	p.calls = append(p.calls, wire.ToolCall{Name: t.Name, Arguments: call.Arguments})
+	n := p.turns[t.Name]
+	p.turns[t.Name]++
 	return &t.Turns[min(n, len(t.Turns)-1)]
 }
 
@@ -99,12 +101,12 @@ func (p *player) tools(list []wire.Tool) []tool.Tool {
 func (p *player) tool(t *wire.Tool) tool.Tool {
 	declaration := abi.Tool{Name: t.Name}
 	if t.Streams {
-		return tool.StreamFunc(declaration, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
-			return nil, stream(p.turn(t), out)
+		return tool.StreamFunc(declaration, func(_ context.Context, call abi.Call, out *tool.Out) (*abi.Result, error) {
+			return nil, stream(p.turn(t, call), out)
 		})
 	}
-	return tool.Func(declaration, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-		return p.call(ctx, p.turn(t))
+	return tool.Func(declaration, func(ctx context.Context, call abi.Call) (*abi.Result, error) {
+		return p.call(ctx, p.turn(t, call))
 	})
 }
 

@@ -30,6 +30,7 @@ type agentFile struct {
 	Given   []entryFile `yaml:"given"`   // additional middlewares of the run
 	Resumed *agentFile  `yaml:"resumed"` // the agent that resumes a paused run
 
+	KeepOrphanResults  bool `yaml:"keep_orphan_results"`
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
 }
@@ -80,6 +81,7 @@ func (f *agentFile) agent(c *Case) (*wire.Agent, error) {
 		Retries:        f.Model.Retries,
 		Transfer:       f.Transfer,
 
+		KeepOrphanResults:  f.KeepOrphanResults,
 		ContinueOnError:    f.ContinueOnError,
 		ContinueOnResponse: f.ContinueOnResponse,
 	}

@@ -25,8 +25,12 @@ type Case struct {
 	Scripts map[string][]byte     // the same modules in TypeScript; some may be missing
 	Hooks   map[string][]abi.Hook // the hooks of each Go module, sorted
 
-	archive *txtar.Archive
-	expect  []expectation // in the file's order
+	// Strict makes tools whose lines state no arguments expect {}. Otherwise they accept any.
+	Strict bool
+
+	archive   *txtar.Archive
+	arguments map[string][]string // by tool: what its turns state; "": nothing
+	expect    []expectation       // in the file's order
 }
 
 // An expectation is one part of a case that the host is compared with.
@@ -106,6 +110,8 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 		c.Hooks[stem], err = hooksOf(name, data)
 	case strings.HasSuffix(name, ".ts"):
 		c.Scripts[strings.TrimSuffix(name, ".ts")] = data
+	case name == "tools":
+		_, c.arguments, err = parseTools(data)
 	case slices.Contains(expectations, kind):
 		c.expect = append(c.expect, expectation{kind, arg, string(data), i})
 	case strings.HasSuffix(name, ".wat"), slices.Contains(inputs, name):
@@ -163,7 +169,7 @@ func (c *Case) request() (*wire.Request, error) {
 		case "agent.yaml":
 			file, err = parseAgent(f.Data)
 		case "tools":
-			r.Tools, err = parseTools(f.Data)
+			r.Tools, _, err = parseTools(f.Data)
 		case "messages":
 			r.Messages, err = parseMessages(f.Data)
 		case "answers":
@@ -199,6 +205,13 @@ func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
 	}
 	a := &txtar.Archive{Comment: c.archive.Comment, Files: slices.Clone(c.archive.Files)}
 	for _, d := range differences {
+		if d.Part == toolsPart {
+			return nil, fmt.Errorf(
+				"%s: state the arguments that the tools receive, as in \"t {\\\"a\\\":1}: t-ok\": %s",
+				c.Name,
+				d,
+			)
+		}
 		if d.Part == notStarted {
 			return nil, fmt.Errorf("%s: the agent cannot be built: %s", c.Name, d.Got)
 		}

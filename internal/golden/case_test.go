@@ -32,6 +32,7 @@ func TestParseErrors(t *testing.T) {
 		{"A.\n-- stat --\n", "stat: a conversation has no such part"},
 		{"A.\n-- state --\n-- tools --\nt\n", `tools: "t" is no tool`},
 		{"A.\n-- state --\n-- tools --\nt: a\nt streams: b\n", "all lines of a tool stream, or none"},
+		{"A.\n-- state --\n-- tools --\nt {a}: b\n", "the arguments are no JSON object"},
 		{"A.\n-- state --\n-- model --\n{\"size\":1}\n", "a reply needs a message, an error or hang"},
 		{"A.\n-- state --\n-- model --\n{\"massage\":{}}\n", `unknown key "massage"`},
 		{"A.\n-- state --\n-- answers --\nyes\n", `"yes" is no answer`},
@@ -73,6 +74,46 @@ func TestUpdate(t *testing.T) {
 
 	_, err = c.Update(&wire.Outcome{Refused: "no ring"})
 	require.ErrorContains(t, err, "the agent cannot be built: no ring")
+}
+
+// TestArguments checks the arguments that tools receive against those that a case states. Without
+// Strict, tools without arguments accept any.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	c, err := Parse(
+		"own-x.txtar",
+		[]byte("About.\n-- tools --\nt {\"x\":{\"y\": 1}}: a: b\nt: ok\nt {\"x\":3}! no\n-- error --\n"),
+	)
+	require.NoError(t, err)
+	require.Equal(t, []wire.Turn{{Text: "a: b"}, {Text: "ok"}, {Error: "no"}}, c.Request().Tools[0].Turns)
+	for _, test := range []struct {
+		received     []string
+		strict, same bool
+	}{
+		{nil, true, true},
+		{[]string{`{"x":{"y": 1}}`}, true, true},
+		{[]string{`{"x":2}`}, false, false},
+		{[]string{`{}`, `{"x":{"y": 1}}`, `{"x":3}`, `{"x":3}`}, true, true},
+		{[]string{`{"x":{"y": 1}}`, `{"x":2}`}, true, false},
+		{[]string{`{"x":{"y": 1}}`, `{"x":2}`}, false, true},
+		{[]string{`{"x":{"y": 1}}`, `{"x":2}`, `{"x":2}`}, false, false},
+	} {
+		o := &wire.Outcome{Refused: "x"}
+		for _, arguments := range test.received {
+			o.ToolCalls = append(o.ToolCalls, wire.ToolCall{Name: "t", Arguments: arguments})
+		}
+		c.Strict = test.strict
+		differences, err := c.Compare(o, false)
+		require.NoError(t, err)
+		require.Equal(t, test.same, len(differences) == 0, "%v: %v", test, differences)
+	}
+
+	o := &wire.Outcome{Refused: "x", Events: []abi.Event{
+		{Type: abi.EventToolResult, Source: "tool", Call: &abi.Call{Name: "t"}, Result: abi.TextResult("")},
+	}}
+	differences, err := c.Compare(o, false)
+	require.NoError(t, err)
+	require.Len(t, differences, 1, "the result of a call that did not reach its tool")
 }
 
 // TestTexts checks that a host without the capability "texts" may word its own errors, and nothing

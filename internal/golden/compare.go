@@ -20,8 +20,9 @@ import (
 
 // A Difference is one part of a case in which a host differs from what the case expects.
 type Difference struct {
-	// Part is the part of the case's file, such as "events custom" or "request 2". It is "start" if
-	// the host refused to build an agent that must run. Got is then the reason.
+	// Part is the part of the case's file, such as "events custom" or "request 2". It is "tools" if
+	// tools received other arguments than the case states, and "start" if the host refused to build
+	// an agent that must run. Got is then the reason.
 	Part string
 	Want string
 	Got  string
@@ -64,6 +65,9 @@ func (c *Case) Compare(o *wire.Outcome, texts bool) ([]Difference, error) {
 			want, got = withoutTexts(want), withoutTexts(got)
 		}
 		out = append(out, Difference{e.part(), want, got})
+	}
+	if d, ok := c.compareTools(o); ok {
+		out = append(out, d)
 	}
 	return out, nil
 }

@@ -13,7 +13,9 @@
 //	tools            one tool a line, "name: result", "name! error" or "name!! panic"; default "t: t-ok".
 //	                 "name after other: …" waits until the other's result was reported, "name cancels: …" cancels
 //	                 the run, "name streams: a|b" streams its result in chunks, and "name streams! a|b" fails with
-//	                 the last one as the error. Several lines for a tool answer its calls in order
+//	                 the last one as the error. Several lines for a tool answer its calls in order.
+//	                 "name {"a":1}: …" states the arguments that the tool must receive. Without them, the tool
+//	                 expects {} in the kit's cases, and accepts any in a module's conversations
 //	messages         the conversation so far; default "user: hi"
 //	answers          the answers to the run's interrupts: one line of JSON for each pause, for all its interrupts,
 //	                 or "#id JSON" for the interrupt of the tool call with that id

@@ -113,6 +113,8 @@ func FormatEvent(e abi.Event) string {
 			", then "+e.Next,
 			e.Next != e.Model,
 		)
+	case abi.EventRepair:
+		return "repair " + formatRepair(&e)
 	case abi.EventTransfer:
 		return fmt.Sprintf("transfer %s to %s", e.From, e.Agent)
 	case abi.EventLimit:
@@ -143,6 +145,13 @@ func formatDecision(e abi.Event) string {
 		s += ": " + escape(d.Reason)
 	}
 	return s
+}
+
+func formatRepair(e *abi.Event) string {
+	if e.Call == nil {
+		return fmt.Sprintf("%s %d", e.Action, e.Value)
+	}
+	return e.Action + " " + e.Call.Name + "#" + e.Call.ID
 }
 
 func formatFinished(e abi.Event) string {

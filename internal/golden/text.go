@@ -27,33 +27,38 @@ func Lines(text []byte) []string {
 }
 
 // toolLine matches "name: result", "name! error", "name!! panic", "name after other: result", "name
-// cancels: result" and "name streams: chunk|chunk".
-var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels)| (streams))?(:|!!?) (.*)$`)
+// cancels: result" and "name streams: chunk|chunk". Arguments may follow the name.
+var toolLine = regexp.MustCompile(`^(\S+?)(?: (\{.*?\}))?(?: after (\S+)| (cancels)| (streams))?(:|!!?) (.*)$`)
 
 // parseTools parses one turn of a tool per line. Lines of the same tool are its turns in order. A
-// tool streams if its first turn does.
-func parseTools(data []byte) ([]wire.Tool, error) {
-	out := []wire.Tool{}
+// tool streams if its first turn does. parseTools also returns the arguments that the turns of each
+// tool state, or "".
+func parseTools(data []byte) (out []wire.Tool, arguments map[string][]string, err error) {
+	out, arguments = []wire.Tool{}, map[string][]string{}
 	for _, l := range Lines(data) {
 		f := toolLine.FindStringSubmatch(l)
 		if f == nil {
-			return nil, fmt.Errorf("%q is no tool; want \"name: result\", \"name! error\" or \"name!! panic\"", l)
+			return nil, nil, fmt.Errorf("%q is no tool; want \"name: result\", \"name! error\" or \"name!! panic\"", l)
 		}
-		name, streams, text := f[1], f[4] != "", unescape(f[6])
+		name, streams, text := f[1], f[5] != "", unescape(f[7])
 		if tool, ok := strings.CutSuffix(name, "!"); ok {
-			return nil, fmt.Errorf("%q: a tool that fails is written without a colon: %q", l, tool+"! "+f[6])
+			return nil, nil, fmt.Errorf("%q: a tool that fails is written without a colon: %q", l, tool+"! "+f[7])
 		}
-		turn := wire.Turn{After: f[2], Cancels: f[3] != ""}
+		if f[2] != "" && !json.Valid([]byte(f[2])) {
+			return nil, nil, fmt.Errorf("%q: the arguments are no JSON object", l)
+		}
+		arguments[name] = append(arguments[name], f[2])
+		turn := wire.Turn{After: f[3], Cancels: f[4] != ""}
 		switch {
 		case streams:
 			turn.Chunks = strings.Split(text, "|")
-			if f[5] != ":" {
+			if f[6] != ":" {
 				last := len(turn.Chunks) - 1
 				turn.Error, turn.Chunks = turn.Chunks[last], turn.Chunks[:last]
 			}
-		case f[5] == "!":
+		case f[6] == "!":
 			turn.Error = text
-		case f[5] == "!!":
+		case f[6] == "!!":
 			turn.Panic = text
 		default:
 			turn.Text = text
@@ -64,11 +69,11 @@ func parseTools(data []byte) ([]wire.Tool, error) {
 			out = append(out, wire.Tool{Name: name, Streams: streams})
 		}
 		if out[i].Streams != streams {
-			return nil, fmt.Errorf("%q: all lines of a tool stream, or none", l)
+			return nil, nil, fmt.Errorf("%q: all lines of a tool stream, or none", l)
 		}
 		out[i].Turns = append(out[i].Turns, turn)
 	}
-	return out, nil
+	return out, arguments, nil
 }
 
 func parseMessages(data []byte) ([]abi.Message, error) {

@@ -14,6 +14,7 @@ const (
 	gateFile     = "internal/chain/gate.go"
 	invokeFile   = "internal/chain/hook/invoke.go"
 	listsFile    = "internal/chain/hook/lists.go"
+	pairsFile    = "internal/chain/message/pairs.go"
 	nestedFile   = "internal/chain/nested.go"
 	recordFile   = "internal/chain/record/record.go"
 	stateFile    = "internal/chain/state.go"
@@ -24,6 +25,7 @@ const (
 	agentFinish = "internal/agent/finish.go"
 	agentLimits = "internal/agent/limits.go"
 	agentModel  = "internal/agent/model.go"
+	agentRepair = "internal/agent/repair.go"
 	agentRun    = "internal/agent/run.go"
 	agentTools  = "internal/agent/tools.go"
 )
@@ -61,9 +63,27 @@ var faults = []fault{
 		"open calls are not answered at the end",
 		"own-stop-is-not-caught",
 		agentFinish,
-		"\tr.answerAll(why)\n",
-		"\t_ = why\n",
+		"\tr.repair(whyNotRun(&e, err))\n",
+		"\t_ = whyNotRun\n",
 	},
+	{"results are not recorded in the order of the calls after a fault", "own-results-in-call-order", pairsFile,
+		"if !slices.ContainsFunc(results, func(i int) bool { return i == 0 || i >= r.end }) {", "if true {"},
+	{"the reason of a stop is not in the results", "trpc-A59-gate-stops-in-a-round", agentFinish,
+		"return safetext.Clip(stop.Error(), maxWhy)", "return endedBefore"},
+	{"after_tools may leave a call without a result", "own-after-tools-without-a-result", stateFile,
+		"\t\t\t\terr = message.CheckResults(messages, edited)\n", "\t\t\t\t_ = message.CheckResults\n"},
+	{"late results are not moved", "own-late-result", pairsFile,
+		"current = nil\n", "current = nil\n\t\t\tclear(byID)\n"},
+	{"orphans are removed although the agent keeps them", "own-orphan-result-kept", agentRepair,
+		"if !f.run.agent.KeepOrphanResults {", "if true {"},
+	{"requests that modules changed are not repaired", "own-request-repaired", agentModel,
+		"\tq.Messages = r.repairRequest(q.Messages)\n", "\t_ = r.repairRequest\n"},
+
+	// Arguments.
+	{"tools receive other arguments than the gates judged", "eino-45-arguments-rewritten", agentTools,
+		"\t\tres, err = t.Call(ctx, call)\n", "\t\tcall.Arguments = `{\"replaced\":true}`\n\t\tres, err = t.Call(ctx, call)\n"},
+	{"tools receive no arguments", "trpc-A30-call-in-pieces", agentTools,
+		"\t\tres, err = t.Call(ctx, call)\n", "\t\tcall.Arguments = `{}`\n\t\tres, err = t.Call(ctx, call)\n"},
 
 	// Gates.
 	{"gates judge arguments before they are rewritten", "trpc-A36-arguments-seen-by-all", toolFile,

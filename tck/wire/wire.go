@@ -6,7 +6,7 @@
 //	Hello                  →
 //	                       ←  Hello
 //	Request                →
-//	                       ←  Line of type "event", "model_call" or "client", any number
+//	                       ←  Line of type "event", "model_call", "tool_call" or "client", any number
 //	                       ←  Line of type "result", "skipped" or "failed"
 //	Request                →
 //	…
@@ -75,6 +75,7 @@ type Agent struct {
 
 	Given []Middleware `json:"given,omitempty"` // middlewares that the caller adds to its run, after the agent's own
 
+	KeepOrphanResults  bool `json:"keep_orphan_results,omitempty"` // keeps results without a call as text of the user
 	ContinueOnError    bool `json:"continue_on_error,omitempty"`
 	ContinueOnResponse bool `json:"continue_on_response,omitempty"`
 }
@@ -149,14 +150,16 @@ type Answer struct {
 
 // A Line is one line of a host's answer to a [Request].
 type Line struct {
-	Type string `json:"type"` // "event", "model_call", "client", "result", "skipped" or "failed"
+	Type string `json:"type"` // "event", "model_call", "tool_call", "client", "result", "skipped" or "failed"
 	ID   string `json:"id"`   // of the request
 
 	Event *abi.Event `json:"event,omitempty"` // for "event": the next event that the caller of the run receives
 	// ModelCall, for "model_call", is the next request that reached the model. Each retry and each
 	// fallback is a request of its own.
-	ModelCall *ModelCall      `json:"model_call,omitempty"`
-	Client    json.RawMessage `json:"client,omitempty"` // for "client": the next event that an AG-UI client receives
+	ModelCall *ModelCall `json:"model_call,omitempty"`
+	// ToolCall, for "tool_call", is the next call that reached a tool.
+	ToolCall *ToolCall       `json:"tool_call,omitempty"`
+	Client   json.RawMessage `json:"client,omitempty"` // for "client": the next event that an AG-UI client receives
 
 	State   []abi.Message `json:"state,omitempty"`   // for "result": the messages at the end of the last run
 	Refused string        `json:"refused,omitempty"` // for "result": why the agent cannot be built; nothing ran
@@ -171,6 +174,12 @@ type ModelCall struct {
 	Messages []abi.Message `json:"messages"`
 }
 
+// A ToolCall is a call that reached a tool, in the order in which the turns of the tool began.
+type ToolCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"` // a JSON object in a string, exactly as the tool received it
+}
+
 // An Outcome holds everything that a host reports about one case.
 type Outcome struct {
 	// Skipped is why the host does not support the case. If it is set, the other fields are ignored.
@@ -178,6 +187,7 @@ type Outcome struct {
 
 	Events     []abi.Event
 	ModelCalls []ModelCall
+	ToolCalls  []ToolCall
 	Client     []json.RawMessage
 	State      []abi.Message
 	Refused    string

@@ -299,6 +299,8 @@ func (o *open) record(e *abi.Event) item {
 		it.opt("agent_runner.limit", e.Limit)
 		it.add("agent_runner.value", e.Value)
 		it.opt("agent_runner.action", e.Action)
+	case abi.EventRepair:
+		it.opt("agent_runner.action", e.Action)
 	case abi.EventTransfer:
 		o.Agent, o.Model = e.Agent, e.Model
 		it.add("agent_runner.from", e.From)

@@ -1761,7 +1761,7 @@ export class Event extends Value {
 	cause: string = "";
 	/** the limit that was exceeded */
 	limit: string = "";
-	/** value of that limit: bytes, a count, or nanoseconds */
+	/** value of that limit: bytes, a count, or nanoseconds; repair: a count */
 	value: i64 = 0;
 	/** how the host reacted: run_ended, skipped, denied, … */
 	action: string = "";

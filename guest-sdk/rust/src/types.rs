@@ -1952,7 +1952,7 @@ pub struct Event {
     pub cause: String,
     /// the limit that was exceeded
     pub limit: String,
-    /// value of that limit: bytes, a count, or nanoseconds
+    /// value of that limit: bytes, a count, or nanoseconds; repair: a count
     pub value: i64,
     /// how the host reacted: run_ended, skipped, denied, …
     pub action: String,

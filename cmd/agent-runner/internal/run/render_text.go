@@ -82,6 +82,8 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.fault(&e)
 	case abi.EventModelAttempt:
 		r.attempt(&e)
+	case abi.EventRepair:
+		r.screen.Note(cli.Amber, "• %s", repaired(&e))
 	case abi.EventTransfer:
 		r.screen.Note(cli.Cyan, "⇒ %s transfers to %s", e.From, e.Agent)
 	case abi.EventChild:
@@ -247,6 +249,27 @@ var limitActions = map[string]string{
 	"run_ended": "the run ends",
 	"refused":   "the call is rejected",
 	"last_call": "the last model call has no tools",
+}
+
+// repairActions describes repairs of the conversation, by the action of their event.
+var repairActions = map[string]string{
+	contract.RepairAnswered: "a call had no result",
+	contract.RepairMoved:    "moved a late result to its call",
+	contract.RepairRemoved:  "removed a result without a call",
+	contract.RepairKept:     "kept a result without a call as text",
+}
+
+// repaired describes a repair event.
+func repaired(e *abi.Event) string {
+	if e.Call == nil {
+		return fmt.Sprintf("repaired the conversation: %d further repairs", e.Value)
+	}
+	return fmt.Sprintf(
+		"repaired the conversation: %s (%s%s)",
+		repairActions[e.Action],
+		e.Call.ID,
+		cli.After(" of ", e.Call.Name),
+	)
 }
 
 func (r *textRenderer) fault(e *abi.Event) {

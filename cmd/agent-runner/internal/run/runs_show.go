@@ -170,7 +170,7 @@ func (v *runView) step(n int) {
 		v.out.WriteString("\n")
 		v.line(0, cli.Cyan, "step %d%s", n, cli.After("  ", took(events)))
 	}
-	v.events(n, abi.EventFault, abi.EventLimit, abi.EventTransfer, abi.EventRunResumed)
+	v.events(n, abi.EventFault, abi.EventLimit, abi.EventRepair, abi.EventTransfer, abi.EventRunResumed)
 }
 
 // took returns the time between the first and the last event, or "" for fewer than two events.
@@ -204,6 +204,8 @@ func (v *runView) event(e *abi.Event) {
 		v.line(1, cli.Red, "✗ %s faulted in %s: %s (%s)", e.Entry, e.Hook, v.cut(e.Cause), e.Action)
 	case abi.EventLimit:
 		v.line(1, cli.Amber, "• limit %s of %d%s: %s", e.Limit, e.Value, cli.After(" of ", e.Name), e.Action)
+	case abi.EventRepair:
+		v.line(1, cli.Amber, "• %s", repaired(e))
 	case abi.EventTransfer:
 		v.line(1, cli.Cyan, "⇒ %s transfers to %s", e.From, e.Agent)
 	case abi.EventRunResumed:

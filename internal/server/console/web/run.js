@@ -291,7 +291,7 @@ class Page {
   }
 
   faults() {
-    const bad = this.events.filter((e) => e.type === "fault" || e.type === "limit" || e.type === "model_attempt");
+    const bad = this.events.filter((e) => e.type === "fault" || e.type === "limit" || e.type === "repair" || e.type === "model_attempt");
     const logs = this.events.filter((e) => e.type === "log" || e.type === "custom").slice(-maxLogs);
     return [
       bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, partialList(bad, maxFaults, fault, this.expanded.faults))),
@@ -335,6 +335,7 @@ function sticky(columns, signal) {
 function fault(e) {
   if (e.type === "model_attempt") return h("li", null, badge(e.model || "model", "warn"), ` attempt ${e.attempt} failed: ${e.error?.message ?? ""}`);
   if (e.type === "limit") return h("li", null, badge("limit", "warn"), ` ${e.limit}${e.name ? ` of ${e.name}` : ""}: ${e.action ?? ""}`);
+  if (e.type === "repair") return h("li", null, badge("repair", "warn"), ` ${e.call ? `result of ${e.call.name || "a tool"} (${e.call.id})` : e.value}: ${e.action}`);
   return h("li", null, badge(e.entry || "module", "bad"), ` ${e.hook ?? ""}: ${e.cause ?? ""}${e.limit ? ` (limit ${e.limit}: ${e.value})` : ""}${e.action ? ` – ${e.action.replaceAll("_", " ")}` : ""}`,
     (e.stderr ?? []).length > 0 && h("pre", { class: "excerpt", tabindex: "0" }, e.stderr.join("\n")));
 }

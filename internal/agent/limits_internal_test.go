@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 	"github.com/agent-runner/agent-runner/internal/contract"
@@ -69,6 +70,26 @@ func TestExcessIsWhatModulesEmit(t *testing.T) {
 			r.memory.Release(&e)
 			require.NoError(t, r.AwaitMemory(t.Context(), 1))
 			require.Zero(t, r.memory.Emitted.Load())
+		})
+	}
+}
+
+func TestJournalLimit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ options, limits, want int64 }{
+		"default":             {0, 0, journal.DefaultMaxBytes},
+		"options":             {1 << 40, 0, 1 << 40},
+		"limits lower":        {0, 1000, 1000},
+		"limits do not raise": {1000, 1 << 40, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := journal.WithDefaults(&journal.Options{Journal: struct{ journal.Journal }{}, MaxBytes: tc.options})
+			require.Equal(
+				t,
+				tc.want,
+				maxJournalBytes(o, &run{root: &Agent{Options: Options{Limits: Limits{JournalBytes: tc.limits}}}}),
+			)
 		})
 	}
 }
