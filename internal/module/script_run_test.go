@@ -118,7 +118,7 @@ func TestScriptWritesJSON(t *testing.T) {
 		class Fields { a = 1; get b() { return 2; } }
 		class Own { toJSON() { return ["own"]; } }
 		const values = [1, -1, 0, -0, 1.5, 1e21, 1e-7, NaN, Infinity, -Infinity, 2147483648, 9007199254740991, true, false, null,
-			"", "a\"b\\c\n\t\r\b\f\u0000\u001f\u007f\u2028é€😀", "x".repeat(5000) + "\n", "b" + "c".repeat(300),
+			"", "a\"b\\c\n\t\r\b\f\u0000\u001f\u007f\u2028é€😀", "x".repeat(5000) + "\n", "\n\u0001".repeat(700) + "\"", "b" + "c".repeat(300),
 			[], {}, [[]], [undefined], [null, () => 1], [1, , 3], { a: undefined, b: 1, c: () => 1 }, { [Symbol("s")]: 1, b: 2 },
 			new Fields(), new Own(), { t: new Own() }, new Date(0), new Map([[1, 2]]), new Number(3), new String("s"), new Boolean(true),
 			Object.create({ inherited: 1 }), Object.create(null), new Proxy([1, 2], {}), new Proxy({ a: 1 }, {}), /r/, new Error("e"),
@@ -131,8 +131,8 @@ func TestScriptWritesJSON(t *testing.T) {
 		}
 		ctx.local.set("k", { get x() { ctx.local.set("inner", [1, "z"]); return 1; } });
 		if (JSON.stringify([ctx.local.get("k"), ctx.local.get("inner")]) !== '[{"x":1},[1,"z"]]') return "a getter with a host call";
-		ctx.local.set("k", ["\ud800", "a\udc00b", "\ud83d\ude00", "\udc00\ud800"]);
-		if (ctx.local.get("k").join() !== "\ufffd,a\ufffdb,😀,\ufffd\ufffd") return "surrogates";
+		ctx.local.set("k", ["x".repeat(255) + "\ud800".repeat(2), "\ud800", "a\udc00b", "\ud83d\ude00", "\udc00\ud800"]);
+		if (ctx.local.get("k").join() !== "x".repeat(255) + "\ufffd\ufffd,\ufffd,a\ufffdb,😀,\ufffd\ufffd") return "surrogates";
 		const cycle = {};
 		cycle.cycle = [cycle];
 		for (const bad of [10n, cycle, { get x() { throw new RangeError("mine"); } }, Symbol("x"), () => 1]) {

@@ -7,7 +7,7 @@
 typedef u64 __attribute__((aligned(1))) unaligned;
 typedef unsigned __attribute__((aligned(1))) unaligned_word;
 
-enum { DEPTH = 128, ROOM = 4096, MAX_KEPT = 64 << 10 };
+enum { DEPTH = 128, ROOM = 4096, MAX_KEPT = 64 << 10, PIECE = 256 };
 
 // Flags of JS_GetOwnPropertyNames: strings, and enumerable ones only.
 enum { ENUMERABLE_STRINGS = 1 << 0 | 1 << 4 };
@@ -342,44 +342,53 @@ static int json_put(int c) {
 	return 1;
 }
 
+// json_control writes the escape of a control character to p and returns its end.
+static unsigned char *json_control(unsigned char *p, int c) {
+	*p++ = '\\';
+	switch (c) {
+	case '\n': *p++ = 'n'; return p;
+	case '\t': *p++ = 't'; return p;
+	case '\r': *p++ = 'r'; return p;
+	case '\b': *p++ = 'b'; return p;
+	case '\f': *p++ = 'f'; return p;
+	}
+	*p++ = 'u';
+	*p++ = '0';
+	*p++ = '0';
+	*p++ = '0' + (c >> 4);
+	*p++ = (c & 15) < 10 ? '0' + (c & 15) : 'a' - 10 + (c & 15);
+	return p;
+}
+
 // json_quote writes a string of the engine. It replaces unpaired surrogates, which the engine
-// encodes as three bytes each, by U+FFFD.
+// encodes as three bytes each, by U+FFFD. It makes room for one piece at a time, because an escape
+// can be six times as long as its character.
 static int json_quote(unsigned char *text, int length) {
-	if (!json_room(6 * length + 2)) return 0; // an escape has at most six characters
-	unsigned char *p = json->text + json->used, *end = text + length;
-	*p++ = '"';
+	unsigned char *end = text + length;
+	if (!json_put('"')) return 0;
 	while (text < end) {
-		int c = *text++;
-		if (c == 0xed && text[0] >= 0xa0) {
-			*p++ = 0xef;
-			*p++ = 0xbf;
-			*p++ = 0xbd;
-			text += 2;
-		} else if (c == '"' || c == '\\') {
-			*p++ = '\\';
-			*p++ = c;
-		} else if (c >= ' ') {
-			*p++ = c;
-		} else {
-			*p++ = '\\';
-			switch (c) {
-			case '\n': *p++ = 'n'; break;
-			case '\t': *p++ = 't'; break;
-			case '\r': *p++ = 'r'; break;
-			case '\b': *p++ = 'b'; break;
-			case '\f': *p++ = 'f'; break;
-			default:
-				*p++ = 'u';
-				*p++ = '0';
-				*p++ = '0';
-				*p++ = '0' + (c >> 4);
-				*p++ = (c & 15) < 10 ? '0' + (c & 15) : 'a' - 10 + (c & 15);
+		unsigned char *piece = end - text > PIECE ? text + PIECE : end;
+		if (!json_room(6 * PIECE)) return 0;
+		unsigned char *p = json->text + json->used;
+		while (text < piece) {
+			int c = *text++;
+			if (c == 0xed && text[0] >= 0xa0) {
+				*p++ = 0xef;
+				*p++ = 0xbf;
+				*p++ = 0xbd;
+				text += 2;
+			} else if (c == '"' || c == '\\') {
+				*p++ = '\\';
+				*p++ = c;
+			} else if (c >= ' ') {
+				*p++ = c;
+			} else {
+				p = json_control(p, c);
 			}
 		}
+		json->used = p - json->text;
 	}
-	*p++ = '"';
-	json->used = p - json->text;
-	return 1;
+	return json_put('"');
 }
 
 // json_copy writes a string or number of the engine.
