@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Tools returns the server's tools under their own names. It omits tools that cannot be declared to
@@ -132,7 +133,7 @@ func schema(raw json.RawMessage) (json.RawMessage, error) {
 
 func shortened(s string) string {
 	if len(s) > 100 {
-		s = s[:100] + "…"
+		s = truncate.Text(s, 100) + "…"
 	}
 	return strings.ToValidUTF8(s, "\ufffd")
 }

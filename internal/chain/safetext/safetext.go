@@ -4,13 +4,15 @@ package safetext
 import (
 	"fmt"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Clip returns the first limit bytes of s, cleaned, with an ellipsis if s was longer. The result
 // may be longer than limit, since Clean writes escapes.
 func Clip(s string, limit int) string {
 	if len(s) > limit {
-		return Clean(strings.ToValidUTF8(s[:limit], "")) + "…"
+		return Clean(truncate.Text(s, limit)) + "…"
 	}
 	return Clean(s)
 }

@@ -31,7 +31,7 @@ func ParseArguments(arguments string) (string, error) {
 func BadArguments(tool, arguments string, err error) *abi.Result {
 	const limit = 1024
 	if len(arguments) > limit {
-		arguments = safetext.Clean(arguments[:limit]) + "…"
+		arguments = safetext.Clip(arguments, limit)
 	}
 	return abi.ErrorResult(
 		fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.",

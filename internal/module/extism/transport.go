@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Transport calls the hooks of Extism plug-ins.
@@ -83,7 +84,7 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook))
 	if err != nil {
 		if len(p.failure) > 0 { // the message of a panic in some languages
-			inv.Remember("error_set: " + string(p.failure[:min(len(p.failure), maxRemembered)]))
+			inv.Remember("error_set: " + string(truncate.Text(p.failure, maxRemembered)))
 		}
 		return false, err
 	}
