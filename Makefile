@@ -231,6 +231,10 @@ release: ## the files of a release of the commit HEAD, in dist/
 	rm -rf dist
 	cd release && go run . ../dist
 
+.PHONY: runc
+runc: ## install runc for the release's check, from Debian's packages, if it is not there
+	@command -v runc >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends runc; }
+
 .PHONY: release-check
 release-check: ## a release of HEAD, built twice, verified, installed into new projects and run as a container
 	cd release && go test -count 1 -timeout 60m -v .
