@@ -225,7 +225,7 @@ func forLangChain(conversation []abi.Message) any {
 	}
 	var history []message
 	for _, m := range conversation {
-		history = append(history, message{string(m.Role), m.Content.String(), m.ToolCalls})
+		history = append(history, message{m.Role, m.Content.String(), m.ToolCalls})
 	}
 	var calls []string
 	for {
