@@ -82,8 +82,9 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 			"packages/other/package.json": "{}",
 		},
 		"workspaces outside": {
-			"packages/guard/guard.ts": fmt.Sprintf("import x from %q; ", at("secret.js")) + script, "packages/guard/package.json": "{}",
-			"package.json": fmt.Sprintf(`{"workspaces": ["packages/*", %q, %q, "link"]}`, outside, up),
+			"packages/guard/guard.ts":     fmt.Sprintf("import x from %q; ", at("secret.js")) + script,
+			"packages/guard/package.json": "{}",
+			"package.json":                fmt.Sprintf(`{"workspaces": ["packages/*", %q, %q, "link"]}`, outside, up),
 		},
 		"linked package of a workspace": {
 			"packages/guard/guard.ts": imports, "packages/guard/package.json": "{}",

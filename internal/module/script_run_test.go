@@ -80,7 +80,8 @@ func TestScriptReadsJSON(t *testing.T) {
 	}
 	texts := []string{
 		`null`, `true`, `false`, `""`, `"a"`, `[]`, `{}`, `[[],{},""]`, ` [ 1 , { "a" : [ true , null ] } ] `,
-		`0`, `-0`, `7`, `-12`, `0.1`, `-2.5e-3`, `1e21`, `1E+2`, `1e400`, `123456789012345`, `1234567890123456789`, `9007199254740993`, `5e-324`,
+		`0`, `-0`, `7`, `-12`, `0.1`, `-2.5e-3`, `1e21`, `1E+2`, `1e400`, `123456789012345`, `1234567890123456789`,
+		`9007199254740993`, `5e-324`,
 		`"\"\\\/\b\f\n\r\t"`, `"\u0041\u00e4\u20ac\ud83d\ude00\u0000 and \u000a"`, `"ä€😀"`, `"before\nbetween ä\tafter, which is longer"`,
 		`"` + strings.Repeat("seven b", 300) + `\n"`, `"1234567"`, `"12345678"`, `"123456789"`,
 		`{"a":1,"b":{"a":2,"b":{"a":3}},"":4,"ä":5,"\u0061\n":6}`,
@@ -117,12 +118,17 @@ func TestScriptWritesJSON(t *testing.T) {
 	require.Equal(t, `"same"`, runScript(t, newScriptLoader(t), `
 		class Fields { a = 1; get b() { return 2; } }
 		class Own { toJSON() { return ["own"]; } }
-		const values = [1, -1, 0, -0, 1.5, 1e21, 1e-7, NaN, Infinity, -Infinity, 2147483648, 9007199254740991, true, false, null,
-			"", "a\"b\\c\n\t\r\b\f\u0000\u001f\u007f\u2028é€😀", "x".repeat(5000) + "\n", "\n\u0001".repeat(700) + "\"", "b" + "c".repeat(300),
+		const values = [1, -1, 0, -0, 1.5, 1e21, 1e-7, NaN, Infinity, -Infinity, 2147483648, 9007199254740991, true, false,
+			null,
+			"", "a\"b\\c\n\t\r\b\f\u0000\u001f\u007f\u2028é€😀", "x".repeat(5000) + "\n", "\n\u0001".repeat(700) + "\"",
+			"b" + "c".repeat(300),
 			[], {}, [[]], [undefined], [null, () => 1], [1, , 3], { a: undefined, b: 1, c: () => 1 }, { [Symbol("s")]: 1, b: 2 },
-			new Fields(), new Own(), { t: new Own() }, new Date(0), new Map([[1, 2]]), new Number(3), new String("s"), new Boolean(true),
-			Object.create({ inherited: 1 }), Object.create(null), new Proxy([1, 2], {}), new Proxy({ a: 1 }, {}), /r/, new Error("e"),
-			{ 2: "b", 1: "a", z: 0, "": 5, "ä\n": 6 }, JSON.parse('{"__proto__":1}'), Object.defineProperty({ v: 1 }, "hidden", { value: 2 }),
+			new Fields(), new Own(), { t: new Own() }, new Date(0), new Map([[1, 2]]), new Number(3), new String("s"),
+			new Boolean(true),
+			Object.create({ inherited: 1 }), Object.create(null), new Proxy([1, 2], {}), new Proxy({ a: 1 }, {}), /r/,
+			new Error("e"),
+			{ 2: "b", 1: "a", z: 0, "": 5, "ä\n": 6 }, JSON.parse('{"__proto__":1}'),
+			Object.defineProperty({ v: 1 }, "hidden", { value: 2 }),
 			Array.from({ length: 200 }, (_, i) => ({ i, s: String(i) })), Object.assign([1], { extra: 2 })];
 		for (const v of values) {
 			ctx.local.set("k", v);
@@ -130,9 +136,11 @@ func TestScriptWritesJSON(t *testing.T) {
 			if (got !== want) return want + " became " + got;
 		}
 		ctx.local.set("k", { get x() { ctx.local.set("inner", [1, "z"]); return 1; } });
-		if (JSON.stringify([ctx.local.get("k"), ctx.local.get("inner")]) !== '[{"x":1},[1,"z"]]') return "a getter with a host call";
+		if (JSON.stringify([ctx.local.get("k"), ctx.local.get("inner")]) !== '[{"x":1},[1,"z"]]')
+			return "a getter with a host call";
 		ctx.local.set("k", ["x".repeat(255) + "\ud800".repeat(2), "\ud800", "a\udc00b", "\ud83d\ude00", "\udc00\ud800"]);
-		if (ctx.local.get("k").join() !== "x".repeat(255) + "\ufffd\ufffd,\ufffd,a\ufffdb,😀,\ufffd\ufffd") return "surrogates";
+		if (ctx.local.get("k").join() !== "x".repeat(255) + "\ufffd\ufffd,\ufffd,a\ufffdb,😀,\ufffd\ufffd")
+			return "surrogates";
 		const cycle = {};
 		cycle.cycle = [cycle];
 		for (const bad of [10n, cycle, { get x() { throw new RangeError("mine"); } }, Symbol("x"), () => 1]) {

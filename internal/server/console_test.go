@@ -56,10 +56,12 @@ export default defineMiddleware({
 	name: "mask", version: "1.2.0", description: "Hides addresses from the model.",
 	beforeAgent: ({ messages }) => ({ messages: messages.rewrite((m) => (m.role === "user" ? { ...m, content: hidden(textOf(m)) } : undefined)) }),
 	beforeModel: ({ request }) => ({ request: {
-		messages: request.messages.rewrite((m) => (m.role === "system" ? { ...m, content: textOf(m) + " <u>Be brief.</u>" } : undefined)),
+		messages: request.messages.rewrite((m) =>
+			(m.role === "system" ? { ...m, content: textOf(m) + " <u>Be brief.</u>" } : undefined)),
 		params: { temperature: 0 },
 	} }),
-	onChunk: ({ chunks }) => ({ chunks: chunks.map((c) => (c.kind === "text" ? { ...c, text: c.text.replaceAll(",", ";") } : c)) }),
+	onChunk: ({ chunks }) => ({ chunks: chunks.map((c) =>
+		(c.kind === "text" ? { ...c, text: c.text.replaceAll(",", ";") } : c)) }),
 	beforeTool: ({ call }) => ({ arguments: JSON.stringify({ ...JSON.parse(call.arguments), dry: true }) }),
 	afterModel({ response }, ctx) {
 		ctx.log.info("looked at <b>an answer</b>");
