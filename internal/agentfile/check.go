@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// check validates constraints between values, and sets default names.
+// check validates the file's values and the constraints between them, and sets default names.
 func (f *File) check() error {
 	if err := f.checkModel(); err != nil {
 		return err

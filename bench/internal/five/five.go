@@ -1,4 +1,5 @@
-// Package five holds the logic of the five middlewares, which all peers share.
+// Package five implements the logic of the benchmark's five middlewares. The compared programs in Go
+// share it, so that they differ only in how they call it.
 package five
 
 import (

@@ -110,7 +110,7 @@ func begin[T any](list *[]T, most, noted uintptr) {
 	*list = nil
 }
 
-// growStack uses n stack frames of 1 KB.
+// growStack uses n+1 stack frames of at least 1 KB each. n must be less than 1024.
 //
 //go:noinline
 func growStack(n int) byte {

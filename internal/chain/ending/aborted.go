@@ -12,8 +12,9 @@ func (o *AbortedError) Error() string { return o.Cause.Error() }
 // Unwrap returns the cause.
 func (o *AbortedError) Unwrap() error { return o.Cause }
 
-// FromContext returns an [*AbortedError] if ctx is done, else nil. Errors that merely wrap one of
-// package context are not endings: another timeout ends a call, not the run.
+// FromContext returns an [*AbortedError] with the cause of ctx if ctx is done, and nil otherwise. To
+// decide whether the run ends, use it rather than an error that wraps [context.Canceled] or
+// [context.DeadlineExceeded]: the timeout of a single call does not end the run.
 func FromContext(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return &AbortedError{cause}

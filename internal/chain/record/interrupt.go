@@ -129,7 +129,7 @@ const maxAsked = 2 << 20
 // A pendingLimitError reports an interrupt that exceeds a limit.
 type pendingLimitError struct{ cause error }
 
-// Error returns the cause's message.
+// Error returns the cause's message with the prefix "interrupt: ".
 func (e *pendingLimitError) Error() string { return "interrupt: " + e.cause.Error() }
 
 // Interrupt records that the call of key waits for an answer, and forgets an earlier answer to that

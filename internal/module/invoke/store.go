@@ -41,8 +41,9 @@ func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error)
 // maxTTLSeconds is the longest time to live that a guest can pass. Stores may allow less.
 const maxTTLSeconds = 1 << 32
 
-// StoreSet sets a durable value that expires after ttl seconds, or never if ttl is 0. It replies
-// with the value's new version as JSON.
+// StoreSet sets a durable value if it has the given version; see hook.Values. The value expires after
+// ttl seconds, or never if ttl is 0. StoreSet fails if ttl is negative or above maxTTLSeconds. It
+// replies with the value's new version as JSON.
 func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{

@@ -36,11 +36,11 @@ var CanMap = sync.OnceValue(func() bool {
 })
 
 // mappedImage is an image in an in-memory file that every memory maps privately. Memories
-// share the pages that they do not write to, and the kernel knows the others, so that a
-// reset copies only those back.
+// share the pages that they do not write to. The kernel tracks which pages a memory has written to,
+// so that a reset restores only those.
 //
 // Long runs of zeros are not mapped from the file: the first write to such a page would take twice
-// as long. It would also add a page of zeros to the file, which would stay there and would not be
+// as long as the first write to an anonymous page. It would also add a page of zeros to the file, which would stay there and would not be
 // accounted for.
 type mappedImage struct {
 	fd      int

@@ -264,8 +264,8 @@ func (c *changeView) rest() {
 	}
 }
 
-// delivered writes the difference between the model's answer and what the caller received. on_chunk
-// and wrap_model make it. Their answers are not recorded.
+// delivered writes the difference between the model's answer and what the caller received, which the
+// hooks on_chunk and wrap_model cause. Their answers are not recorded.
 func (v *runView) delivered(step int, events []abi.Event) {
 	if v.model == nil || v.response == nil {
 		return
