@@ -50,9 +50,7 @@ func (b *builder) first() (model.Model, error) {
 	case key == "" && f.APIKeyEnv != "":
 		return nil, b.noKey("model", &f.Endpoint)
 	case key == "" && base == "":
-		return nil, fmt.Errorf(
-			"no key for %s: set %s, name an endpoint that needs none as base URL, or use the offline model: %s",
-			f.Name, agentfile.EnvAPIKey, agentfile.Echo)
+		return nil, errNoEndpoint(f.Name)
 	}
 	m, err := b.endpoint(base, key)
 	if err != nil {
@@ -77,6 +75,9 @@ func (b *builder) fallback(i int) (model.Model, error) {
 			return nil, b.noKey(at, f)
 		}
 	}
+	if key == "" && base == "" {
+		return nil, agentfile.ErrorAt(b.file, at, errNoEndpoint(f.Name))
+	}
 	m, err := b.endpoint(base, key)
 	if err != nil {
 		return nil, agentfile.ErrorAt(b.file, at, err)
@@ -94,6 +95,14 @@ func (b *builder) endpointOf(m *agentfile.Model) (base, key string) {
 func (b *builder) noKey(at string, e *agentfile.Endpoint) error {
 	err := fmt.Errorf("the environment variable %s, for the key of %s, is not set", e.APIKeyEnv, e.Name)
 	return agentfile.ErrorAt(b.file, at+".api_key_env", err)
+}
+
+// errNoEndpoint returns the error for a model with neither a key nor a base URL. Without a key, the
+// default endpoint would reject calls after it received the conversation.
+func errNoEndpoint(name string) error {
+	return fmt.Errorf(
+		"no key for %s: set %s, name an endpoint that needs none as base URL, or use the offline model: %s",
+		name, agentfile.EnvAPIKey, agentfile.Echo)
 }
 
 // endpoint returns a client for an endpoint, with retries.

@@ -126,7 +126,9 @@ func TestWhatIsWrongWithAFile(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for name, c := range map[string]struct{ text, want string }{
-		"no model":       {"name: x\n", "the agent has no model"},
+		"no model": {"name: x\n", "the agent has no model"},
+		"no key of a fallback": {"model: {name: echo, fallbacks: [{name: m}]}\n",
+			"agent.yaml:1:34: no key for m: set OPENAI_API_KEY"},
 		"no key":         {"model: {name: m}\n", "no key for m: set OPENAI_API_KEY, name an endpoint that needs none"},
 		"key of a name":  {"model: {name: m, api_key_env: MY_KEY}\n", "agent.yaml:1:18: the environment variable MY_KEY, for the key of m, is not set"},
 		"fallback's key": {"model: {name: m, base_url: 'http://x', fallbacks: [{name: n, api_key_env: MY_KEY}]}\n", "MY_KEY, for the key of n, is not set"},

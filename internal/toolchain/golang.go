@@ -27,11 +27,15 @@ func CheckTinyGo() error {
 
 // asksForTinyGo returns the name of the first Go file in a folder that has the directive, or "".
 func asksForTinyGo(dir string) string {
-	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	files, _ := os.ReadDir(dir) // the compiler reports an error
 	for _, file := range files {
-		text, err := os.ReadFile(file) // the compiler reports an error
+		name := file.Name()
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil && hasDirective(string(text)) {
-			return filepath.Base(file)
+			return name
 		}
 	}
 	return ""

@@ -137,7 +137,7 @@ func callsOf(prompt string, req *model.Request) (calls []abi.ToolCall) {
 			arguments = f.arguments(t.Parameters)
 		}
 		rest = rest[n:]
-		// The number of messages makes the ID unique in the conversation.
+		// The number of messages makes the ID unique in a conversation that no middleware shortens.
 		id := fmt.Sprintf("call_%d_%d", len(req.Messages), len(calls)+1)
 		calls = append(calls, abi.NewToolCall(id, name, arguments))
 	}

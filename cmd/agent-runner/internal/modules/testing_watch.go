@@ -68,9 +68,11 @@ func (v versions) add(path string) {
 	}
 }
 
-// sourceExtensions lists the kinds of files whose changes can change the result of a test.
+// sourceExtensions lists the kinds of files that the tests of a folder are watched for: sources, and
+// what scripts import. Other files, such as logs, can be what a command that runs beside writes.
 var sourceExtensions = []string{
-	".txtar", ".ts", ".mts", ".tsx", ".js", ".mjs", ".json", ".go", ".mod", ".rs", ".toml", ".c", ".h", ".wat", ".wasm",
+	".txtar", ".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx", ".json", ".txt", ".md",
+	".go", ".mod", ".rs", ".toml", ".c", ".h", ".wat", ".wasm",
 }
 
 // sources returns the versions of the sources in a folder and of the named files. It skips hidden

@@ -480,7 +480,7 @@ type exported struct {
 	History *runlog.History  `json:"history"`
 	Events  []abi.Event      `json:"events"`
 
-	log [][]byte // the run's log; nil for a run of a server
+	log [][]byte // the run's log; nil if the run was read through a server's API
 }
 
 func (c *runsCommand) export() *cobra.Command {
