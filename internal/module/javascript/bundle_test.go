@@ -97,6 +97,7 @@ func TestWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, workspaces := range []string{
 		`["./packages/*"]`, `["tools", "packages/guard/", "packages/words"]`, `{"packages": ["packages/*"]}`,
+		`["**"]`, `["packages/*", "!packages/guard", "packages/guard"]`,
 	} {
 		dir := project(t, `
 -- package.json --

@@ -3,16 +3,21 @@ package javascript
 import (
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
-// Limits on what findWorkspace reads.
+// Limits on what findWorkspace reads. A project can be hostile.
 const (
-	maxManifest = 1 << 20 // bytes of a package.json
-	maxMembers  = 1_000
+	maxManifest   = 1 << 20 // bytes of a package.json
+	maxPatterns   = 100
+	maxComponents = 20     // of a pattern
+	maxEntries    = 10_000 // entries of folders that are compared with patterns
+	maxMembers    = 1_000
 )
 
 // A Workspace is the npm workspace that contains a script's project. npm installs the packages of all
@@ -24,36 +29,110 @@ type Workspace struct {
 }
 
 // findWorkspace returns the workspace of the project in root, or nil. That is the nearest folder above
-// it whose package.json lists root in its workspaces, as npm requires.
+// it whose package.json lists root in its workspaces, as npm requires. root has no symbolic links. The
+// search ends at a folder that users share, such as /tmp, where anyone can write a package.json.
 func findWorkspace(root string) *Workspace {
-	for dir := filepath.Dir(root); ; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(root); !isShared(dir); dir = filepath.Dir(dir) {
 		w := &Workspace{Root: dir, Members: members(dir)}
 		if slices.Contains(w.Members, root) {
 			return w
 		}
 		if dir == filepath.Dir(dir) {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
-// members returns the folders of the packages that a package.json in dir lists as workspaces. It
-// ignores what leads out of dir.
-func members(dir string) (out []string) {
+// isShared reports whether users can write to a folder without removing each other's files.
+func isShared(dir string) bool {
+	info, err := os.Stat(dir)
+	return err != nil || info.Mode()&fs.ModeSticky != 0
+}
+
+// members returns the folders of the packages that a package.json in dir lists as workspaces, without
+// those that a pattern after "!" excludes.
+func members(dir string) []string {
 	text, err := readRegular(filepath.Join(dir, "package.json"), maxManifest)
 	if err != nil {
 		return nil
 	}
-	for _, pattern := range patterns(text) {
-		found, _ := fs.Glob(os.DirFS(dir), path.Clean(pattern)) // finds nothing above dir
-		for _, name := range found {
-			member, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(name)))
-			if err == nil && member != dir && within(dir, member) && len(out) < maxMembers {
-				out = append(out, member)
-			}
+	all := patterns(text)
+	e := expansion{root: dir, found: map[string]bool{}, entries: maxEntries}
+	for _, pattern := range all[:min(len(all), maxPatterns)] {
+		pattern, e.excludes = strings.CutPrefix(pattern, "!")
+		pattern = path.Clean(strings.Trim(pattern, "/"))
+		components := strings.Split(pattern, "/")
+		if pattern != "." && filepath.IsLocal(filepath.FromSlash(pattern)) && len(components) <= maxComponents {
+			e.expand(dir, components)
 		}
 	}
-	return out
+	return slices.Sorted(maps.Keys(e.found))
+}
+
+// An expansion finds the folders that patterns match. It follows no symbolic links.
+type expansion struct {
+	root     string // the folder of the workspace, which is not a member
+	found    map[string]bool
+	excludes bool // whether the current pattern removes what it matches
+	entries  int  // how many more entries of folders may be compared
+}
+
+// expand matches the components of a pattern with the folders in dir.
+func (e *expansion) expand(dir string, components []string) {
+	if len(components) == 0 {
+		e.add(dir)
+		return
+	}
+	first, rest := components[0], components[1:]
+	if !strings.ContainsAny(first, `*?[\`) {
+		sub := filepath.Join(dir, first)
+		if info, err := os.Lstat(sub); err == nil && info.IsDir() {
+			e.expand(sub, rest)
+		}
+		return
+	}
+	if first == "**" {
+		e.expand(dir, rest)
+		rest = components
+	}
+	for _, name := range e.folders(dir) {
+		if ok, _ := path.Match(first, name); ok {
+			e.expand(filepath.Join(dir, name), rest)
+		}
+	}
+}
+
+// add adds or removes a folder that a pattern matches, if it is a package.
+func (e *expansion) add(dir string) {
+	info, err := os.Lstat(filepath.Join(dir, "package.json"))
+	switch {
+	case err != nil || !info.Mode().IsRegular() || dir == e.root:
+	case e.excludes:
+		delete(e.found, dir)
+	case len(e.found) < maxMembers:
+		e.found[dir] = true
+	}
+}
+
+// folders returns the names of the folders in dir, except node_modules and hidden ones.
+func (e *expansion) folders(dir string) (names []string) {
+	if e.entries <= 0 {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, _ := f.ReadDir(e.entries)
+	e.entries -= len(entries) + 1
+	for _, d := range entries {
+		if name := d.Name(); d.IsDir() && name != "node_modules" && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // patterns returns the workspaces of a package.json: a list, or, as Yarn writes it, an object with the
