@@ -413,6 +413,9 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 			map[string]json.RawMessage{id: []byte(`{"decision":"approve","approver":"` + strings.Repeat("a", 257) + `"}`)},
 			"approver has 257 bytes; at most 256 are allowed",
 		},
+		"past the end of time": {
+			map[string]json.RawMessage{id: []byte(`{"decision":"approve","expires_ms":-1}`)}, "expires_ms is -1",
+		},
 		"half an edit": {map[string]json.RawMessage{id: []byte(`{"decision":"edit"}`)}, "an edit needs arguments"},
 	} {
 		_, err := p.agent.Resume(t.Context(), p.paused.State, tc.answers)

@@ -90,6 +90,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	switch {
 	case len(a.Approver) > MaxApprover:
 		return a, fmt.Errorf("approver has %d bytes; at most %d are allowed", len(a.Approver), MaxApprover)
+	case a.ExpiresMS < 0:
+		return a, fmt.Errorf("expires_ms is %d; want a Unix time in milliseconds, or 0 for none", a.ExpiresMS)
 	case a.Decision == abi.Edit && a.Arguments == nil:
 		return a, fmt.Errorf("an edit needs arguments, a JSON object in a string")
 	case a.Decision == abi.Edit:
@@ -179,13 +181,25 @@ func (r *Record) Decision(call abi.Call, owner string) (latest *Approval, number
 	return latest, number
 }
 
-// Approve records the approval of a call whose arguments a person wrote in the decision edit.
+// Approve records the approval of a call whose arguments a person wrote in the decision edit, unless
+// that is recorded already: a call is examined again after each pause.
 func (r *Record) Approve(call abi.Call, owner string, edit *Approval) {
 	approved := Approval{CallID: call.ID, Owner: owner, Tool: call.Name, Arguments: call.Arguments, By: edit.By}
 	approved.Approval = edit.Approval
 	approved.Approval.Decision, approved.Approval.Arguments = abi.Approve, nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, a := range slices.Backward(r.approvals) {
+		if a.CallID != call.ID || a.Owner != owner || a.Tool != call.Name {
+			continue
+		}
+		if a.Approval.Decision == abi.Edit && *a.Approval.Arguments == call.Arguments {
+			break
+		}
+		if a.Arguments == call.Arguments {
+			return
+		}
+	}
 	r.approvals = append(r.approvals, approved)
 	r.askedDirty = true
 }

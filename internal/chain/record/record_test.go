@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
 )
 
 // TestRecordNext checks that each phase counts its calls from 1, and that calls of an earlier phase
@@ -17,4 +19,32 @@ func TestRecordNext(t *testing.T) {
 	require.Equal(t, "a/b#1", second.NextKey("a", "b"))
 	first.NextKey("a", "b")
 	require.Equal(t, "a/b#2", second.NextKey("a", "b"))
+}
+
+// TestEditApprovesOnce checks that examining a call again, as after a pause of its tool, neither
+// approves it again nor overrides a later decision.
+func TestEditApprovesOnce(t *testing.T) {
+	t.Parallel()
+	r := New()
+	answer := func(arguments string, a abi.Approval) {
+		r.approvals = append(r.approvals, Approval{CallID: "c", Owner: "host", Tool: "t", Arguments: arguments, Approval: a})
+	}
+	edited, call := "{}", abi.Call{ID: "c", Name: "t", Arguments: "{}"}
+	answer(`{"a":1}`, abi.Approval{Decision: abi.Edit, Arguments: &edited})
+	edit := r.approvals[0]
+	for range 3 {
+		r.Approve(call, "host", &edit)
+		latest, n := r.Decision(call, "host")
+		require.Equal(t, abi.Approve, latest.Approval.Decision)
+		require.Equal(t, 1, n)
+	}
+	answer(edited, abi.Approval{Decision: abi.Reject})
+	r.Approve(call, "host", &edit)
+	latest, _ := r.Decision(call, "host")
+	require.Equal(t, abi.Reject, latest.Approval.Decision, "the later answer about the edited call")
+
+	answer(`{"a":1}`, abi.Approval{Decision: abi.Edit, Arguments: &edited})
+	r.Approve(call, "host", &edit)
+	latest, _ = r.Decision(call, "host")
+	require.Equal(t, abi.Approve, latest.Approval.Decision, "a later edit approves again")
 }
