@@ -255,17 +255,16 @@ func apply(messages []abi.Message, p *abi.ListPatch) (out []abi.Message, edits [
 	if p.Whole {
 		splices = []abi.Splice{wholeSplice(messages, p.Replace)}
 	}
-	shift := 0
+	out, done := make([]abi.Message, 0, len(messages)), 0
 	for _, s := range splices {
-		at := s.At + shift
-		e := Edit{At: at, Removed: slices.Clone(messages[at : at+s.Remove]), Inserted: s.Insert}
-		messages = slices.Concat(messages[:at:at], s.Insert, messages[at+s.Remove:])
-		shift += len(s.Insert) - s.Remove
-		if len(e.Removed) > 0 || len(e.Inserted) > 0 {
-			edits = append(edits, e)
+		out = append(out, messages[done:s.At]...)
+		done = s.At + s.Remove
+		if s.Remove > 0 || len(s.Insert) > 0 {
+			edits = append(edits, Edit{At: len(out), Removed: slices.Clone(messages[s.At:done]), Inserted: s.Insert})
 		}
+		out = append(out, s.Insert...)
 	}
-	return messages, edits
+	return append(out, messages[done:]...), edits
 }
 
 // wholeSplice returns a splice that turns before into after. The splice leaves out the messages
