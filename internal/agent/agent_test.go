@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -679,6 +681,18 @@ func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 		require.Equal(t, []any{e.Type, e.Seq, e.Step, e.Run}, []any{seen[i].Type, seen[i].Seq, seen[i].Step, seen[i].Run})
 		require.NotZero(t, seen[i].TimeMS)
 	}
+}
+
+// TestCallsOfTheInputAreBounded checks that a run rejects input with too many tool calls, and makes
+// no results for them.
+func TestCallsOfTheInputAreBounded(t *testing.T) {
+	t.Parallel()
+	open := abi.Assistant("")
+	open.ToolCalls = slices.Repeat([]abi.ToolCall{{ID: "c"}}, message.MaxAllCalls+1)
+	r := try(t, agent.Options{}, []scripted.Reply{scripted.Text("hello")}, open)
+	require.ErrorContains(t, r.err, "input: 10001 tool calls; at most 10000 are allowed")
+	require.Empty(t, r.model.Requests())
+	require.Less(t, len(r.events), 10)
 }
 
 // TestInvalidRawJSONIsRejected checks that a message of Go code whose extra is not JSON fails the

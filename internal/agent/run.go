@@ -71,6 +71,13 @@ func newRun(a *Agent, in Input) *run {
 		id = journal.NewRunID()
 	}
 	a, wrong := a.given(in.Chain)
+	if n := message.CountCalls(in.Messages); n > message.MaxAllCalls {
+		wrong = &abi.Error{
+			Code:    abi.CodeInvalid,
+			Message: fmt.Sprintf("input: %d tool calls; at most %d are allowed", n, message.MaxAllCalls),
+		}
+		in.Messages = nil // the end of the run would make a result for each call
+	}
 	if wrong == nil {
 		wrong = checkInput(in.Messages)
 	}

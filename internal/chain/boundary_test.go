@@ -171,6 +171,7 @@ func TestRefusedAnswers(t *testing.T) {
 		"a role":            {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{{Role: "operator"}}}}}}, `unknown role "operator"`},
 		"too many messages": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{abi.User("x")}, message.MaxInsert+4)}}}}, "an answer may add 10000 messages"},
 		"many calls":        {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{calling(message.MaxCalls + 1)}}}}}, "a message with 1025 tool calls; at most 1024 are allowed"},
+		"many calls in all": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{calling(message.MaxCalls)}, 10)}}}}, "an answer may add 10000 tool calls"},
 		"responds so":       {abi.BeforeAgentAnswer{Respond: ptr(calling(message.MaxCalls + 1))}, "a message with 1025 tool calls; at most 1024 are allowed"},
 		"not an answer":     {abi.BeforeAgentAnswer{Respond: &abi.Message{Role: abi.RoleSystem}}, "want an assistant's message, got a system's"},
 	} {

@@ -130,7 +130,8 @@ func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
 	}
 	for _, t := range types {
 		switch t {
-		case abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventDecision:
+		case abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventDecision,
+			abi.EventRepair:
 			events[t] = e.Read == "" || e.Read == ReadAll
 		default:
 			events[t] = true

@@ -24,6 +24,19 @@ func checkCalls(m *abi.Message) error {
 	return nil
 }
 
+// MaxAllCalls is the maximum number of tool calls that one answer may add to a list, and that the
+// caller's messages may have together. The host makes a result for each call without one, of up to a
+// few KB.
+const MaxAllCalls = 10_000
+
+// CountCalls returns the number of tool calls in messages.
+func CountCalls(messages []abi.Message) (n int) {
+	for i := range messages {
+		n += len(messages[i].ToolCalls)
+	}
+	return n
+}
+
 // CheckJSON rejects a message whose raw JSON is invalid, for example that of its extra. Only Go code
 // of this process can make such a message: those of modules are decoded.
 func CheckJSON(m *abi.Message) error {

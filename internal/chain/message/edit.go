@@ -28,15 +28,20 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 		splices = []abi.Splice{wholeSplice(l, p.Replace)}
 	}
 	removed := map[string]*abi.Message{}
-	added := 0
+	added, calls := 0, 0
 	for _, s := range splices {
 		added += len(s.Insert)
+		calls += CountCalls(s.Insert)
 		for _, it := range l.items[s.At : s.At+s.Remove] {
 			removed[it.message.ID] = &it.message
+			calls -= len(it.message.ToolCalls)
 		}
 	}
 	if added > MaxInsert+l.Len() {
 		return nil, fmt.Errorf("messages: an answer may add %d messages", MaxInsert)
+	}
+	if calls > MaxAllCalls {
+		return nil, fmt.Errorf("messages: an answer may add %d tool calls", MaxAllCalls)
 	}
 	for i := range splices {
 		splices[i].Insert = slices.Clone(splices[i].Insert)
