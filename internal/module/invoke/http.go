@@ -3,6 +3,7 @@ package invoke
 import (
 	"context"
 	"net/url"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
@@ -47,7 +48,7 @@ func (inv *Invocation) SendRequest(
 // that a grant can name.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || len(u.Host) > maxHost {
+	if err != nil || u.Host == "" || len(u.Host) > maxHost || strings.ContainsAny(u.Host, ",;'\"[]{}() ") {
 		return "HOST"
 	}
 	return u.Host

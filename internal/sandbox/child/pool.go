@@ -158,7 +158,7 @@ func (l limits) watch(pid int, end context.CancelCauseFunc) (stop func()) {
 				end(errTimeout)
 				return
 			}
-			wait = l.timeout - used
+			wait = max(l.timeout-used, 10*time.Millisecond)
 		}
 	}()
 	return func() { close(ended) }

@@ -40,8 +40,8 @@ var CanMap = sync.OnceValue(func() bool {
 // so that a reset restores only those.
 //
 // Long runs of zeros are not mapped from the file: the first write to such a page would take twice
-// as long as the first write to an anonymous page. It would also add a page of zeros to the file, which would stay there and would not be
-// accounted for.
+// as long as the first write to an anonymous page. It would also add a page of zeros to the file,
+// which would stay there and would not be accounted for.
 type mappedImage struct {
 	fd      int
 	content []byte      // a read-only mapping of the image
