@@ -1,0 +1,167 @@
+// Package rawjson reads and edits JSON text without changing the bytes that an edit does not concern:
+// white space, the order of members, the spelling of numbers and strings, and unknown fields stay as
+// they are.
+package rawjson
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxDepth limits how deeply arrays and objects are nested.
+const MaxDepth = 256
+
+// A Value is a part of a JSON document. The zero Value stands for an absent value; its methods return
+// zero values.
+type Value struct {
+	Text []byte // the value, without white space around it; it shares the document's memory
+	At   int    // the offset of Text in the document
+}
+
+// A Member is a member of an object.
+type Member struct {
+	Name  string
+	Value Value
+	from  int // the offset of the name
+}
+
+// Parse checks that doc is one JSON value in valid UTF-8 whose objects have no duplicate names and
+// which is nested at most [MaxDepth] deep, and returns it. Readers disagree on which of two duplicate
+// names counts, so that a document with some could hide a value from a check.
+func Parse(doc []byte) (Value, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(doc))
+	for {
+		_, err := d.ReadToken()
+		switch {
+		case err != nil:
+			return Value{}, invalid(err)
+		case d.StackDepth() > MaxDepth:
+			return Value{}, fmt.Errorf("arrays and objects are nested more than %d deep", MaxDepth)
+		case d.StackDepth() == 0:
+			end := int(d.InputOffset())
+			if len(bytes.TrimLeft(doc[end:], " \t\r\n")) > 0 {
+				return Value{}, fmt.Errorf("there is text after the JSON value, at offset %d", end)
+			}
+			start := len(doc) - len(bytes.TrimLeft(doc, " \t\r\n"))
+			return Value{Text: doc[start:end], At: start}, nil
+		}
+	}
+}
+
+// invalid returns an error of package jsontext without the package's name.
+func invalid(err error) error {
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok && e.Err != nil {
+		if e.JSONPointer != "" {
+			return fmt.Errorf("invalid JSON at %.100q, offset %d: %w", string(e.JSONPointer), e.ByteOffset, e.Err)
+		}
+		return fmt.Errorf("invalid JSON at offset %d: %w", e.ByteOffset, e.Err)
+	}
+	return fmt.Errorf("invalid JSON: %w", err)
+}
+
+// Exists reports whether the value is present. JSON's null is present.
+func (v Value) Exists() bool { return len(v.Text) > 0 }
+
+// IsNull reports whether the value is absent or JSON's null.
+func (v Value) IsNull() bool { return len(v.Text) == 0 || v.Text[0] == 'n' }
+
+// IsString reports whether the value is a string.
+func (v Value) IsString() bool { return len(v.Text) > 0 && v.Text[0] == '"' }
+
+// IsObject reports whether the value is an object.
+func (v Value) IsObject() bool { return len(v.Text) > 0 && v.Text[0] == '{' }
+
+// IsArray reports whether the value is an array.
+func (v Value) IsArray() bool { return len(v.Text) > 0 && v.Text[0] == '[' }
+
+// IsTrue reports whether the value is JSON's true.
+func (v Value) IsTrue() bool { return len(v.Text) > 0 && v.Text[0] == 't' }
+
+// String returns the text of a string, and "" for other values.
+func (v Value) String() string {
+	if !v.IsString() {
+		return ""
+	}
+	text, err := jsontext.AppendUnquote(nil, v.Text)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// Int returns the value of an integer that fits, and 0 for other values.
+func (v Value) Int() int64 {
+	n, err := strconv.ParseInt(string(v.Text[:min(len(v.Text), 21)]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Elements returns the elements of an array, and nil for other values.
+func (v Value) Elements() []Value {
+	if !v.IsArray() {
+		return nil
+	}
+	d := v.open()
+	var out []Value
+	for d.PeekKind() != ']' {
+		out = append(out, v.next(d))
+	}
+	return out
+}
+
+// Members returns the members of an object in order, and nil for other values.
+func (v Value) Members() []Member {
+	if !v.IsObject() {
+		return nil
+	}
+	d := v.open()
+	var out []Member
+	for d.PeekKind() != '}' {
+		name := v.next(d)
+		out = append(out, Member{Name: name.String(), Value: v.next(d), from: name.At})
+	}
+	return out
+}
+
+// Get returns the member of an object with the given name, or the zero Value.
+func (v Value) Get(name string) Value {
+	for _, m := range v.Members() {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return Value{}
+}
+
+// open returns a decoder after the first token of an array or object.
+func (v Value) open() *jsontext.Decoder {
+	d := jsontext.NewDecoder(bytes.NewBuffer(v.Text), jsontext.AllowDuplicateNames(true)) // Parse has checked the names
+	_, _ = d.ReadToken()
+	return d
+}
+
+// next returns the next name, member or element. Parse has checked the text.
+func (v Value) next(d *jsontext.Decoder) Value {
+	text, err := d.ReadValue()
+	if err != nil {
+		panic("rawjson: a value that Parse has not checked: " + err.Error())
+	}
+	end := int(d.InputOffset())
+	start := end - len(text)
+	return Value{Text: v.Text[start:end:end], At: v.At + start}
+}
+
+// Quote returns text as a JSON string. Invalid UTF-8 becomes U+FFFD.
+func Quote(text string) []byte {
+	b, err := jsontext.AppendQuote(nil, text)
+	if err != nil {
+		b, _ = jsontext.AppendQuote(nil, string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD"))))
+	}
+	return b
+}

@@ -1,0 +1,61 @@
+package wire
+
+import "github.com/agent-runner/agent-runner/abi"
+
+// An ItemKind says what an item of a stream does.
+type ItemKind uint8
+
+// The kinds of items.
+const (
+	// Other items belong to no block that modules see: the start of the answer, reasoning that is
+	// signed or encrypted, calls that the upstream runs, citations, pings. They keep their place.
+	Other ItemKind = iota
+	Open           // begins a block of text, reasoning or one tool call
+	Delta          // adds a chunk to the open block
+	Close          // ends the block; clients run a tool when they receive it
+	End            // the answer's finish reason and usage, and all that follows
+	Ping           // keeps the connection alive; may be sent at any time
+)
+
+// An Item is a part of a streamed answer. Most events of an upstream are one item; an event that does
+// several things is several items, whose events have the same effect together.
+type Item struct {
+	Kind  ItemKind
+	Block int       // for Open, Delta and Close: the number of the block in the upstream's stream
+	Chunk abi.Chunk // for Delta: what it adds; for Open: the kind and, of a tool call, its index, ID and name
+	Event []byte    // as received, with the blank line that ends it
+}
+
+// A Stream is the codec of one streamed answer. It reads the upstream's events, and writes the events
+// for the client. A [Weaver] decides which. Its methods are not called concurrently.
+type Stream interface {
+	// Decode returns the items of one event of the upstream, which includes the blank line that ends
+	// it. Their memory is not that of event. The error is a *Error with CodeUpstream.
+	Decode(event []byte) ([]Item, error)
+	// Response returns the upstream's answer so far, from what Decode has read. The answer is complete
+	// if Complete reports true.
+	Response() *abi.Response
+	// Complete reports whether Decode has read the end of the answer, so that a stream that was cut
+	// is recognized.
+	Complete() bool
+
+	// Pass appends an item's event to dst: the event as received, unless the numbers of blocks or events
+	// have changed since items were dropped or added, or unless it repeats text that was changed.
+	Pass(dst []byte, it *Item) []byte
+	// Text appends events that add text to the block that open has begun, in place of its deltas.
+	Text(dst []byte, open *Item, text string) []byte
+	// CloseText appends the events that end the block that open has begun, whose whole text is now text.
+	CloseText(dst []byte, open *Item, text string) []byte
+	// Drop notes that no item of the block that open begins will be passed.
+	Drop(open *Item)
+	// AddText and AddCall append a whole block that the upstream did not send, and before it the start of
+	// the answer if nothing has been passed. kind is [abi.ChunkText] or [abi.ChunkReasoning].
+	AddText(dst []byte, kind, text string) []byte
+	AddCall(dst []byte, call *abi.ToolCall) []byte
+	// End appends the events that end the answer: those of the End items, with the finish reason
+	// finish (abi.Finish…) unless it is the upstream's, and with the blocks as they were passed,
+	// changed and added. Without End items, because a module answered, it writes new events.
+	End(dst []byte, ends []Item, finish string) []byte
+	// Error appends the event of an error that ends the stream.
+	Error(dst []byte, err *Error) []byte
+}
