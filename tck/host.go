@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -209,9 +210,9 @@ func (k *kit) compare(ctx context.Context, c *golden.Case) (*wire.Outcome, []gol
 
 // cut truncates text from a host to 64 KiB, since a report can contain text for each case.
 func cut(s string) string {
-	const most = 64 << 10
-	if len(s) <= most {
+	const limit = 64 << 10
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return truncate.Text(s, limit) + "…"
 }

@@ -15,9 +15,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/procgroup"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -375,11 +377,11 @@ func decodeLine(line []byte, v any) error {
 	return nil
 }
 
-// quote quotes the first 200 bytes of a line.
+// quote quotes at most the first 200 bytes of a line.
 func quote(line []byte) string {
-	const most = 200
-	if len(line) > most {
-		return strconv.Quote(string(line[:most])) + "…"
+	const limit = 200
+	if len(line) > limit {
+		return strconv.Quote(string(truncate.Text(line, limit))) + "…"
 	}
 	return strconv.Quote(string(line))
 }
@@ -399,9 +401,13 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns the kept bytes as text.
+// String returns the kept bytes as text. It omits the rest of a character whose beginning was dropped.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(bytes.TrimSpace(t.b)), "\uFFFD")
+	b := t.b
+	for len(b) > maxStderr-(utf8.UTFMax-1) && !utf8.RuneStart(b[0]) {
+		b = b[1:]
+	}
+	return strings.ToValidUTF8(string(bytes.TrimSpace(b)), "\uFFFD")
 }

@@ -459,3 +459,16 @@ func eventNames() []string {
 	}
 	return out
 }
+
+// TestQuotesEndBetweenCharacters checks that a report shows no half of a character of a program's
+// output, neither at the end of a quoted line nor at the start of the last bytes.
+func TestQuotesEndBetweenCharacters(t *testing.T) {
+	require.Equal(t, `"x`+strings.Repeat("世", 66)+`"…`, quote([]byte("x"+strings.Repeat("世", 99))))
+
+	var last tail
+	for range maxStderr {
+		_, err := last.Write([]byte("世"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, strings.Repeat("世", maxStderr/3), last.String())
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // maxSpans is the maximum number of spans in a timeline. Further spans are only counted.
@@ -87,7 +88,7 @@ func (g *liveTimeline) begin(op tracing.Operation, parent int, now time.Time) in
 		s.Run = op.Run.ID
 	}
 	if op.Call != nil {
-		s.Tool, s.CallID = op.Call.Name, strings.ToValidUTF8(op.Call.ID[:min(len(op.Call.ID), contract.MaxName)], "")
+		s.Tool, s.CallID = op.Call.Name, strings.ToValidUTF8(truncate.Text(op.Call.ID, contract.MaxName), "")
 	}
 	g.Spans = append(g.Spans, s)
 	return s.ID

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // A Pattern matches hosts and their ports:
@@ -222,5 +224,5 @@ func short(s string) string {
 	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	return truncate.Text(s, limit) + "…"
 }

@@ -310,7 +310,8 @@ function find(text: string, from: number): Span[] {
 function cutOf(text: string, open: number, spans: Span[]): number {
 	const across = (cut: number) => spans.find((s) => s.from < cut && cut < s.to);
 	const cut = across(open)?.from ?? open;
-	const least = text.length - maxTail;
+	let least = text.length - maxTail;
+	if (least > 0 && text.codePointAt(least - 1)! > 0xffff) least++; // it is within a character
 	return cut >= least ? cut : across(least)?.to ?? least;
 }
 

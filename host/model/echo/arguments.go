@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // cutObject returns the JSON object at the start of a text, after spaces, colons or opening
@@ -57,11 +59,8 @@ type filler struct {
 var numbers = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)?`)
 
 func newFiller(prompt string) *filler {
+	prompt = strings.ToValidUTF8(truncate.Text(prompt, maxText), "")
 	f := &filler{prompt: prompt, number: 1, values: maxValues, bytes: maxBytes}
-	if len(prompt) > maxText {
-		f.prompt = prompt[:maxText]
-	}
-	f.prompt = strings.ToValidUTF8(f.prompt, "")
 	if text := numbers.FindString(f.prompt); text != "" {
 		_ = json.Unmarshal([]byte(text), &f.number) // stays 1 if it is not a JSON number
 	}

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/internal/suggest"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Limits of the file tools.
@@ -234,8 +235,5 @@ func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+	return truncate.Text(s, n) + "…"
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // A longLine holds the ends of a line that exceeds the limit.
@@ -88,7 +90,7 @@ type lastLines struct {
 func (l *lastLines) add(line []byte) string {
 	text := strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\ufffd")
 	if len(text) > maxTailLineBytes {
-		text = strings.ToValidUTF8(text[:maxTailLineBytes], "") + "…"
+		text = truncate.Text(text, maxTailLineBytes) + "…"
 	}
 	if strings.TrimSpace(text) == "" {
 		return text

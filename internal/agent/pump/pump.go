@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Run calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
@@ -190,16 +190,7 @@ func (j *joiner) join(c *abi.Chunk) bool {
 			break
 		}
 	}
-	cut := len(*text)
-	for i := cut - 1; i >= max(0, cut-utf8.UTFMax+1); i-- {
-		if utf8.RuneStart((*text)[i]) {
-			if !utf8.FullRuneInString((*text)[i:]) {
-				cut = i
-			}
-			break
-		}
-	}
-	if cut < len(*text) {
+	if cut := len(truncate.Whole(*text)); cut < len(*text) {
 		j.held = append(j.held, abi.Chunk{Kind: c.Kind, Index: c.Index, Text: (*text)[cut:]})
 		*text = (*text)[:cut]
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Defaults of Options.
@@ -228,11 +229,7 @@ func (t *Tool) cut(s string, limit int) string {
 	if len(s) <= limit {
 		return strings.ToValidUTF8(s, "\ufffd")
 	}
-	stored := limit
-	for stored > 0 && !utf8.RuneStart(s[stored]) && stored > limit-utf8.UTFMax {
-		stored--
-	}
-	return strings.ToValidUTF8(s[:stored], "\ufffd") +
+	return strings.ToValidUTF8(truncate.Text(s, limit), "\ufffd") +
 		fmt.Sprintf("\n[cut: this has %d bytes; the limit for a result is %d bytes]", len(s), t.o.MaxResult)
 }
 

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // An AnswerError is the cause of a fault: the hook's answer is malformed.
@@ -98,7 +98,7 @@ func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 		e.Code = abi.CodeInternal
 	}
 	if len(e.Message) > maxMessage {
-		e.Message = strings.ToValidUTF8(e.Message[:maxMessage], "") + "…"
+		e.Message = truncate.Text(e.Message, maxMessage) + "…"
 	}
 	return &e, nil
 }

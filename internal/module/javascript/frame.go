@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Bounds on the source lines that an error quotes.
@@ -24,7 +26,7 @@ func frame(lines []string, first, line, column int) string {
 		}
 		shown := strings.ReplaceAll(text, "\t", " ")
 		if len(shown) > frameColumn {
-			shown = strings.ToValidUTF8(shown[:frameColumn], "") + "…"
+			shown = truncate.Text(shown, frameColumn) + "…"
 		}
 		if i > 0 {
 			b.WriteByte('\n')

@@ -17,6 +17,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 const (
@@ -270,7 +271,7 @@ func cutError(err error) error {
 	const limit = 500
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
+		text = truncate.Text(text, limit) + "…"
 	}
 	return errors.New(text)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // A runDiff is the difference between two replays of a run: one with its own modules, and one with
@@ -484,11 +485,11 @@ func excerpt(text string, at, limit int) string {
 	}
 	prefix := ""
 	if from := at - lineContext; from > linePrefix {
-		prefix = strings.ToValidUTF8(text[:linePrefix], "") + "…"
-		text = text[from:]
+		prefix = truncate.Text(text, linePrefix) + "…"
+		text = strings.ToValidUTF8(text[from:], "") // from may be within a character
 	}
 	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
+		text = truncate.Text(text, limit) + "…"
 	}
-	return prefix + strings.ToValidUTF8(text, "")
+	return prefix + text
 }
