@@ -68,12 +68,16 @@ func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middle
 	if err != nil {
 		return err
 	}
+	late := readLate(state.Messages, i)
+	if i > 0 && len(late.left) > 0 {
+		i, late = 0, readLate(state.Messages, 0) // the calls may be in any message
+	}
 	for i < state.Messages.Len() {
 		r := readRound(state.Messages, i)
 		if p.Strict {
 			err = r.check(i)
 		} else {
-			err = p.repair(ctx, state.Messages, r)
+			err = p.repair(ctx, state.Messages, r, late)
 		}
 		if err != nil {
 			return err
@@ -99,11 +103,12 @@ func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) 
 	return i, nil
 }
 
-// repair removes surplus results as configured, and inserts a placeholder for each call
-// without a result, before the existing results.
-func (p *patcher) repair(ctx *middleware.Context, messages *middleware.Messages, r *round) error {
+// repair removes surplus placeholders, and surplus results as configured. It inserts a placeholder
+// for each call without a result, before the existing results.
+func (p *patcher) repair(ctx *middleware.Context, messages *middleware.Messages, r *round, late *late) error {
+	late.settle(r)
 	r.surplus = slices.DeleteFunc(r.surplus, func(s surplus) bool {
-		return s.orphan && !p.RemoveOrphans || !s.orphan && !p.RemoveDuplicates
+		return !s.synthetic && (s.orphan && !p.RemoveOrphans || !s.orphan && !p.RemoveDuplicates)
 	})
 	for _, s := range slices.Backward(r.surplus) {
 		messages.Delete(s.at, s.at+1)

@@ -77,8 +77,16 @@ func TestPlaceholders(t *testing.T) {
 		"none of two":              {[]abi.Message{both}, []abi.Message{both, a, b}},
 		"an assistant's behind it": {[]abi.Message{user, onlyA, more}, []abi.Message{user, onlyA, a, more}},
 		"the user's behind it":     {[]abi.Message{user, onlyA, user}, []abi.Message{user, onlyA, a, user}},
-		"late result":              {[]abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user, resultA}},
-		"several messages":         {[]abi.Message{onlyA, both, resultA}, []abi.Message{onlyA, a, both, b, resultA}},
+		"late result":              {[]abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, user, resultA}},
+		"late result of one of two": {
+			[]abi.Message{user, both, user, resultA, user},
+			[]abi.Message{user, both, b, user, resultA, user},
+		},
+		"late result of a later call": {
+			[]abi.Message{onlyA, resultA, onlyA, user, resultA},
+			[]abi.Message{onlyA, resultA, onlyA, user, resultA},
+		},
+		"several messages": {[]abi.Message{onlyA, both, resultA}, []abi.Message{onlyA, a, both, b, resultA}},
 		"a call twice": {
 			[]abi.Message{calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("x"))},
 			[]abi.Message{calls("t#c", "t#c"), canceled("t", "c"), abi.ToolMessage("c", "t", abi.Text("x"))},
@@ -113,15 +121,20 @@ func TestRemovesResults(t *testing.T) {
 		"an orphan at the begin":        {true, false, []abi.Message{resultA, user}, []abi.Message{user}},
 		"an orphan behind a user":       {true, false, []abi.Message{user, resultA, user}, []abi.Message{user, user}},
 		"an orphan between results":     {true, false, []abi.Message{both, other, resultA}, []abi.Message{both, canceled("tool_b", "call_2"), resultA}},
-		"a late result":                 {true, false, []abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user}},
+		"a late result":                 {true, false, []abi.Message{onlyA, user, resultA, resultA}, []abi.Message{onlyA, user, resultA}},
 		"nothing but orphans":           {true, false, []abi.Message{resultA, other}, nil},
 		"orphans stay":                  {false, true, []abi.Message{resultA, user}, []abi.Message{resultA, user}},
 		"a duplicate":                   {false, true, []abi.Message{onlyA, resultA, second, user}, []abi.Message{onlyA, resultA, user}},
 		"several":                       {true, true, []abi.Message{onlyA, second, resultA, other, second}, []abi.Message{onlyA, second}},
 		"duplicates stay":               {true, false, []abi.Message{onlyA, resultA, second}, []abi.Message{onlyA, resultA, second}},
 		"a result beside a placeholder": {false, true, []abi.Message{onlyA, a, resultA}, []abi.Message{onlyA, resultA}},
-		"two placeholders":              {false, true, []abi.Message{onlyA, a, a}, []abi.Message{onlyA, a}},
-		"the id of an earlier round":    {true, true, []abi.Message{onlyA, resultA, onlyA, second}, []abi.Message{onlyA, resultA, onlyA, second}},
+		"a result after a placeholder":  {false, false, []abi.Message{onlyA, a, resultA}, []abi.Message{onlyA, resultA}},
+		"a late result of a placeholder": {
+			false, false, []abi.Message{user, onlyA, a, user, resultA, user}, []abi.Message{user, onlyA, user, resultA, user},
+		},
+		"a late placeholder":         {false, false, []abi.Message{onlyA, user, a}, []abi.Message{onlyA, a, user}},
+		"two placeholders":           {false, true, []abi.Message{onlyA, a, a}, []abi.Message{onlyA, a}},
+		"the id of an earlier round": {true, true, []abi.Message{onlyA, resultA, onlyA, second}, []abi.Message{onlyA, resultA, onlyA, second}},
 		"a call twice has two results": {
 			true,
 			true,
@@ -198,6 +211,17 @@ func TestLooksOnlyAtWhatChanged(t *testing.T) {
 	now := h.Messages()
 	h.SetMessages(append(now[:2:2], now[3:]...)...)
 	require.Equal(t, canceled("t", "c0"), step(t, h)[2])
+}
+
+// TestLateResultOfAnEarlierStep checks that the placeholder of an earlier step gives way to a result
+// that another middleware appends.
+func TestLateResultOfAnEarlierStep(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, nil)
+	h.SetMessages(onlyA, user, both, resultA, abi.ToolMessage("call_2", "tool_b", abi.Text("b")), user)
+	require.Equal(t, canceled("tool_a", "call_1"), step(t, h)[1])
+	h.SetMessages(append(h.Messages(), resultA)...)
+	require.Equal(t, user, step(t, h)[1])
 }
 
 func TestTexts(t *testing.T) {

@@ -56,17 +56,20 @@ export default defineMiddleware<Config>({
 	// last step.
 	beforeModelRewriteState({ messages }, ctx) {
 		const splice: Splice[] = [];
-		let end = 0;
-		for (let i = begin(messages, ctx.local.get<number>("looked")); i < messages.length; i = end) {
+		let [end, from] = [0, begin(messages, ctx.local.get<number>("looked"))];
+		let late = new Late(messages, from);
+		if (from > 0 && late.left.size > 0) [from, late] = [0, new Late(messages, 0)]; // the calls may be in any message
+		for (let i = from; i < messages.length; i = end) {
 			const r = readRound(messages, i);
 			end = r.end;
 			if (ctx.config.strict) {
 				check(r, i);
 				continue;
 			}
+			late.settle(r);
 			if (r.missing.length > 0) splice.push({ at: r.first, insert: r.missing.map(placeholder) });
 			for (const s of r.surplus) {
-				if (s.why === "orphan" ? !ctx.config.remove_orphan_results : !ctx.config.remove_duplicate_results) continue;
+				if (!s.synthetic && (s.why === "orphan" ? !ctx.config.remove_orphan_results : !ctx.config.remove_duplicate_results)) continue;
 				splice.push({ at: s.at, remove: 1 });
 				ctx.emit("removed", { call: s.call, tool: s.tool, why: s.why });
 			}
@@ -94,6 +97,7 @@ interface Round {
 	missing: ToolCall[]; // calls without a result
 	nameless: boolean; // there are calls without an id, which cannot be answered
 	surplus: Surplus[]; // surplus results, in order
+	placeholders: Map<string, Surplus>; // the placeholders that answer a call, by the call's id
 }
 
 interface Surplus {
@@ -101,40 +105,89 @@ interface Surplus {
 	tool: string;
 	call: string;
 	why: "orphan" | "duplicate";
+	synthetic: boolean; // a placeholder of this module
 }
 
 // readRound reads the round that begins with message i.
 function readRound(messages: Messages, i: number): Round {
 	const head = messages.at(i)!;
 	const calls = head.role === "tool" ? [] : (head.tool_calls ?? []);
-	const r: Round = { first: head.role === "tool" ? i : i + 1, end: 0, missing: [], nameless: false, surplus: [] };
+	const first = head.role === "tool" ? i : i + 1;
+	const r: Round = { first, end: first, missing: [], nameless: false, surplus: [], placeholders: new Map() };
 	const open = new Map<string, number>(); // number of calls without a result, by id
 	for (const { id } of calls) {
 		if (id === "") r.nameless = true;
 		else open.set(id, (open.get(id) ?? 0) + 1);
 	}
-	const placeholders = new Map<string, number>();
-	r.end = r.first;
 	for (let m = messages.at(r.end); m?.role === "tool"; m = messages.at(++r.end)) {
 		const call = m.tool_call_id ?? "";
 		const left = open.get(call);
+		let gone: Surplus = { at: r.end, tool: m.name ?? "", call, why: left === undefined ? "orphan" : "duplicate", synthetic: synthetic(m) };
 		if (left !== undefined && left > 0) {
 			open.set(call, left - 1);
-			if (synthetic(m)) placeholders.set(call, r.end);
+			if (gone.synthetic) r.placeholders.set(call, gone);
 			continue;
 		}
 		// If a call has a placeholder and a result, the placeholder is surplus.
-		const at = synthetic(m) ? undefined : placeholders.get(call);
-		if (at !== undefined) placeholders.delete(call);
-		r.surplus.push({ at: at ?? r.end, tool: m.name ?? "", call, why: left === undefined ? "orphan" : "duplicate" });
+		const placeholder = r.placeholders.get(call);
+		if (placeholder && !gone.synthetic) {
+			gone = placeholder;
+			r.placeholders.delete(call);
+		}
+		r.surplus.push(gone);
 	}
-	r.surplus.sort((a, b) => a.at - b.at);
+	sort(r.surplus);
 	for (const c of calls) {
 		const left = open.get(c.id) ?? 0;
 		if (left > 0) r.missing.push(c);
 		open.set(c.id, left - 1);
 	}
 	return r;
+}
+
+function sort(surplus: Surplus[]): void {
+	surplus.sort((a, b) => a.at - b.at);
+}
+
+// A Late counts the results that other messages separate from their calls. The host moves each to
+// its call before it calls the model, if the call has no other result.
+class Late {
+	readonly left = new Map<string, number>(); // number of such results in the rounds that follow, by the call's id
+	private awaited = new Set<string>(); // ids of calls in earlier rounds that one of them answers
+
+	// The constructor counts the late results from message i on.
+	constructor(messages: Messages, i: number) {
+		let calls: ToolCall[] = [];
+		for (; i < messages.length; i++) {
+			const m = messages.at(i)!;
+			if (m.role !== "tool") calls = m.tool_calls ?? [];
+			else if (!calls.some((c) => c.id === m.tool_call_id) && !synthetic(m)) this.add(m.tool_call_id ?? "", 1);
+		}
+	}
+
+	// settle removes from the round what late results make right: calls that one of them answers are
+	// not missing a result, their placeholders are surplus, and the late result itself is not.
+	settle(r: Round): void {
+		r.surplus = r.surplus.filter((s) => {
+			if (s.why !== "orphan" || s.synthetic) return true;
+			this.add(s.call, -1);
+			return !this.awaited.delete(s.call);
+		});
+		r.missing = r.missing.filter((c) => !this.awaits(c.id));
+		for (const [id, placeholder] of r.placeholders) if (this.awaits(id)) r.surplus.push(placeholder);
+		sort(r.surplus);
+	}
+
+	private add(id: string, n: number): void {
+		this.left.set(id, (this.left.get(id) ?? 0) + n);
+	}
+
+	// awaits reports whether a later result answers a call of the current round.
+	private awaits(id: string): boolean {
+		if ((this.left.get(id) ?? 0) <= 0) return false;
+		this.awaited.add(id);
+		return true;
+	}
 }
 
 // check throws an error that lists all inconsistencies of the round that begins with message i.

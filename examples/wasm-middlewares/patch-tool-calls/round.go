@@ -16,6 +16,8 @@ type round struct {
 	missing    []abi.ToolCall // calls without a result
 	nameless   bool           // there are calls without an id, which cannot be answered
 	surplus    []surplus      // surplus results, in order
+
+	placeholders map[string]surplus // the placeholders that answer a call, by the call's id
 }
 
 // A surplus is a result without a call, or another result of an answered call.
@@ -23,6 +25,7 @@ type surplus struct {
 	at         int
 	tool, call string
 	orphan     bool
+	synthetic  bool // a placeholder of this module
 }
 
 func (s surplus) reason() string {
@@ -34,7 +37,7 @@ func (s surplus) reason() string {
 
 // readRound reads the round that begins with message i.
 func readRound(messages *middleware.Messages, i int) *round {
-	r := &round{first: i}
+	r := &round{first: i, placeholders: map[string]surplus{}}
 	var calls []abi.ToolCall
 	if m := messages.At(i); m.Role != abi.RoleTool {
 		r.first++
@@ -46,29 +49,28 @@ func readRound(messages *middleware.Messages, i int) *round {
 		open[c.ID]++
 	}
 	delete(open, "")
-	placeholders := map[string]int{}
 	for r.end = r.first; r.end < messages.Len(); r.end++ {
 		m := messages.At(r.end)
 		if m.Role != abi.RoleTool {
 			break
 		}
 		left, known := open[m.ToolCallID]
-		gone := surplus{at: r.end, tool: m.Name, call: m.ToolCallID, orphan: !known}
+		gone := surplus{at: r.end, tool: m.Name, call: m.ToolCallID, orphan: !known, synthetic: synthetic(m)}
 		if known && left > 0 {
 			open[m.ToolCallID]--
-			if synthetic(m) {
-				placeholders[m.ToolCallID] = r.end
+			if gone.synthetic {
+				r.placeholders[m.ToolCallID] = gone
 			}
 			continue
 		}
 		// If a call has a placeholder and a result, the placeholder is surplus.
-		if at, ok := placeholders[m.ToolCallID]; ok && !synthetic(m) {
-			gone.at = at
-			delete(placeholders, m.ToolCallID)
+		if placeholder, ok := r.placeholders[m.ToolCallID]; ok && !gone.synthetic {
+			gone = placeholder
+			delete(r.placeholders, m.ToolCallID)
 		}
 		r.surplus = append(r.surplus, gone)
 	}
-	slices.SortFunc(r.surplus, func(a, b surplus) int { return a.at - b.at })
+	r.sortSurplus()
 	for _, c := range calls {
 		if open[c.ID] > 0 {
 			open[c.ID]--
@@ -76,6 +78,63 @@ func readRound(messages *middleware.Messages, i int) *round {
 		}
 	}
 	return r
+}
+
+func (r *round) sortSurplus() {
+	slices.SortFunc(r.surplus, func(a, b surplus) int { return a.at - b.at })
+}
+
+// A late counts the results that other messages separate from their calls. The host moves each to
+// its call before it calls the model, if the call has no other result.
+type late struct {
+	left    map[string]int  // number of such results in the rounds that follow, by the call's id
+	awaited map[string]bool // ids of calls in earlier rounds that one of them answers
+}
+
+// readLate counts the late results from message i on.
+func readLate(messages *middleware.Messages, i int) *late {
+	l := &late{left: map[string]int{}, awaited: map[string]bool{}}
+	var calls []abi.ToolCall
+	for ; i < messages.Len(); i++ {
+		m := messages.At(i)
+		ofCall := func(c abi.ToolCall) bool { return c.ID == m.ToolCallID }
+		if m.Role != abi.RoleTool {
+			calls = m.ToolCalls
+		} else if !slices.ContainsFunc(calls, ofCall) && !synthetic(m) {
+			l.left[m.ToolCallID]++
+		}
+	}
+	return l
+}
+
+// settle removes from the round what late results make right: calls that one of them answers are
+// not missing a result, their placeholders are surplus, and the late result itself is not.
+func (l *late) settle(r *round) {
+	r.surplus = slices.DeleteFunc(r.surplus, func(s surplus) bool {
+		if !s.orphan || s.synthetic {
+			return false
+		}
+		l.left[s.call]--
+		awaited := l.awaited[s.call]
+		delete(l.awaited, s.call)
+		return awaited
+	})
+	r.missing = slices.DeleteFunc(r.missing, func(c abi.ToolCall) bool { return l.await(c.ID) })
+	for id, placeholder := range r.placeholders {
+		if l.await(id) {
+			r.surplus = append(r.surplus, placeholder)
+		}
+	}
+	r.sortSurplus()
+}
+
+// await reports whether a later result answers a call of the current round.
+func (l *late) await(id string) bool {
+	if l.left[id] <= 0 {
+		return false
+	}
+	l.awaited[id] = true
+	return true
 }
 
 // synthetic reports whether the message is a placeholder of this module.

@@ -186,15 +186,80 @@ static am_error *tell(am_str event, am_str call, am_str tool, am_str reason) {
 	return am_emit(event, AM_CAT(data, AM_S("}")));
 }
 
+/* A late is a result that other messages separate from its call. The host moves it to its call
+ * before it calls the model, if the call has no other result. */
+typedef struct {
+	am_str id; /* of its call */
+	int32_t at;
+	bool awaited; /* it answers a call of an earlier round */
+} late;
+
+static late *lates;
+static int32_t late_count;
+
+static bool answers_call(const am_message *head, am_str id) {
+	for (int32_t k = 0; head != 0 && k < head->tool_calls.len; k++)
+		if (am_same(head->tool_calls.items[k].id, id)) return true;
+	return false;
+}
+
+/* read_late collects the late results from message i on. */
+static am_error *read_late(const am_list *messages, int32_t i) {
+	const am_message *head = 0, *m;
+	lates = 0;
+	late_count = 0;
+	for (; i < messages->total; i++) {
+		am_error *e = am_message_at(messages, i, &m);
+		if (e != AM_OK) return e;
+		if (!am_eq(m->role, "tool")) {
+			head = m;
+		} else if (!answers_call(head, m->tool_call_id) && !synthetic(m)) {
+			lates = am_grow(lates, late_count, sizeof(late));
+			lates[late_count++] = (late){.id = m->tool_call_id, .at = i};
+		}
+	}
+	return AM_OK;
+}
+
+/* await reports whether a result after the round answers the call, and marks it. */
+static bool await(const round *r, am_str id) {
+	for (int32_t i = 0; i < late_count; i++) {
+		late *l = &lates[i];
+		if (l->at < r->first + r->results || !am_same(l->id, id)) continue;
+		l->awaited = true;
+		return true;
+	}
+	return false;
+}
+
+/* settle removes from the round what late results make right: calls that one of them answers are not
+ * missing a result, their placeholders are surplus, and the late result itself is not. */
+static void settle(round *r) {
+	for (int32_t i = 0; i < late_count; i++) {
+		int32_t k = lates[i].at - r->first;
+		if (lates[i].awaited && k >= 0 && k < r->results) r->all[k].surplus = false;
+	}
+	int32_t left = 0;
+	for (int32_t k = 0; k < r->calls; k++) {
+		answer a = r->answers[k];
+		if ((a.result < 0 || synthetic(r->all[a.result].message)) && await(r, a.call->id)) {
+			if (a.result >= 0) r->all[a.result].surplus = true;
+		} else {
+			r->answers[left++] = a;
+		}
+	}
+	r->calls = left;
+}
+
 /* mend inserts a placeholder for each call without a result, before the existing results, and
- * removes surplus results as configured. */
+ * removes surplus placeholders, and surplus results as configured. */
 static am_error *mend(const round *r, am_list_patch *patch) {
 	am_error *e = AM_OK;
 	for (int32_t k = 0; k < r->calls; k++)
 		if (missing(&r->answers[k])) am_insert(patch, r->first, placeholder(r->answers[k].call));
 	for (int32_t k = 0; k < r->results && e == AM_OK; k++) {
 		const result *s = &r->all[k];
-		if (!s->surplus || !(s->orphan ? remove_orphans : remove_duplicates)) continue;
+		if (!s->surplus || !(synthetic(s->message) || (s->orphan ? remove_orphans : remove_duplicates))) continue;
 		am_delete(patch, r->first + k, r->first + k + 1);
 		e = tell(AM_S("removed"), s->message->tool_call_id, s->message->name, why(s));
 	}
@@ -210,9 +275,15 @@ static am_error *mend(const round *r, am_list_patch *patch) {
 AM_HOOK(before_model_rewrite_state) {
 	int32_t i;
 	am_error *e = begin(&in->messages, &i);
+	if (e == AM_OK) e = read_late(&in->messages, i);
+	if (e == AM_OK && i > 0 && late_count > 0) {
+		i = 0; /* the calls may be in any message */
+		e = read_late(&in->messages, 0);
+	}
 	while (e == AM_OK && i < in->messages.total) {
 		round r;
 		e = read_round(&in->messages, i, &r);
+		if (e == AM_OK && !strict) settle(&r);
 		if (e == AM_OK) e = strict ? check(&r, i) : mend(&r, &out->messages);
 		i = r.first + r.results;
 	}

@@ -54,9 +54,18 @@ export function before_model_rewrite_state(len: i32): i32 {
 		const messages = input.messages;
 		const from = begin(messages);
 		if (from.failure !== null) return from.failure;
-		for (let i = from.index; i < messages.length; ) {
+		let i = from.index, late = new Late();
+		let failure = late.read(messages, i);
+		if (failure === null && i > 0 && late.left.size > 0) {
+			i = 0; // the calls may be in any message
+			late = new Late();
+			failure = late.read(messages, 0);
+		}
+		if (failure !== null) return failure;
+		while (i < messages.length) {
 			const round = new Round();
-			let failure = round.read(messages, i);
+			failure = round.read(messages, i);
+			if (failure === null && !strict) late.settle(round);
 			if (failure === null) failure = strict ? round.check(i) : mend(round, answer.messages);
 			if (failure !== null) return failure;
 			i = round.first + round.results.length;
@@ -175,15 +184,68 @@ class Round {
 	}
 }
 
+// A Late counts the results that other messages separate from their calls. The host moves each to
+// its call before it calls the model, if the call has no other result.
+class Late {
+	left: Map<string, i32> = new Map(); // number of such results in the rounds that follow, by the call's id
+	private awaited: Set<string> = new Set(); // ids of calls in earlier rounds that one of them answers
+
+	// read counts the late results from message i on.
+	read(messages: List, i: i32): Failure | null {
+		let calls: ToolCall[] = [];
+		for (; i < messages.length; i++) {
+			const m = messages.at(i);
+			if (!m.ok) return m.failure;
+			const message = m.value;
+			if (message.role != "tool") calls = message.tool_calls;
+			else if (!has(calls, message.tool_call_id) && !synthetic(message)) this.add(message.tool_call_id, 1);
+		}
+		return null;
+	}
+
+	// settle removes from the round what late results make right: calls that one of them answers are
+	// not missing a result, their placeholders are surplus, and the late result itself is not.
+	settle(round: Round): void {
+		for (let k = 0; k < round.results.length; k++) {
+			const r = round.results[k], id = r.message.tool_call_id;
+			if (!r.orphan || synthetic(r.message)) continue;
+			this.add(id, -1);
+			if (this.awaited.delete(id)) r.surplus = false;
+		}
+		const calls: ToolCall[] = [], answers: i32[] = [];
+		for (let k = 0; k < round.calls.length; k++) {
+			const id = round.calls[k].id, a = round.answers[k];
+			if ((a < 0 || synthetic(round.results[a].message)) && this.left.has(id) && this.left.get(id) > 0) {
+				if (a >= 0) round.results[a].surplus = true;
+				this.awaited.add(id);
+			} else {
+				calls.push(round.calls[k]);
+				answers.push(a);
+			}
+		}
+		round.calls = calls;
+		round.answers = answers;
+	}
+
+	private add(id: string, n: i32): void {
+		this.left.set(id, (this.left.has(id) ? this.left.get(id) : 0) + n);
+	}
+}
+
+function has(calls: ToolCall[], id: string): bool {
+	for (let k = 0; k < calls.length; k++) if (calls[k].id == id) return true;
+	return false;
+}
+
 // mend inserts a placeholder for each call without a result, before the existing results, and
-// removes surplus results as configured.
+// removes surplus placeholders, and surplus results as configured.
 function mend(round: Round, patch: ListPatch): Failure | null {
 	const missing = round.missing();
 	let failure: Failure | null = null;
 	for (let k = 0; k < missing.length; k++) patch.insert(round.first, placeholder(missing[k]));
 	for (let k = 0; k < round.results.length && failure === null; k++) {
 		const r = round.results[k];
-		if (!r.surplus || !(r.orphan ? removeOrphans : removeDuplicates)) continue;
+		if (!r.surplus || !(synthetic(r.message) || (r.orphan ? removeOrphans : removeDuplicates))) continue;
 		patch.delete(round.first + k, round.first + k + 1);
 		failure = host.emit("removed", object(["call", r.message.tool_call_id, "tool", r.message.name, "why", r.why]));
 	}

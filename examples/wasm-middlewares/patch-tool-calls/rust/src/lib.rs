@@ -3,6 +3,7 @@
 //! guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 
 use agent_middleware::*;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 #[derive(Default)]
@@ -62,11 +63,17 @@ impl Middleware for Patcher {
     fn before_model_rewrite_state(&mut self, input: BeforeModelRewriteStateInput) -> Result<BeforeModelRewriteStateAnswer, Error> {
         let mut answer = BeforeModelRewriteStateAnswer::default();
         let mut i = begin(&input.messages)?;
+        let mut late = Late::read(&input.messages, i)?;
+        if i > 0 && !late.left.is_empty() {
+            i = 0; // the calls may be in any message
+            late = Late::read(&input.messages, 0)?;
+        }
         while i < input.messages.len() {
-            let round = Round::read(&input.messages, i)?;
+            let mut round = Round::read(&input.messages, i)?;
             if self.strict {
                 round.check(i)?;
             } else {
+                late.settle(&mut round);
                 self.mend(&round, &mut answer.messages)?;
             }
             i = round.first + round.results.len() as i32;
@@ -96,6 +103,55 @@ struct Round {
     first: i32, // the index of the first tool message
     calls: Vec<(ToolCall, Option<usize>)>, // each with the index of its result
     results: Vec<(Rc<Message>, Option<Surplus>)>,
+}
+
+/// Counts the results that other messages separate from their calls. The host moves each to its call
+/// before it calls the model, if the call has no other result.
+#[derive(Default)]
+struct Late {
+    left: BTreeMap<String, i32>, // number of such results in the rounds that follow, by the call's id
+    awaited: BTreeSet<String>,   // ids of calls in earlier rounds that one of them answers
+}
+
+impl Late {
+    /// Counts the late results from message `i` on.
+    fn read(messages: &List, i: i32) -> Result<Late, Error> {
+        let mut late = Late::default();
+        let mut head: Option<Rc<Message>> = None;
+        for i in i..messages.len() {
+            let m = messages.at(i)?;
+            if m.role != "tool" {
+                head = Some(m);
+            } else if !head.iter().any(|h| h.tool_calls.iter().any(|c| c.id == m.tool_call_id)) && !synthetic(&m) {
+                *late.left.entry(m.tool_call_id.clone()).or_default() += 1;
+            }
+        }
+        Ok(late)
+    }
+
+    /// Removes from the round what late results make right: calls that one of them answers are not
+    /// missing a result, their placeholders are surplus, and the late result itself is not.
+    fn settle(&mut self, round: &mut Round) {
+        for (m, surplus) in &mut round.results {
+            if *surplus == Some(Surplus::Orphan) && !synthetic(m) {
+                *self.left.entry(m.tool_call_id.clone()).or_default() -= 1;
+                if self.awaited.remove(&m.tool_call_id) {
+                    *surplus = None;
+                }
+            }
+        }
+        let results = &mut round.results;
+        round.calls.retain(|(c, result)| {
+            if result.map_or(false, |r| !synthetic(&results[r].0)) || self.left.get(&c.id).map_or(true, |n| *n <= 0) {
+                return true;
+            }
+            if let Some(r) = result {
+                results[*r].1 = Some(Surplus::Duplicate);
+            }
+            self.awaited.insert(c.id.clone());
+            false
+        });
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -194,13 +250,13 @@ impl Round {
 
 impl Patcher {
     /// Inserts a placeholder for each call without a result, before the existing results, and
-    /// removes surplus results as configured.
+    /// removes surplus placeholders, and surplus results as configured.
     fn mend(&self, round: &Round, patch: &mut ListPatch) -> Result<(), Error> {
         for c in round.missing() {
             patch.insert(round.first, self.placeholder(c));
         }
         for (at, m, why) in round.surplus() {
-            if if why == Surplus::Orphan { self.remove_orphans } else { self.remove_duplicates } {
+            if synthetic(m) || if why == Surplus::Orphan { self.remove_orphans } else { self.remove_duplicates } {
                 patch.delete(at, at + 1);
                 host::emit("removed", Raw::object(&[("call", &m.tool_call_id), ("tool", &m.name), ("why", why.why())]))?;
             }
