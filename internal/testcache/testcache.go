@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -28,17 +29,18 @@ var pipeline = []string{
 }
 
 // Modules returns the directory of compiled modules, for the CacheDir of a host or loader. Its name
-// contains a digest of the pipeline's sources, so tests never use the output of other code. Hosts of
-// several processes may use it concurrently. Tests of the cache, and tests that must compile, use
-// their own directory. Modules returns "", which disables the cache, if the user has no cache
-// directory or the working directory is outside the repository.
+// contains a digest of the pipeline's sources, so tests never use the output of other code, and
+// wazero's version as this process knows it. Hosts of several processes may use it concurrently.
+// Tests of the cache, and tests that must compile, use their own directory. Modules returns "",
+// which disables the cache, if the user has no cache directory or the working directory is outside
+// the repository.
 var Modules = sync.OnceValue(func() string {
 	all := below("test-modules")
 	sources, err := digest()
 	if all == "" || err != nil {
 		return ""
 	}
-	dir := filepath.Join(all, sources)
+	dir := filepath.Join(all, sources+"-"+wazeroVersion())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return ""
 	}
@@ -46,6 +48,21 @@ var Modules = sync.OnceValue(func() string {
 	removeOlder(all, maxCodeAge)
 	return dir
 })
+
+// wazeroVersion returns wazero's version, or "dev" if this process does not know it. A program knows
+// the versions of its dependencies, as does the test of a program. The test of a library does not.
+// wazero writes its version into the path of machine code and ignores code of other versions, so in
+// a directory that programs and tests shared, each would remove what the other compiled.
+func wazeroVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "github.com/tetratelabs/wazero" {
+				return dep.Version
+			}
+		}
+	}
+	return "dev"
+}
 
 // Guests returns the directory of guests that slow compilers built, or "" if the user has no cache
 // directory.
