@@ -23,7 +23,8 @@ type Item struct {
 	Kind  ItemKind
 	Block int       // for Open, Delta and Close: the number of the block in the upstream's stream
 	Chunk abi.Chunk // for Delta: what it adds; for Open: the kind and, of a tool call, its index, ID and name
-	Event []byte    // as received, with the blank line that ends it
+	Event []byte    // as received, with the blank line that ends it; empty if another item has it
+	Codec any       // of the codec that decoded the item; nobody else reads it
 }
 
 // A Stream is the codec of one streamed answer. It reads the upstream's events, and writes the events

@@ -1,0 +1,137 @@
+package chat
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+)
+
+// readCalls gives the calls of custom tools, in place, the form that modules see.
+func readCalls(calls []abi.ToolCall) error {
+	for i := range calls {
+		c := &calls[i]
+		if c.Type != typeCustom {
+			continue
+		}
+		var rest abi.Fields
+		for _, f := range c.Unknown {
+			if f.Name != typeCustom {
+				rest = append(rest, f)
+				continue
+			}
+			v := rawjson.Value{Text: f.Value}
+			name, input := v.Get("name"), v.Get("input")
+			if !name.IsString() || !input.IsString() {
+				return fmt.Errorf("tool_calls[%d].custom needs the strings name and input", i)
+			}
+			c.Function = abi.FunctionCall{Name: name.String(), Arguments: customArguments(input.String())}
+		}
+		c.Unknown = rest
+	}
+	return nil
+}
+
+// editCalls returns the tool_calls of a message, whose value is v, for the calls next, or nil if they
+// are equal to old.
+func editCalls(v rawjson.Value, old, next []abi.ToolCall) ([]byte, error) {
+	elements := v.Elements()
+	place := map[string][]int{} // by ID; a hostile history may repeat one
+	for i := range old {
+		place[old[i].ID] = append(place[old[i].ID], i)
+	}
+	e := rawjson.Edits{Doc: v.Text}
+	inPlace := len(old) == len(next)
+	list := make([][]byte, 0, len(next))
+	for i := range next {
+		at := place[next[i].ID]
+		if len(at) == 0 {
+			text, err := encodeCall(&next[i])
+			if err != nil {
+				return nil, err
+			}
+			list, inPlace = append(list, text), false
+			continue
+		}
+		place[next[i].ID] = at[1:]
+		was := root(elements[at[0]])
+		text, err := editCall(was, &old[at[0]], &next[i])
+		if err != nil {
+			return nil, err
+		}
+		list, inPlace = append(list, text), inPlace && at[0] == i
+		if inPlace && string(text) != string(was.Text) {
+			e.Replace(relative(elements[i], v), text)
+		}
+	}
+	switch {
+	case !inPlace:
+		return rawjson.Array(list), nil
+	case e.Changed():
+		return e.Apply(), nil
+	}
+	return nil, nil
+}
+
+// relative returns an element of v with an offset from the start of v.
+func relative(element, v rawjson.Value) rawjson.Value {
+	return rawjson.Value{Text: element.Text, At: element.At - v.At}
+}
+
+// editCall returns the text of a call that was v and old, and is now next.
+func editCall(v rawjson.Value, old, next *abi.ToolCall) ([]byte, error) {
+	if name := changedField(old.Unknown, next.Unknown); name != "" || typeOf(old) != typeOf(next) {
+		if name == "" {
+			name = "type"
+		}
+		return nil, moduleError("a module changed the field %q of the tool call %.100q, which belongs to the upstream",
+			name, old.ID)
+	}
+	if old.Function == next.Function {
+		return v.Text, nil
+	}
+	inner := v.Get(typeOf(old))
+	if !inner.IsObject() {
+		return encodeCall(next)
+	}
+	change := map[string][]byte{}
+	if old.Function.Name != next.Function.Name {
+		change["name"] = rawjson.Quote(next.Function.Name)
+	}
+	if old.Function.Arguments != next.Function.Arguments {
+		name, value, err := argumentsField(next)
+		if err != nil {
+			return nil, err
+		}
+		change[name] = rawjson.Quote(value)
+	}
+	return setMembers(v, map[string][]byte{typeOf(old): setMembers(inner, change)}), nil
+}
+
+// argumentsField returns the name and the value of the field that holds a call's arguments.
+func argumentsField(c *abi.ToolCall) (name, value string, err error) {
+	if typeOf(c) != typeCustom {
+		return "arguments", c.Function.Arguments, nil
+	}
+	input, ok := customInput(c.Function.Arguments)
+	if !ok {
+		return "", "", moduleError("a module gave the custom tool %.100q arguments that are not {\"input\": \"…\"}",
+			c.Function.Name)
+	}
+	return "input", input, nil
+}
+
+// encodeCall returns the text of a new call.
+func encodeCall(c *abi.ToolCall) ([]byte, error) {
+	name, value, err := argumentsField(c)
+	if err != nil {
+		return nil, err
+	}
+	inner := object(field("name", rawjson.Quote(c.Function.Name)), field(name, rawjson.Quote(value)))
+	fields := abi.Fields{
+		field("id", rawjson.Quote(c.ID)),
+		field("type", rawjson.Quote(typeOf(c))),
+		field(typeOf(c), inner),
+	}
+	return object(append(fields, c.Unknown...)...), nil
+}

@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+)
+
+// The names of the field with a model's reasoning. Endpoints disagree.
+const (
+	reasoningContent = "reasoning_content"
+	reasoningShort   = "reasoning"
+)
+
+// errLegacyCall is the error for a call of the API before tools.
+var errLegacyCall = errors.New("function_call is the API before tools; use tool_calls")
+
+// A message is a message as received, and as modules see it.
+type message struct {
+	raw                rawjson.Value
+	content, toolCalls rawjson.Value
+	reasoning          string // the name of the field with the reasoning
+	abi                abi.Message
+}
+
+// readMessage reads a message. budget is the number of parts and calls that it may have, and is
+// reduced by those that it has.
+func readMessage(v rawjson.Value, budget *int) (*message, error) {
+	if !v.IsObject() {
+		return nil, errors.New("a message must be an object")
+	}
+	m := &message{raw: v, reasoning: reasoningContent}
+	var short rawjson.Value
+	for _, f := range v.Members() {
+		switch f.Name {
+		case "content":
+			m.content = f.Value
+			*budget -= len(f.Value.Elements())
+		case "tool_calls":
+			m.toolCalls = f.Value
+			*budget -= len(f.Value.Elements())
+		case "function_call":
+			if !f.Value.IsNull() {
+				return nil, errLegacyCall
+			}
+		case reasoningShort:
+			short = f.Value
+		}
+	}
+	if *budget < 0 {
+		return nil, fmt.Errorf("more than %d messages, parts and tool calls", maxItems)
+	}
+	if err := m.abi.UnmarshalJSON(v.Text); err != nil {
+		return nil, err
+	}
+	// These fields are the host's. Those of the client keep their bytes, and modules do not see them.
+	m.abi.ID, m.abi.Extra, m.abi.Origin = "", nil, ""
+	if m.abi.ReasoningContent == "" && short.IsString() {
+		m.reasoning, m.abi.ReasoningContent = reasoningShort, short.String()
+		m.abi.Unknown = slices.DeleteFunc(m.abi.Unknown, func(f abi.Field) bool { return f.Name == reasoningShort })
+	}
+	return m, readCalls(m.abi.ToolCalls)
+}
+
+// edit returns the text of the message after modules changed it to next.
+func (m *message) edit(next *abi.Message) ([]byte, error) {
+	if name := changedField(m.abi.Unknown, next.Unknown); name != "" {
+		return nil, moduleError("a module changed the field %q of a message, which belongs to the upstream", name)
+	}
+	if next.Role != m.abi.Role && !knownRole(next.Role) {
+		return nil, moduleError("a module gave a message the role %.100q, which chat completions do not have", next.Role)
+	}
+	change := map[string][]byte{}
+	set := func(name, was, is string) {
+		switch {
+		case was == is:
+		case is == "":
+			change[name] = nil
+		default:
+			change[name] = rawjson.Quote(is)
+		}
+	}
+	set("role", m.abi.Role, next.Role)
+	set("tool_call_id", m.abi.ToolCallID, next.ToolCallID)
+	set(m.reasoning, m.abi.ReasoningContent, next.ReasoningContent)
+	if next.Role != abi.RoleTool { // a result has its tool's name for modules only
+		set("name", m.abi.Name, next.Name)
+	}
+	content, err := editContent(m.content, m.abi.Content, next.Content)
+	if err != nil {
+		return nil, err
+	}
+	if content != nil {
+		change["content"] = content
+	}
+	calls, err := editCalls(m.toolCalls, m.abi.ToolCalls, next.ToolCalls)
+	switch {
+	case err != nil:
+		return nil, err
+	case calls != nil && len(next.ToolCalls) == 0:
+		change["tool_calls"] = nil
+	case calls != nil:
+		change["tool_calls"] = calls
+	}
+	return setMembers(m.raw, change), nil
+}
+
+// changedField returns the name of a field that next lacks, adds or changes, or "". A field that is
+// null counts as absent.
+func changedField(old, next abi.Fields) string {
+	if len(old) == 0 && len(next) == 0 {
+		return ""
+	}
+	set := func(f abi.Field) bool { return string(f.Value) != "null" }
+	was := map[string]string{}
+	for _, f := range old {
+		if set(f) {
+			was[f.Name] = string(f.Value)
+		}
+	}
+	for _, f := range next {
+		if text, ok := was[f.Name]; set(f) && (!ok || text != string(f.Value)) {
+			return f.Name
+		}
+		delete(was, f.Name)
+	}
+	for name := range was {
+		return name
+	}
+	return ""
+}
+
+func knownRole(role string) bool {
+	switch role {
+	case abi.RoleSystem, abi.RoleDeveloper, abi.RoleUser, abi.RoleAssistant, abi.RoleTool:
+		return true
+	}
+	return false
+}
+
+// encodeMessage returns the text of a message that a module added.
+func encodeMessage(next *abi.Message) ([]byte, error) {
+	if !knownRole(next.Role) {
+		return nil, moduleError("a module added a message with the role %.100q, which chat completions do not have",
+			next.Role)
+	}
+	if err := keepsOpaque(nil, next.Content.Parts()); err != nil {
+		return nil, err
+	}
+	m := *next
+	m.ID, m.Extra, m.Origin, m.ToolCalls = "", nil, "", nil
+	if m.Role == abi.RoleTool {
+		m.Name = "" // the API has no such field
+	}
+	if len(next.ToolCalls) > 0 {
+		calls, err := editCalls(rawjson.Value{}, nil, next.ToolCalls)
+		if err != nil {
+			return nil, err
+		}
+		m.Unknown = append(slices.Clone(m.Unknown), field("tool_calls", calls))
+	}
+	b, err := abijson.Marshal(m)
+	if err != nil {
+		return nil, moduleError("a message of a module cannot be encoded: %v", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,251 @@
+package chat
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// A request is a parsed request. Values are of its body.
+type request struct {
+	body           []byte
+	root           rawjson.Value
+	messages       rawjson.Value
+	messageList    []*message
+	place          map[string]int // of messages, by ID
+	tools          rawjson.Value
+	toolList       []tool
+	call           wire.Call
+	validExchanges bool // each call has its result, and each result its call
+}
+
+// ParseRequest parses the body of a request.
+func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
+	v, err := rawjson.Parse(body)
+	if err != nil {
+		return nil, invalid("", "the request is not valid: %v", err)
+	}
+	if !v.IsObject() {
+		return nil, invalid("", "the request must be a JSON object")
+	}
+	r := &request{body: body, root: v, call: wire.Call{Params: abi.Params{}}}
+	for _, m := range v.Members() {
+		if err := r.readField(m.Name, m.Value); err != nil {
+			return nil, err
+		}
+	}
+	if r.call.Model == "" {
+		return nil, invalid("model", "model must be the name of a model")
+	}
+	budget := maxItems
+	if err := r.readMessages(&budget); err != nil {
+		return nil, err
+	}
+	if err := r.readTools(&budget); err != nil {
+		return nil, err
+	}
+	r.validExchanges = exchangeProblem(r.call.Messages) == ""
+	return r, nil
+}
+
+func (r *request) readField(name string, v rawjson.Value) error {
+	switch name {
+	case "model":
+		r.call.Model = v.String()
+	case "stream":
+		r.call.Stream = v.IsTrue()
+	case "messages":
+		r.messages = v
+	case "tools":
+		r.tools = v
+	default:
+		if problem := paramProblem(name, v); problem != "" {
+			return invalid(name, "%s", problem)
+		}
+		r.call.Params[name] = abi.JSON(v.Text)
+	}
+	return nil
+}
+
+// paramProblem returns what is wrong with a parameter, or "".
+func paramProblem(name string, v rawjson.Value) string {
+	switch name {
+	case "n":
+		if !v.IsNull() && v.Int() != 1 {
+			return "n must be 1, because middlewares judge one answer; send several requests instead"
+		}
+	case "functions", "function_call":
+		if !v.IsNull() {
+			return name + " is not supported; use tools and tool_choice"
+		}
+	case "model", "stream", "messages", "tools":
+		return name + " is not a parameter"
+	}
+	return ""
+}
+
+func (r *request) readMessages(budget *int) error {
+	list := r.messages.Elements()
+	if len(list) == 0 {
+		return invalid("messages", "messages must be an array with at least one message")
+	}
+	*budget -= len(list)
+	r.place = make(map[string]int, len(list))
+	names := map[string]string{} // of tools, by the ID of the call
+	for i, v := range list {
+		param := "messages[" + strconv.Itoa(i) + "]"
+		m, err := readMessage(v, budget)
+		if err != nil {
+			return invalid(param, "%s is not valid: %v", param, err)
+		}
+		if m.abi.Role == "" || m.abi.Role == "function" {
+			return invalid(param+".role", "%s.role must be system, developer, user, assistant or tool", param)
+		}
+		m.abi.ID = "msg_" + strconv.Itoa(i+1)
+		for _, c := range m.abi.ToolCalls {
+			names[c.ID] = c.Function.Name
+		}
+		if m.abi.Role == abi.RoleTool && m.abi.Name == "" {
+			m.abi.Name = names[m.abi.ToolCallID]
+		}
+		r.place[m.abi.ID] = i
+		r.messageList = append(r.messageList, m)
+		r.call.Messages = append(r.call.Messages, m.abi)
+	}
+	return nil
+}
+
+// Call returns the request in the terms of the ABI.
+func (r *request) Call() *wire.Call { return &r.call }
+
+// Encode returns the body to send for the changed call next.
+func (r *request) Encode(next *wire.Call) ([]byte, error) {
+	change := map[string][]byte{}
+	if next.Model != r.call.Model {
+		change["model"] = rawjson.Quote(next.Model)
+	}
+	if next.Stream != r.call.Stream {
+		change["stream"] = strconv.AppendBool(nil, next.Stream)
+	}
+	if err := r.editParams(next.Params, change); err != nil {
+		return nil, err
+	}
+	if err := r.editTools(next, change); err != nil {
+		return nil, err
+	}
+	messages, err := r.editMessages(next.Messages)
+	if err != nil {
+		return nil, err
+	}
+	if messages != nil {
+		change["messages"] = messages
+	}
+	e := rawjson.Edits{Doc: r.body}
+	e.Members(r.root, change)
+	return e.Apply(), nil
+}
+
+// editParams adds the changed parameters to change.
+func (r *request) editParams(next abi.Params, change map[string][]byte) error {
+	for name, value := range next {
+		if old, ok := r.call.Params[name]; ok && bytes.Equal(old, value) {
+			continue
+		}
+		v, err := rawjson.Parse(value)
+		if err != nil {
+			return moduleError("a module set the parameter %.100q to a value that is not valid: %v", name, err)
+		}
+		if problem := paramProblem(name, v); problem != "" {
+			return moduleError("a module set the parameter %.100q: %s", name, problem)
+		}
+		change[name] = v.Text
+	}
+	for name := range r.call.Params {
+		if _, ok := next[name]; !ok {
+			change[name] = nil
+		}
+	}
+	return nil
+}
+
+// editMessages returns the messages of the request, or nil if they are unchanged.
+func (r *request) editMessages(next []abi.Message) ([]byte, error) {
+	e := rawjson.Edits{Doc: r.messages.Text}
+	elements := r.messages.Elements()
+	inPlace := len(next) == len(r.messageList)
+	list := make([][]byte, len(next))
+	seen := make(map[string]bool, len(next))
+	for i := range next {
+		m := &next[i]
+		if m.ID != "" && seen[m.ID] {
+			return nil, moduleError("two messages have the ID %.100q", m.ID)
+		}
+		seen[m.ID] = true
+		at, known := r.place[m.ID]
+		inPlace = inPlace && known && at == i
+		if !known {
+			text, err := encodeMessage(m)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = text
+			continue
+		}
+		was := r.messageList[at]
+		list[i] = was.raw.Text
+		if reflect.DeepEqual(m, &r.call.Messages[at]) {
+			continue
+		}
+		text, err := was.edit(m)
+		if err != nil {
+			return nil, err
+		}
+		if list[i] = text; inPlace && !bytes.Equal(text, was.raw.Text) {
+			e.Replace(relative(elements[i], r.messages), text)
+		}
+	}
+	if inPlace && !e.Changed() {
+		return nil, nil
+	}
+	if problem := exchangeProblem(next); problem != "" && r.validExchanges {
+		return nil, moduleError("after the changes of modules, %s", problem)
+	}
+	if inPlace {
+		return e.Apply(), nil
+	}
+	return rawjson.Array(list), nil
+}
+
+// exchangeProblem returns how messages break the API's rule for tool calls, or "": the messages after
+// one with calls are their results, one of each.
+func exchangeProblem(messages []abi.Message) string {
+	if len(messages) == 0 {
+		return "the request has no messages"
+	}
+	open := map[string]bool{}
+	for i := range messages {
+		m := &messages[i]
+		if m.Role == abi.RoleTool {
+			if !open[m.ToolCallID] {
+				return fmt.Sprintf("the tool result for %.100q does not follow its call", m.ToolCallID)
+			}
+			delete(open, m.ToolCallID)
+			continue
+		}
+		if len(open) > 0 {
+			break
+		}
+		for j := range m.ToolCalls {
+			open[m.ToolCalls[j].ID] = true
+		}
+	}
+	for id := range open {
+		return fmt.Sprintf("the tool call %.100q has no result", id)
+	}
+	return ""
+}
