@@ -31,7 +31,7 @@ type streamedCall struct {
 	arguments strings.Builder
 }
 
-// A piece is an item with the delta that it stands for.
+// A piece is an item and its delta.
 type piece struct {
 	item     wire.Item
 	delta    []byte // nil if the item has no event

@@ -116,10 +116,11 @@ func TestEncode(t *testing.T) {
 			`,{"type":"web_search"},{"type":"function","function":{"name":"note","parameters":{"type":"object"}}}]`,
 		}},
 		"an exchange less": {func(c *wire.Call) {
-			c.Messages = []abi.Message{c.Messages[0], c.Messages[1], {Role: abi.RoleUser, Content: abi.Text("Note")}, c.Messages[5]}
+			note := abi.Message{Role: abi.RoleUser, Content: abi.Text("Note")}
+			c.Messages = []abi.Message{c.Messages[0], c.Messages[1], note, c.Messages[5]}
 		}, []string{
 			`[ {"role":"system"`, `[{"role":"system"`, "},\n  {\"role\":\"user\",\"id\"", `},{"role":"user","id"`,
-			history[strings.Index(history, ",\n  {\"role\":\"assistant\""):strings.Index(history, ",\n  {\"role\":\"user\",\"content\":\"Go")],
+			history[strings.Index(history, ",\n  {\"role\":\"assist"):strings.Index(history, ",\n  {\"role\":\"user\",\"content\"")],
 			`,{"role":"user","content":"Note"}`, ",\n  {\"role\":\"user\",\"content\":\"Go", `,{"role":"user","content":"Go`,
 			`e"} ]`, `e"}]`,
 		}},

@@ -28,7 +28,7 @@ type stream struct {
 	finish                  string
 	usage                   *abi.Usage
 
-	// What was written.
+	// The output so far.
 	started, wroteText, addedCall bool
 	callsWritten                  int
 	next                          int // the least index for the next tool call
