@@ -15,8 +15,8 @@ import (
 // MaxDepth limits how deeply arrays and objects are nested.
 const MaxDepth = 256
 
-// A Value is a part of a JSON document. The zero Value stands for an absent value; its methods return
-// zero values.
+// A Value is a part of a JSON document. The zero Value is an absent value; its methods return zero
+// values.
 type Value struct {
 	Text []byte // the value, without white space around it; it shares the document's memory
 	At   int    // the offset of Text in the document

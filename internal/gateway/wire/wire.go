@@ -38,8 +38,8 @@ type Call struct {
 	// also where the protocol has it within a user's message. A part or an item that the ABI does not
 	// know, such as signed reasoning, is a part of its type with its fields unchanged. See [Opaque].
 	Messages []abi.Message
-	// Tools are those with a name that the client runs. Tools that the upstream runs, such as a web
-	// search, are not listed and stay in the request.
+	// Tools has the named tools that the client runs. Tools that the upstream runs, such as a web search,
+	// are not listed and stay in the request.
 	Tools []abi.Tool
 	Model string
 	// Params are the other fields of the request, by their OpenAI chat names where there is an

@@ -40,7 +40,7 @@ func TestAnswer(t *testing.T) {
 		}},
 		"all calls denied": {func(r *abi.Response) { r.Message.Content = abi.Content{} },
 			map[string]string{"a": "No.", "b": "No!"}, []string{
-				answerWithCalls[strings.Index(answerWithCalls, `{"role"`):strings.Index(answerWithCalls, ",\n \"logprobs\"")],
+				between(answerWithCalls, `{"role"`, ",\n \"logprobs\""),
 				`{"role":"assistant","content":"No.\n\nNo!","refusal":null,"annotations":[]}`,
 				`{"content":[{"token":"Looking."}]}`, `null`, `"finish_reason":"tool_calls"`, `"finish_reason":"stop"`,
 			}},

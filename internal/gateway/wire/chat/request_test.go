@@ -34,6 +34,9 @@ func parse(t *testing.T, body string) wire.Request {
 	return r
 }
 
+// between returns the text from the start of one text to the start of another.
+func between(s, from, to string) string { return s[strings.Index(s, from):strings.Index(s, to)] }
+
 // changed returns a copy of a call that can be changed.
 func changed(call *wire.Call) *wire.Call {
 	c := *call
@@ -120,7 +123,7 @@ func TestEncode(t *testing.T) {
 			c.Messages = []abi.Message{c.Messages[0], c.Messages[1], note, c.Messages[5]}
 		}, []string{
 			`[ {"role":"system"`, `[{"role":"system"`, "},\n  {\"role\":\"user\",\"id\"", `},{"role":"user","id"`,
-			history[strings.Index(history, ",\n  {\"role\":\"assist"):strings.Index(history, ",\n  {\"role\":\"user\",\"content\"")],
+			between(history, ",\n  {\"role\":\"assistant\"", ",\n  {\"role\":\"user\",\"content\":\"Go"),
 			`,{"role":"user","content":"Note"}`, ",\n  {\"role\":\"user\",\"content\":\"Go", `,{"role":"user","content":"Go`,
 			`e"} ]`, `e"}]`,
 		}},
