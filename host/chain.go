@@ -27,6 +27,7 @@ type Middleware struct {
 	OnFault hook.OnFault    // the default is Fail
 	// Hooks lists the hooks to call. The default is all hooks of the module or native middleware.
 	Hooks []abi.Hook
+	When  When // the runs and calls in which it is called; by default all
 }
 
 // ChainOptions configure a chain. They are copied.
@@ -93,7 +94,7 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 
 // entry returns the chain entry of a middleware. The entry of a module is not configured yet.
 func (m *Middleware) entry(ring hook.Ring) (hook.Entry, error) {
-	e := hook.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
+	e := hook.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks, When: m.When}
 	switch {
 	case (m.Module == nil) == (m.Native == nil):
 		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)

@@ -319,8 +319,12 @@ func (b *builder) load(ctx context.Context) error {
 		if err != nil {
 			return agentfile.ErrorAt(b.file, s.at+".grants", err)
 		}
+		when := When(s.from.When)
+		if err := when.CheckHooks(s.module.Info().Hooks); err != nil {
+			return agentfile.ErrorAt(b.file, s.at+".when", fmt.Errorf("when: %w", err))
+		}
 		*s.to = append(*s.to, Middleware{Name: s.from.Name, Module: s.module, Config: s.from.Config,
-			Grants: grants, OnFault: hook.OnFault(s.from.OnFault)})
+			Grants: grants, OnFault: hook.OnFault(s.from.OnFault), When: when})
 	}
 	return nil
 }

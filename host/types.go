@@ -6,6 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -23,6 +24,8 @@ type (
 	// Grants are the powers of one entry: HTTP hosts, models, tools and durable values. The
 	// zero value grants none.
 	Grants = policy.Grants
+	// When restricts one entry to some runs and calls. The zero value restricts nothing.
+	When = hook.When
 	// Network sets the private addresses and the secrets of modules' requests.
 	Network = egress.Options
 	// Profile collects the fuel of each function of modules; see Options.Profile.

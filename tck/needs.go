@@ -20,6 +20,7 @@ func needs(r *wire.Request, transport string) []string {
 	list := capabilities{transport: transport}
 	list.add("ag_ui", r.Client)
 	list.add("several_runs", r.Runs > 1)
+	list.add("metadata", r.Metadata != nil)
 	list.add("resume", r.Answers != nil)
 	list.add("other_agent_resumes", r.Resumed != nil)
 	for _, t := range r.Tools {
@@ -80,6 +81,7 @@ func (c *capabilities) middleware(m wire.Middleware) {
 	c.add("on_fault", m.OnFault != "")
 	c.add("read", m.Read != "")
 	c.add("grants", m.Grants != nil)
+	c.add("when", m.When != nil)
 	c.add(c.transport, strings.HasSuffix(m.Module, ".go"))
 	c.add(native, strings.HasSuffix(m.Module, ".wasm"))
 	for _, h := range m.Hooks {

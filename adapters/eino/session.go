@@ -200,7 +200,7 @@ func (s *session) in(ctx context.Context, do func(ctx context.Context, run *chai
 		return err
 	}
 	defer reservation.Release()
-	run, err := s.m.chain.Open(ctx, s.run, &eventHost{s, ctx}, s.locals)
+	run, err := s.m.chain.Open(ctx, s.Where(), &eventHost{s, ctx}, s.locals)
 	if err != nil {
 		return err
 	}

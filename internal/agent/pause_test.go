@@ -487,6 +487,12 @@ func TestResumeWithOtherModules(t *testing.T) {
 	require.ErrorAs(t, err, &pins)
 	require.ErrorContains(t, err, "entry 1 was asks in ring tenant, and is other")
 	require.Zero(t, n.Load())
+	sometimes := nativeEntry("asks", asks("t"))
+	sometimes.When.Tool = []string{"u"}
+	other.Chain = with(t, sometimes)
+	_, err = other.Resume(t.Context(), &state, answers)
+	require.ErrorContains(t, err, "the conditions under which asks is called (when) have changed")
+	other.Chain = with(t, nativeEntry("other", asks("u")))
 
 	state.Modules = nil
 	p.agent, p.paused.State = other, &state

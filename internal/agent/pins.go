@@ -16,13 +16,19 @@ func Pins(a *Agent) []journal.Pin {
 			prefix = b.Name + "/"
 		}
 		for _, e := range b.Chain.Entries() {
-			out = append(out, journal.Pin{Entry: prefix + e.Name, Ring: e.Ring.String(), Digest: e.Middleware.Describe().Digest})
+			out = append(out, journal.Pin{
+				Entry:  prefix + e.Name,
+				Ring:   e.Ring.String(),
+				Digest: e.Middleware.Describe().Digest,
+				When:   e.When.String(),
+			})
 		}
 	}
 	return out
 }
 
-// checkPins returns a [*journal.PinError] if the agent's modules differ from those of a run.
+// checkPins returns a [*journal.PinError] if the agent's modules, or the conditions under which they are
+// called, differ from those of a run.
 func (a *Agent) checkPins(run string, want []journal.Pin) error {
 	have := Pins(a)
 	for i := range max(len(have), len(want)) {
@@ -36,6 +42,11 @@ func (a *Agent) checkPins(run string, want []journal.Pin) error {
 				Run: run,
 				What: fmt.Sprintf("entry %d was %s in ring %s, and is %s in ring %s",
 					i+1, want[i].Entry, want[i].Ring, have[i].Entry, have[i].Ring),
+			}
+		case have[i].When != want[i].When:
+			return &journal.PinError{
+				Run:  run,
+				What: fmt.Sprintf("the conditions under which %s is called (when) have changed", want[i].Entry),
 			}
 		case have[i].Digest != want[i].Digest:
 			return &journal.PinError{

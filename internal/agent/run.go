@@ -276,7 +276,7 @@ func (r *run) execute(ctx context.Context) {
 		return
 	}
 	if err != nil { // no middleware sees this run
-		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
+		r.chain, _ = mustEmpty().Open(ctx, abi.Run{ID: r.state.ID}, r, r.state.Locals)
 	}
 	defer func() { r.chain.Close() }() // a transfer may have replaced the chain
 	r.chain.Streams().Store(r.state.Streams)

@@ -221,7 +221,8 @@ func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	if a != r.root {
 		c = c.Scoped(a.Name)
 	}
-	return c.Open(ctx, r.state.ID, r, r.state.Locals)
+	s := &r.state
+	return c.Open(ctx, abi.Run{ID: s.ID, Agent: a.Name, Metadata: s.Metadata}, r, s.Locals)
 }
 
 // stats returns the usage of each entry of every agent, in this process and earlier ones.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
@@ -167,6 +168,9 @@ func (f *File) checkMiddlewares() error {
 			at[m.Name] = path
 			if _, err := m.ModuleGrants(); err != nil {
 				return ErrorAt(f, path+".grants", err)
+			}
+			if err := (*hook.When)(&m.When).Check(); err != nil {
+				return ErrorAt(f, path+".when", fmt.Errorf("when: %w", err))
 			}
 			if err := f.checkPositive(path+".limits", m.Limits); err != nil {
 				return err

@@ -124,6 +124,15 @@ type Middleware struct {
 	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"The module's limits. Exceeding one is a fault."`
 	Grants  []Grant         `json:"grants,omitempty" jsonschema:"The capabilities granted to the module. Default: it can read all messages, and nothing else."`
 	OnFault onFault         `json:"on_fault,omitempty" jsonschema:"The consequence of a fault of the module: fail ends the run (default), skip continues without the module. A gate that faults always denies the call."`
+	When    When            `json:"when,omitzero" jsonschema:"The runs and calls in which the module is called. All conditions must hold. Default: all."`
+}
+
+// A When restricts a module to some runs and calls. A trailing * in a name matches anything.
+type When struct {
+	Agent    []string            `json:"agent,omitempty" jsonschema:"Names of agents."`
+	Metadata map[string][]string `json:"metadata,omitempty" jsonschema:"Values of the run's metadata, by key. The client sets metadata, so a module that guards must not depend on it."`
+	Model    []string            `json:"model,omitempty" jsonschema:"Names of models. It restricts hooks of model calls only, by the request's model."`
+	Tool     []string            `json:"tool,omitempty" jsonschema:"Names of tools. It restricts hooks of tool calls only."`
 }
 
 // Rings are modules around (outer) and inside (inner) the middlewares.

@@ -169,7 +169,7 @@ func TestOtherEditors(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault)
+		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault, when)
   2 |   - modul: a.wasm
     |     ^`},
 		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, secrets, return_directly, middlewares, rings, continue_on_error, continue_on_response, agents, limits, stream, keep_orphan_results)
@@ -210,6 +210,9 @@ func TestErrors(t *testing.T) {
 		"two of a name":          {"middlewares:\n  - module: a/x.wasm\n  - module: b/x.wasm\n", `agent.yaml:3:5: middlewares[0] has the same name "x"; rename one of them`},
 		"two of a name, rings":   {"rings: {outer: [{module: x.wasm}]}\nmiddlewares:\n  - module: x.json\n", `rings.outer[0] has the same name "x"`},
 		"on_fault":               {"middlewares: [{module: x.wasm, on_fault: ignore}]\n", `on_fault: unknown on_fault "ignore"; allowed: fail, skip`},
+		"when":                   {"middlewares:\n  - module: x.wasm\n    when: {agents: [a]}\n", `agent.yaml:3:12: unknown key "agents" in middlewares[0].when; did you mean "agent"? (allowed: agent, metadata, model, tool)`},
+		"when of one name":       {"middlewares: [{module: x.wasm, when: {tool: shell}}]\n", `tool: want a list, not text`},
+		"when of nothing":        {"middlewares:\n  - module: x.wasm\n    when: {metadata: {tier: []}}\n", `agent.yaml:3:5: when: metadata.tier is empty and would match nothing`},
 		"grant":                  {"middlewares:\n  - module: x.wasm\n    grants: [read:last, files]\n", `agent.yaml:3:25: grants[1]: grant "files": unknown grant; want one of read:all`},
 		"grant of no host":       {"middlewares: [{module: x.wasm, grants: [\"http:0x7f.1\"]}]\n", `want http:HOST: the host looks like an address`},
 		"secret without a name":  {"secrets: [{env: KEY, hosts: [a.org]}]\n", `a secret needs a name of letters`},

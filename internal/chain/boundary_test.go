@@ -47,7 +47,7 @@ func openBoundary(t *testing.T, n *inproc.Middleware) (*Run, *boundaryHost) {
 	c, err := New(hook.Entry{Name: "hostile", Middleware: n})
 	require.NoError(t, err)
 	h := &boundaryHost{}
-	r, err := c.Open(t.Context(), "run-1", h, local.New())
+	r, err := c.Open(t.Context(), abi.Run{ID: "run-1"}, h, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r, h

@@ -101,6 +101,9 @@ func New(entries ...hook.Entry) (*Chain, error) {
 		if err := checkHooks(&e); err != nil {
 			return nil, err
 		}
+		if err := checkWhen(&e); err != nil {
+			return nil, fmt.Errorf("middleware %q: when: %w", e.Name, err)
+		}
 		names[e.Name] = true
 	}
 	c := &Chain{plans: make([]hook.Plan, len(entries))}
@@ -122,6 +125,17 @@ func checkHooks(e *hook.Entry) error {
 	return nil
 }
 
+func checkWhen(e *hook.Entry) error {
+	if err := e.When.Check(); err != nil {
+		return err
+	}
+	hooks := e.Hooks
+	if hooks == nil {
+		hooks = e.Middleware.Describe().Hooks
+	}
+	return e.When.CheckHooks(hooks)
+}
+
 // Entries returns the entries in registration order.
 func (c *Chain) Entries() []hook.Entry {
 	out := make([]hook.Entry, len(c.plans))
@@ -138,9 +152,10 @@ type Run struct {
 	queue   *queue
 }
 
-// Open prepares every middleware for the run with the given id, and returns the chain in that run.
-// locals holds the run's values, new or from before a pause. The caller closes the result.
-func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *local.Values) (*Run, error) {
+// Open prepares the middlewares for a run, and returns the chain in that run. Entries whose
+// conditions on the run's agent and metadata do not hold are not in it. locals holds the run's
+// values, new or from before a pause. The caller closes the result.
+func (c *Chain) Open(ctx context.Context, run abi.Run, host hook.Host, locals *local.Values) (*Run, error) {
 	r := &Run{Run: hook.NewRun(c.Options, host, locals), queue: &queue{}}
 	r.Events = r.queue.add
 	if r.Account != nil {
@@ -148,14 +163,21 @@ func (c *Chain) Open(ctx context.Context, run string, host hook.Host, locals *lo
 	}
 	r.members = make([]*hook.Member, 0, len(c.plans))
 	for i := range c.plans {
-		m, err := c.plans[i].Open(ctx, run)
+		if !c.plans[i].When.InRun(run) {
+			continue
+		}
+		m, err := c.plans[i].Open(ctx, run.ID)
 		if err != nil {
 			r.Close()
 			return nil, err
 		}
 		r.members = append(r.members, m)
 	}
-	r.Lists = c.places.Fill(r.members)
+	if len(r.members) == len(c.plans) {
+		r.Lists = c.places.Fill(r.members)
+	} else {
+		r.Lists = hook.ListsOf(r.members, func(*hook.Member) bool { return true })
+	}
 	if _, ok := host.(Nester); ok {
 		r.Nested = r
 	}

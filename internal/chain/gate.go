@@ -41,11 +41,12 @@ type hearing struct {
 	answers  int              // number of answers so far, also of those that have expired
 }
 
-// gate asks every gate of every ring about the exact arguments. The strictest decision wins; a gate
-// that fails, faults or does not decide denies. The decision [abi.DecideStop] ends the run at once.
-// If a person has to decide, the run pauses. Each decision is an event.
+// gate asks every gate of every ring about the exact arguments, except those whose entry excludes
+// the tool. The strictest decision wins; a gate that fails, faults or does not decide denies. The
+// decision [abi.DecideStop] ends the run at once. If a person has to decide, the run pauses. Each
+// decision is an event.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
-	gates := r.Inward(contract.HookGateTool)
+	gates := hook.Only(r.Inward(contract.HookGateTool), func(m *hook.Member) bool { return m.When.WithTool(q.Name) })
 	if len(gates) == 0 {
 		return judgement{}, nil
 	}

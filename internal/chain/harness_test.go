@@ -102,7 +102,7 @@ func (h *harness) open(t testing.TB, entries ...hook.Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
-	r, err := c.Open(t.Context(), "run-1", h, local.New())
+	r, err := c.Open(t.Context(), abi.Run{ID: "run-1"}, h, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

@@ -31,7 +31,7 @@ func (c *counted) open(t *testing.T, entries ...hook.Entry) *Run {
 	t.Helper()
 	all, err := New(entries...)
 	require.NoError(t, err)
-	r, err := all.Open(t.Context(), "run-1", c, local.New())
+	r, err := all.Open(t.Context(), abi.Run{ID: "run-1"}, c, local.New())
 	require.NoError(t, err)
 	r.Locals.Count(c.account)
 	r.Begin(record.New())

@@ -42,7 +42,7 @@ func TestOnlyWantedEventsWait(t *testing.T) {
 	} {
 		c, err := New(tc.entries...)
 		require.NoError(t, err)
-		r, err := c.Open(t.Context(), "run", noHost{}, local.New())
+		r, err := c.Open(t.Context(), abi.Run{ID: "run"}, noHost{}, local.New())
 		require.NoError(t, err)
 		r.Note(abi.Event{Type: abi.EventChunk})
 		require.Empty(t, r.queue.events, name)

@@ -112,6 +112,9 @@ type toolKind struct {
 	executed string // the arguments of the last execution
 }
 
+// Applies implements [exchange.Kind].
+func (k *toolKind) Applies(m *hook.Member, q abi.Call) bool { return m.When.WithTool(q.Name) }
+
 // core asks every gate about the exact arguments, then runs the tool. Invalid arguments and denied
 // calls give error results.
 func (k *toolKind) core(ctx context.Context, q abi.Call, out pipe.Sink) (exchange.Reply[abi.Result], error) {
@@ -441,6 +444,9 @@ func (r *Run) ToolMessages(
 	def abi.Message,
 ) ([]abi.Message, error) {
 	for _, m := range r.Inward(contract.HookToolMessages) {
+		if !m.When.WithTool(tool.Name) {
+			continue
+		}
 		c := r.toolCall(m, contract.HookToolMessages, state, o.Call)
 		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
 		var out abi.ToolMessagesAnswer

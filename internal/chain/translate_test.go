@@ -83,7 +83,7 @@ func openTranslators(t *testing.T, entries ...hook.Entry) *Run {
 	t.Helper()
 	c, err := New(entries...)
 	require.NoError(t, err)
-	r, err := c.Open(t.Context(), "run-1", &boundaryHost{}, local.New())
+	r, err := c.Open(t.Context(), abi.Run{ID: "run-1"}, &boundaryHost{}, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

@@ -189,6 +189,9 @@ func (b *builder) entries(ctx context.Context, list []wire.Middleware) ([]hook.E
 			Read:    hook.Read(m.Read),
 			Hooks:   m.Hooks,
 		}
+		if m.When != nil {
+			e.When = hook.When(*m.When)
+		}
 		switch m.Ring {
 		case "", "tenant":
 		case "outer":

@@ -26,7 +26,7 @@ type player struct {
 func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agent, out *wire.Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()
-	events := a.RunFor(ctx, agent.Input{Messages: r.Messages, RunID: r.RunID}, client(r))
+	events := a.RunFor(ctx, agent.Input{Messages: r.Messages, RunID: r.RunID, Metadata: r.Metadata}, client(r))
 	for n := 0; ; n++ {
 		var paused *agent.PausedError
 		for e, err := range events {

@@ -24,6 +24,8 @@ type agentFile struct {
 	Model          modelFile     `yaml:"model"`
 	Runs           int           `yaml:"runs"` // number of runs with the same messages
 
+	Metadata map[string]any `yaml:"metadata"` // the metadata of the runs
+
 	Agents   map[string]*agentFile `yaml:"agents"`   // agents that are its tools or that it can transfer to, by name
 	Transfer bool                  `yaml:"transfer"` // the agent is not a tool: the conversation can be transferred to it
 
@@ -60,6 +62,7 @@ type entryFile struct {
 	OnFault string         `yaml:"on_fault"`
 	Read    string         `yaml:"read"`
 	Grants  []string       `yaml:"grants"` // for its own calls: "model" or "tool:NAME"
+	When    *wire.When     `yaml:"when"`
 	Config  map[string]any `yaml:"config"`
 }
 
@@ -121,7 +124,8 @@ func (c *Case) middlewares(entries []entryFile) ([]wire.Middleware, error) {
 	}
 	out := make([]wire.Middleware, 0, len(entries))
 	for _, f := range entries {
-		m := wire.Middleware{Name: f.Name, Module: f.Module, Ring: f.Ring, OnFault: f.OnFault, Read: f.Read, Grants: f.Grants}
+		m := wire.Middleware{Name: f.Name, Module: f.Module, Ring: f.Ring, OnFault: f.OnFault, Read: f.Read, Grants: f.Grants,
+			When: f.When}
 		stem, kind, _ := strings.Cut(f.Module, ".")
 		if m.Name == "" {
 			m.Name = stem

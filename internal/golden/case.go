@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
@@ -186,6 +187,14 @@ func (c *Case) request() (*wire.Request, error) {
 	}
 	r.Runs = file.Runs
 	var err error
+	for key, value := range file.Metadata {
+		if r.Metadata == nil {
+			r.Metadata = map[string]abi.JSON{}
+		}
+		if r.Metadata[key], err = abijson.Marshal(value); err != nil {
+			return nil, err
+		}
+	}
 	if r.Agent, err = file.agent(c); err == nil && file.Resumed != nil {
 		r.Resumed, err = file.Resumed.agent(c)
 	}

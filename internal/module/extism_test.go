@@ -405,7 +405,7 @@ func TestExtismStore(t *testing.T) {
 	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
 	require.NoError(t, err)
 	v, host := &values{}, &fakeHost{}
-	r, err := c.With(hook.Options{Values: v, Tenant: "t"}).Open(t.Context(), "run-1", host, local.New())
+	r, err := c.With(hook.Options{Values: v, Tenant: "t"}).Open(t.Context(), abi.Run{ID: "run-1"}, host, local.New())
 	require.NoError(t, err)
 	defer r.Close()
 	_, err = (&testRun{r, host}).beforeAgent(t)

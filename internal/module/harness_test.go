@@ -184,7 +184,7 @@ func openRun(t *testing.T, entries ...hook.Entry) *testRun {
 	c, err := chain.New(entries...)
 	require.NoError(t, err)
 	host := &fakeHost{now: 1_767_225_600_000}
-	r, err := c.Open(t.Context(), "run-1", host, local.New())
+	r, err := c.Open(t.Context(), abi.Run{ID: "run-1"}, host, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return &testRun{r, host}

@@ -48,7 +48,7 @@ func openPlugin(t *testing.T, l *Loader, plugin, config string, grants policy.Gr
 	c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
 	require.NoError(t, err)
 	host := &fakeHost{}
-	r, err := c.With(hook.Options{HTTP: h}).Open(t.Context(), "run-1", host, local.New())
+	r, err := c.With(hook.Options{HTTP: h}).Open(t.Context(), abi.Run{ID: "run-1"}, host, local.New())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return &testRun{r, host}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
@@ -36,7 +37,7 @@ func BenchmarkScript(b *testing.B) {
 			messages := conversation(text, text, text, text, text, text, text, text, text, text)
 			b.Run(language+"/"+size, func(b *testing.B) {
 				for b.Loop() {
-					r, err := c.Open(b.Context(), "run-1", &fakeHost{}, local.New())
+					r, err := c.Open(b.Context(), abi.Run{ID: "run-1"}, &fakeHost{}, local.New())
 					require.NoError(b, err)
 					_, err = r.BeforeModelRewriteState(b.Context(), chain.Draft{Messages: messages})
 					require.NoError(b, err)

@@ -392,7 +392,7 @@ func BenchmarkInput(b *testing.B) {
 			d := chain.Draft{Messages: message.NewList(message.NewRevisions(), slices.Repeat(sample, times))}
 			b.ReportAllocs()
 			for b.Loop() {
-				r, err := c.Open(b.Context(), "run-1", &fakeHost{}, local.New())
+				r, err := c.Open(b.Context(), abi.Run{ID: "run-1"}, &fakeHost{}, local.New())
 				if err != nil {
 					b.Fatal(err)
 				}

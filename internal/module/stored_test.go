@@ -58,7 +58,7 @@ func TestStore(t *testing.T) {
 		c, err := chain.New(hook.Entry{Name: "guard", Middleware: mw})
 		require.NoError(t, err)
 		host := &fakeHost{}
-		r, err := c.With(o).Open(t.Context(), "run-1", host, local.New())
+		r, err := c.With(o).Open(t.Context(), abi.Run{ID: "run-1"}, host, local.New())
 		require.NoError(t, err)
 		defer r.Close()
 		_, err = (&testRun{r, host}).beforeAgent(t)

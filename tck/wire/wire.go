@@ -46,6 +46,9 @@ type Request struct {
 	Runs  int    `json:"runs,omitempty"`
 	RunID string `json:"run_id"` // the ID of each run
 
+	// Metadata is the metadata of each run.
+	Metadata map[string]abi.JSON `json:"metadata,omitempty"`
+
 	Messages []abi.Message `json:"messages"` // the conversation so far, the input of each run
 	Tools    []Tool        `json:"tools"`    // the tools of all agents of the case
 	Model    []Reply       `json:"model"`    // the model's replies in order, one for each call
@@ -106,6 +109,16 @@ type Middleware struct {
 	OnFault string   `json:"on_fault,omitempty"` // "fail" (default) or "skip"
 	Read    string   `json:"read,omitempty"`     // messages that the entry may read: "all" (default), "last" or "none"
 	Grants  []string `json:"grants,omitempty"`   // for calls of its own: "model", "tool:NAME"
+	When    *When    `json:"when,omitempty"`     // where the entry is called; everywhere by default
+}
+
+// A When restricts an entry to some runs and calls. All conditions must hold. A trailing * in a name
+// matches anything.
+type When struct {
+	Agent    []string            `json:"agent,omitempty" yaml:"agent"`       // names of agents
+	Metadata map[string][]string `json:"metadata,omitempty" yaml:"metadata"` // values of the run's metadata, by key
+	Model    []string            `json:"model,omitempty" yaml:"model"`       // models, for hooks of model calls
+	Tool     []string            `json:"tool,omitempty" yaml:"tool"`         // tools, for hooks of tool calls
 }
 
 // A Tool is a scripted tool.

@@ -96,6 +96,7 @@ type Pin struct {
 	Entry  string `json:"entry"`
 	Ring   string `json:"ring"`
 	Digest string `json:"digest,omitempty"` // SHA-256 of the module's bytes; empty for native Go
+	When   string `json:"when,omitempty"`   // the entry's conditions as JSON; empty if it has none
 }
 
 // A Creation is a new run. Its log has one entry.

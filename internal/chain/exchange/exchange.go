@@ -47,6 +47,8 @@ type Reply[R any] struct {
 
 // A Kind implements the differences between model calls and tool calls.
 type Kind[Q, P, R any] interface {
+	// Applies reports whether hooks of member m are called about a call with request q.
+	Applies(m *hook.Member, q Q) bool
 	// Before, Wrap and After call one member's hook.
 	Before(ctx context.Context, m *hook.Member, q Q) (Q, *R, record.Verdict, error)
 	Wrap(ctx context.Context, m *hook.Member, q Q, w *Wrapping[Q, P, R]) (*R, record.Verdict, error)
@@ -98,7 +100,8 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 	}
 	short := rep.Res != nil || rep.Err != nil
 	for again := 0; ; again++ {
-		s := newStream(x.Run, i, x.ofTool(), x.CallID, out)
+		chunkers := hook.Only(x.Run.In(i, contract.HookOnChunk), func(m *hook.Member) bool { return x.Kind.Applies(m, q) })
+		s := newStream(x.Run, chunkers, x.ofTool(), x.CallID, out)
 		if !short {
 			rep, err = x.onion(ctx, i, x.Run.In(i, x.Wrap), q, s.outlet())
 		}
@@ -153,6 +156,9 @@ func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q, Reply[R], error) {
 	var answered, failed Reply[R]
 	for _, m := range x.Run.In(i, x.Before) {
+		if !x.Kind.Applies(m, q) {
+			continue
+		}
 		changed, res, v, err := x.Kind.Before(ctx, m, q)
 		switch {
 		case err != nil:
@@ -238,6 +244,9 @@ func (x *Exchange[Q, P, R]) runAfter(
 ) (Reply[R], *Q, error) {
 	var failed Reply[R]
 	for _, m := range x.Run.In(i, x.After) {
+		if !x.Kind.Applies(m, q) {
+			continue
+		}
 		changed, retry, v, err := x.Kind.After(ctx, m, q, rep)
 		switch {
 		case err != nil:

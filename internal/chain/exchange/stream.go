@@ -32,12 +32,12 @@ type stream struct {
 	seq      int64
 }
 
-// newStream returns the stream of a ring. callID is the id of the tool call, or empty for the
-// model.
-func newStream(r *hook.Run, ring hook.Ring, tool bool, callID string, out outlet) *stream {
+// newStream returns the stream of a ring. members have its on_chunk hooks. callID is the id of the
+// tool call, or empty for the model.
+func newStream(r *hook.Run, members []*hook.Member, tool bool, callID string, out outlet) *stream {
 	return &stream{
 		run:     r,
-		members: r.In(ring, contract.HookOnChunk),
+		members: members,
 		tool:    tool,
 		callID:  callID,
 		out:     out,

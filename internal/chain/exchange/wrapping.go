@@ -51,7 +51,7 @@ type opened[R any] struct {
 // ErrClosed is the cause with which a stream is canceled when its reader closes it.
 var ErrClosed = errors.New("the module that read the stream closed it")
 
-// onion calls the first of the wrappers, whose next calls the other wrappers in turn, and finally
+// onion calls the first of the wrappers that apply, whose next calls the other wrappers in turn, and finally
 // the next ring.
 func (x *Exchange[Q, P, R]) onion(
 	ctx context.Context,
@@ -60,6 +60,9 @@ func (x *Exchange[Q, P, R]) onion(
 	q Q,
 	out outlet,
 ) (Reply[R], error) {
+	for len(wrappers) > 0 && !x.Kind.Applies(wrappers[0], q) {
+		wrappers = wrappers[1:]
+	}
 	if len(wrappers) == 0 {
 		return x.ring(ctx, i+1, q, out)
 	}

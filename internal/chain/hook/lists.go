@@ -84,6 +84,23 @@ func (r *Run) In(ring Ring, h abi.Hook) []*Member {
 	return r.Lists.members[p.at[ring]:p.at[ring+1]:p.at[ring+1]]
 }
 
+// Only returns the members that pass a filter. The result is members itself if all do.
+func Only(members []*Member, pass func(*Member) bool) []*Member {
+	for i, m := range members {
+		if pass(m) {
+			continue
+		}
+		out := slices.Clone(members[:i])
+		for _, m := range members[i+1:] {
+			if pass(m) {
+				out = append(out, m)
+			}
+		}
+		return out
+	}
+	return members
+}
+
 // ListsOf returns the lists of the members that pass a filter.
 func ListsOf(members []*Member, pass func(*Member) bool) Lists {
 	p := PlacesOf(len(members), func(i int, h abi.Hook) (Ring, bool) {

@@ -63,5 +63,6 @@ type Entry struct {
 	Read    Read    // the default is ReadAll
 	// Hooks selects the hooks of the middleware to call; if nil, all are called.
 	Hooks      []abi.Hook
+	When       When // the runs and calls in which the entry is called
 	Middleware Middleware
 }

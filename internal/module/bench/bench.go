@@ -196,7 +196,7 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.Open(ctx, "run_bench", b, local.New())
+	r, err := c.Open(ctx, abi.Run{ID: "run_bench"}, b, local.New())
 	if err != nil {
 		return err
 	}

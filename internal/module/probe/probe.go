@@ -61,7 +61,7 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.Open(ctx, "run_probe", &prober{event: o.Event}, local.New())
+	r, err := c.Open(ctx, abi.Run{ID: "run_probe"}, &prober{event: o.Event}, local.New())
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
@@ -199,16 +198,17 @@ func (p *Replay) pass(ctx context.Context, r *replayed, own bool) error {
 
 // checkModules returns an error if the modules differ from those that a run began with.
 func checkModules(run *journal.RunInfo, have []journal.Pin) error {
-	if slices.Equal(run.Modules, have) {
-		return nil
-	}
+	differ := func(a, b journal.Pin) bool { return a.Entry != b.Entry || a.Ring != b.Ring || a.Digest != b.Digest }
 	for i, want := range run.Modules {
-		if i >= len(have) || have[i] != want {
+		if i >= len(have) || differ(have[i], want) {
 			return fmt.Errorf("replay run %s: its module %s (sha256:%s) is not stored, and its file has changed",
 				run.ID, want.Entry, cli.Short(want.Digest, 13))
 		}
 	}
-	return fmt.Errorf("replay run %s: its agent has more modules than it had", run.ID)
+	if len(have) > len(run.Modules) {
+		return fmt.Errorf("replay run %s: its agent has more modules than it had", run.ID)
+	}
+	return nil
 }
 
 // which returns the entry whose module is replaced, and that module's digest.

@@ -1,0 +1,146 @@
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abitable"
+	"github.com/agent-runner/agent-runner/internal/contract"
+)
+
+// Limits of a [When].
+const (
+	maxWhenNames = 64 // per list
+	maxWhenKeys  = 16 // of metadata
+)
+
+// A When restricts an entry to some runs and calls. An entry is called where all conditions hold.
+// Each list holds names, in which a trailing * matches anything; see [Matches]. A nil list is no
+// condition, so the zero value restricts nothing.
+type When struct {
+	// Agent and Metadata are conditions on the run. An entry whose conditions do not hold does not
+	// take part in the run.
+	Agent []string `json:"agent,omitempty"` // names of agents
+	// Metadata has lists of values by key. A missing key does not match, and neither does an array,
+	// an object or null.
+	Metadata map[string][]string `json:"metadata,omitempty"`
+	// Model and Tool are conditions on hooks of model calls and of tool calls. Other hooks are
+	// called regardless of them, and so is call_tool, because the entry has added the tool.
+	Model []string `json:"model,omitempty"` // names of the request's model
+	Tool  []string `json:"tool,omitempty"`  // names of tools
+}
+
+// Matches reports whether s matches one of the patterns, in which a trailing * matches
+// anything.
+func Matches(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		start, open := strings.CutSuffix(p, "*")
+		return p == s || open && strings.HasPrefix(s, start)
+	})
+}
+
+// String returns the conditions as JSON, or "" if there are none.
+func (w *When) String() string {
+	if w.Agent == nil && w.Metadata == nil && w.Model == nil && w.Tool == nil {
+		return ""
+	}
+	b, _ := json.Marshal(w) // strings can always be encoded
+	return string(b)
+}
+
+// InRun reports whether the conditions on the run hold.
+func (w *When) InRun(run abi.Run) bool {
+	if w.Agent != nil && !Matches(w.Agent, run.Agent) {
+		return false
+	}
+	for key, patterns := range w.Metadata {
+		if s, ok := scalar(run.Metadata[key]); !ok || !Matches(patterns, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// scalar returns the text of a JSON string, number or boolean.
+func scalar(value abi.JSON) (string, bool) {
+	var v any
+	if json.Unmarshal(value, &v) != nil {
+		return "", false
+	}
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case float64, bool:
+		return strings.TrimSpace(string(value)), true
+	default:
+		return "", false
+	}
+}
+
+// WithModel reports whether hooks of a call of the named model are called.
+func (w *When) WithModel(name string) bool { return w.Model == nil || Matches(w.Model, name) }
+
+// WithTool reports whether hooks of a call of the named tool are called.
+func (w *When) WithTool(name string) bool { return w.Tool == nil || Matches(w.Tool, name) }
+
+// Check returns an error if a list is empty, if a name is not valid, or if there are too many.
+func (w *When) Check() error {
+	if err := errors.Join(checkNames("agent", w.Agent), checkNames("model", w.Model), checkNames("tool", w.Tool)); err != nil {
+		return err
+	}
+	if len(w.Metadata) > maxWhenKeys {
+		return fmt.Errorf("metadata has %d keys; at most %d are allowed", len(w.Metadata), maxWhenKeys)
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.Metadata)) {
+		patterns := w.Metadata[key]
+		if patterns == nil {
+			patterns = []string{}
+		}
+		if err := checkNames(fmt.Sprintf("metadata.%.64s", key), patterns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNames checks a list of patterns. Nil is valid.
+func checkNames(list string, patterns []string) error {
+	switch {
+	case patterns != nil && len(patterns) == 0:
+		return fmt.Errorf("%s is empty and would match nothing; name what it matches, or remove it", list)
+	case len(patterns) > maxWhenNames:
+		return fmt.Errorf("%s has %d names; at most %d are allowed", list, len(patterns), maxWhenNames)
+	}
+	for _, p := range patterns {
+		switch {
+		case p == "" || len(p) > contract.MaxName:
+			return fmt.Errorf("%s: want names of 1 to %d bytes", list, contract.MaxName)
+		case strings.Contains(strings.TrimSuffix(p, "*"), "*"):
+			return fmt.Errorf("%s: %q has a * that is not its last character", list, p)
+		}
+	}
+	return nil
+}
+
+// CheckHooks returns an error if a condition would have no effect, because the entry has none of
+// the hooks that it restricts.
+func (w *When) CheckHooks(hooks []abi.Hook) error {
+	during := func(phase string) bool {
+		return slices.ContainsFunc(hooks, func(h abi.Hook) bool {
+			at := abitable.HookOf(h).During
+			return at == phase && h != contract.HookCallTool || at == "call"
+		})
+	}
+	switch {
+	case w.Model != nil && !during("model"):
+		return fmt.Errorf("model has no effect: none of the entry's hooks is about a model call; they are %v", hooks)
+	case w.Tool != nil && !during("tool"):
+		return fmt.Errorf("tool has no effect: none of the entry's hooks is about a tool call; they are %v", hooks)
+	}
+	return nil
+}
