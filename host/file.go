@@ -320,7 +320,7 @@ func (b *builder) load(ctx context.Context) error {
 			return agentfile.ErrorAt(b.file, s.at+".grants", err)
 		}
 		when := When(s.from.When)
-		if err := when.CheckHooks(s.module.Info().Hooks); err != nil {
+		if err := hook.CheckEffect(&when, s.module.Info().Hooks); err != nil {
 			return agentfile.ErrorAt(b.file, s.at+".when", fmt.Errorf("when: %w", err))
 		}
 		*s.to = append(*s.to, Middleware{Name: s.from.Name, Module: s.module, Config: s.from.Config,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
 // Pins returns the modules of agent a and of the other agents that its runs may involve. The entry
@@ -20,7 +21,7 @@ func Pins(a *Agent) []journal.Pin {
 				Entry:  prefix + e.Name,
 				Ring:   e.Ring.String(),
 				Digest: e.Middleware.Describe().Digest,
-				When:   e.When.String(),
+				When:   hook.WhenText(&e.When),
 			})
 		}
 	}

@@ -169,7 +169,7 @@ func (f *File) checkMiddlewares() error {
 			if _, err := m.ModuleGrants(); err != nil {
 				return ErrorAt(f, path+".grants", err)
 			}
-			if err := (*hook.When)(&m.When).Check(); err != nil {
+			if err := hook.CheckWhen((*hook.When)(&m.When)); err != nil {
 				return ErrorAt(f, path+".when", fmt.Errorf("when: %w", err))
 			}
 			if err := f.checkPositive(path+".limits", m.Limits); err != nil {

@@ -126,14 +126,14 @@ func checkHooks(e *hook.Entry) error {
 }
 
 func checkWhen(e *hook.Entry) error {
-	if err := e.When.Check(); err != nil {
+	if err := hook.CheckWhen(&e.When); err != nil {
 		return err
 	}
 	hooks := e.Hooks
 	if hooks == nil {
 		hooks = e.Middleware.Describe().Hooks
 	}
-	return e.When.CheckHooks(hooks)
+	return hook.CheckEffect(&e.When, hooks)
 }
 
 // Entries returns the entries in registration order.
@@ -163,7 +163,7 @@ func (c *Chain) Open(ctx context.Context, run abi.Run, host hook.Host, locals *l
 	}
 	r.members = make([]*hook.Member, 0, len(c.plans))
 	for i := range c.plans {
-		if !c.plans[i].When.InRun(run) {
+		if !c.plans[i].InRun(run) {
 			continue
 		}
 		m, err := c.plans[i].Open(ctx, run.ID)

@@ -46,7 +46,7 @@ type hearing struct {
 // decision [abi.DecideStop] ends the run at once. If a person has to decide, the run pauses. Each
 // decision is an event.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
-	gates := hook.Only(r.Inward(contract.HookGateTool), func(m *hook.Member) bool { return m.When.WithTool(q.Name) })
+	gates := hook.Only(r.Inward(contract.HookGateTool), func(m *hook.Member) bool { return m.InToolCall(q.Name) })
 	if len(gates) == 0 {
 		return judgement{}, nil
 	}

@@ -96,7 +96,7 @@ type modelKind struct {
 }
 
 // Applies implements [exchange.Kind].
-func (k *modelKind) Applies(m *hook.Member, q ModelRequest) bool { return m.When.WithModel(q.Model) }
+func (k *modelKind) Applies(m *hook.Member, q ModelRequest) bool { return m.InModelCall(q.Model) }
 
 // open returns the host's side of a call of hook h, and the request for the hook's input.
 func (k *modelKind) open(m *hook.Member, h abi.Hook, q ModelRequest) (*hook.Control, abi.Request) {

@@ -113,7 +113,7 @@ type toolKind struct {
 }
 
 // Applies implements [exchange.Kind].
-func (k *toolKind) Applies(m *hook.Member, q abi.Call) bool { return m.When.WithTool(q.Name) }
+func (k *toolKind) Applies(m *hook.Member, q abi.Call) bool { return m.InToolCall(q.Name) }
 
 // core asks every gate about the exact arguments, then runs the tool. Invalid arguments and denied
 // calls give error results.
@@ -444,7 +444,7 @@ func (r *Run) ToolMessages(
 	def abi.Message,
 ) ([]abi.Message, error) {
 	for _, m := range r.Inward(contract.HookToolMessages) {
-		if !m.When.WithTool(tool.Name) {
+		if !m.InToolCall(tool.Name) {
 			continue
 		}
 		c := r.toolCall(m, contract.HookToolMessages, state, o.Call)

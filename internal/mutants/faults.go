@@ -20,6 +20,7 @@ const (
 	stateFile    = "internal/chain/state.go"
 	streamFile   = "internal/chain/exchange/stream.go"
 	toolFile     = "internal/chain/tool.go"
+	transferFile = "internal/agent/transfer.go"
 	wrappingFile = "internal/chain/exchange/wrapping.go"
 
 	agentFinish = "internal/agent/finish.go"
@@ -102,6 +103,16 @@ var faults = []fault{
 		"\tcase v.Faulted:\n\t\tout = abi.GateToolAnswer{Decision: abi.DecideAllow,"},
 	{"a yes is good for any arguments", "own-approval-of-one-call", recordFile,
 		" && a.Arguments == call.Arguments {", " {"},
+
+	// Conditions of entries.
+	{"a gate judges tools that its conditions exclude", "own-when-tool", gateFile,
+		"return m.InToolCall(q.Name) })", "return true })"},
+	{"before_model ignores the conditions", "own-when-model", exchangeFile,
+		"range x.Run.In(i, x.Before) {\n\t\tif !x.Kind.Applies(m, q) {", "range x.Run.In(i, x.Before) {\n\t\tif false {"},
+	{"wrappers ignore the conditions", "own-when-model", wrappingFile,
+		"for len(wrappers) > 0 && !x.Kind.Applies(wrappers[0], q) {", "for false {"},
+	{"an agent is matched by the name of another", "own-when-run", transferFile,
+		"Agent: a.Name, Metadata", "Agent: s.Agent, Metadata"},
 
 	// Processing of answers.
 	{"no after hooks on a short-circuit", "own-short-circuit-passes-the-ring", exchangeFile,

@@ -1,8 +1,8 @@
 package hook
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,8 +44,8 @@ func Matches(patterns []string, s string) bool {
 	})
 }
 
-// String returns the conditions as JSON, or "" if there are none.
-func (w *When) String() string {
+// WhenText returns conditions as JSON, or "" if there are none.
+func WhenText(w *When) string {
 	if w.Agent == nil && w.Metadata == nil && w.Model == nil && w.Tool == nil {
 		return ""
 	}
@@ -53,8 +53,9 @@ func (w *When) String() string {
 	return string(b)
 }
 
-// InRun reports whether the conditions on the run hold.
-func (w *When) InRun(run abi.Run) bool {
+// InRun reports whether the entry's conditions on the run hold.
+func (p *Plan) InRun(run abi.Run) bool {
+	w := &p.When
 	if w.Agent != nil && !Matches(w.Agent, run.Agent) {
 		return false
 	}
@@ -82,15 +83,18 @@ func scalar(value abi.JSON) (string, bool) {
 	}
 }
 
-// WithModel reports whether hooks of a call of the named model are called.
-func (w *When) WithModel(name string) bool { return w.Model == nil || Matches(w.Model, name) }
+// InModelCall reports whether the entry's hooks of a call of the named model are called.
+func (p *Plan) InModelCall(model string) bool {
+	return p.When.Model == nil || Matches(p.When.Model, model)
+}
 
-// WithTool reports whether hooks of a call of the named tool are called.
-func (w *When) WithTool(name string) bool { return w.Tool == nil || Matches(w.Tool, name) }
+// InToolCall reports whether the entry's hooks of a call of the named tool are called.
+func (p *Plan) InToolCall(tool string) bool { return p.When.Tool == nil || Matches(p.When.Tool, tool) }
 
-// Check returns an error if a list is empty, if a name is not valid, or if there are too many.
-func (w *When) Check() error {
-	if err := errors.Join(checkNames("agent", w.Agent), checkNames("model", w.Model), checkNames("tool", w.Tool)); err != nil {
+// CheckWhen returns an error if a list is empty, if a name is not valid, or if there are too many.
+func CheckWhen(w *When) error {
+	err := cmp.Or(checkNames("agent", w.Agent), checkNames("model", w.Model), checkNames("tool", w.Tool))
+	if err != nil {
 		return err
 	}
 	if len(w.Metadata) > maxWhenKeys {
@@ -127,9 +131,9 @@ func checkNames(list string, patterns []string) error {
 	return nil
 }
 
-// CheckHooks returns an error if a condition would have no effect, because the entry has none of
+// CheckEffect returns an error if a condition would have no effect, because the entry has none of
 // the hooks that it restricts.
-func (w *When) CheckHooks(hooks []abi.Hook) error {
+func CheckEffect(w *When, hooks []abi.Hook) error {
 	during := func(phase string) bool {
 		return slices.ContainsFunc(hooks, func(h abi.Hook) bool {
 			at := abitable.HookOf(h).During

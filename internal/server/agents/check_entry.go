@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -45,7 +46,7 @@ func (a *Service) checkEntry(
 		}
 		for i, g := range m.Grants {
 			host, isHost := strings.CutPrefix(string(g), "http:")
-			if may := policy.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
+			if may := hook.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
 				return "", fileProblem(
 					agentfile.ErrorAt(f, fmt.Sprintf("%s.grants[%d]", at, i),
 						fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed))),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 )
 
@@ -38,7 +39,7 @@ func checkModel(f *agentfile.File, p *policy.Policy) error {
 		return nil
 	}
 	check := func(at, name string) error {
-		if name == "" || policy.Matches(p.Models, name) {
+		if name == "" || hook.Matches(p.Models, name) {
 			return nil
 		}
 		return agentfile.ErrorAt(f, at,

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -142,7 +143,7 @@ func (p *Plan) restrict(o *host.FileOptions) {
 		return
 	}
 	if models := p.policy.Models; len(models) > 0 {
-		o.AllowModel = func(model string) bool { return policy.Matches(models, model) }
+		o.AllowModel = func(model string) bool { return hook.Matches(models, model) }
 	}
 	o.CheckParam = p.policy.ParamCheck()
 }

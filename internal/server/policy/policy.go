@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -48,7 +49,7 @@ func (p *Policy) ParamCheck() func(param string) error {
 	}
 	allowed := p.Params
 	return func(param string) error {
-		if slices.Contains(commonParams, param) || Matches(allowed, param) {
+		if slices.Contains(commonParams, param) || hook.Matches(allowed, param) {
 			return nil
 		}
 		named := cmp.Or(strings.Join(allowed, ", "), "none")
@@ -58,13 +59,4 @@ func (p *Policy) ParamCheck() func(param string) error {
 			named,
 		)
 	}
-}
-
-// Matches reports whether s matches one of the patterns, in which a trailing * matches
-// anything.
-func Matches(patterns []string, s string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		start, open := strings.CutSuffix(p, "*")
-		return p == s || open && strings.HasPrefix(s, start)
-	})
 }
