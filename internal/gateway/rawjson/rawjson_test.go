@@ -16,6 +16,7 @@ func TestParse(t *testing.T) {
 		"text after":       {`{} x`, "there is text after the JSON value, at offset 2"},
 		"nothing":          {``, "invalid JSON: EOF"},
 		"too deep":         {strings.Repeat("[", 300), "arrays and objects are nested more than 256 deep"},
+		"too large":        {"[" + strings.Repeat("0,", MaxTokens) + "0]", "more than 1048576 tokens"},
 		"cut":              {`{"a":`, "unexpected EOF"},
 		"invalid UTF-8":    {"\"a\xff\"", "invalid UTF-8"},
 		"a half surrogate": {`"\ud83d"`, "invalid"},
@@ -69,13 +70,17 @@ func TestMembersOfEmptyObject(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"a":[1,"x",null,{"b":true}]}`))
-	f.Add([]byte(`["\u00e9"]`))
+	f.Add([]byte(`["\u00e9","\\\"","\\\\",{"\\":"]"}, [ ] , {} ,true,1]`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		v, err := Parse(doc)
 		if err != nil {
 			return
 		}
-		require.True(t, json.Valid(doc))
+		d := json.NewDecoder(bytes.NewReader(doc))
+		d.UseNumber()
+		var want any
+		require.NoError(t, d.Decode(&want))
+		require.Equal(t, want, decoded(v), "encoding/json reads the same")
 		e := &Edits{Doc: doc}
 		walk(v, e)
 		require.True(t, bytes.Equal(doc, e.Apply()), "edits that change nothing must keep every byte")
@@ -97,4 +102,31 @@ func walk(v Value, e *Edits) {
 		_ = v.String()
 		e.Replace(v, bytes.Clone(v.Text))
 	}
+}
+
+// decoded returns a value as encoding/json decodes it.
+func decoded(v Value) any {
+	switch {
+	case v.IsArray():
+		out := []any{}
+		for _, x := range v.Elements() {
+			out = append(out, decoded(x))
+		}
+		return out
+	case v.IsObject():
+		out := map[string]any{}
+		for _, m := range v.Members() {
+			out[m.Name] = decoded(m.Value)
+		}
+		return out
+	case v.IsString():
+		return v.String()
+	case v.IsTrue():
+		return true
+	case v.IsNull():
+		return nil
+	case string(v.Text) == "false":
+		return false
+	}
+	return json.Number(v.Text)
 }

@@ -12,8 +12,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth limits how deeply arrays and objects are nested.
-const MaxDepth = 256
+// The limits of a document.
+const (
+	MaxDepth  = 256     // how deeply arrays and objects are nested
+	MaxTokens = 1 << 20 // names, values and ends of arrays and objects; a list of them takes some memory
+)
 
 // A Value is a part of a JSON document. The zero Value is an absent value; its methods return zero
 // values.
@@ -30,15 +33,17 @@ type Member struct {
 }
 
 // Parse checks that doc is one JSON value in valid UTF-8 whose objects have no duplicate names and
-// which is nested at most [MaxDepth] deep, and returns it. Readers disagree on which of two duplicate
+// which is within [MaxDepth] and [MaxTokens], and returns it. Readers disagree on which of two duplicate
 // names counts, so that a document with some could hide a value from a check.
 func Parse(doc []byte) (Value, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(doc))
-	for {
+	for n := 1; ; n++ {
 		_, err := d.ReadToken()
 		switch {
 		case err != nil:
 			return Value{}, invalid(err)
+		case n > MaxTokens:
+			return Value{}, fmt.Errorf("the JSON value has more than %d tokens", MaxTokens)
 		case d.StackDepth() > MaxDepth:
 			return Value{}, fmt.Errorf("arrays and objects are nested more than %d deep", MaxDepth)
 		case d.StackDepth() == 0:
@@ -86,6 +91,9 @@ func (v Value) String() string {
 	if !v.IsString() {
 		return ""
 	}
+	if inner := v.Text[1 : len(v.Text)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
 	text, err := jsontext.AppendUnquote(nil, v.Text)
 	if err != nil {
 		return ""
@@ -107,10 +115,10 @@ func (v Value) Elements() []Value {
 	if !v.IsArray() {
 		return nil
 	}
-	d := v.open()
+	s := scanner{text: v.Text, at: 1}
 	var out []Value
-	for d.PeekKind() != ']' {
-		out = append(out, v.next(d))
+	for s.more() {
+		out = append(out, v.next(&s))
 	}
 	return out
 }
@@ -120,11 +128,12 @@ func (v Value) Members() []Member {
 	if !v.IsObject() {
 		return nil
 	}
-	d := v.open()
+	s := scanner{text: v.Text, at: 1}
 	var out []Member
-	for d.PeekKind() != '}' {
-		name := v.next(d)
-		out = append(out, Member{Name: name.String(), Value: v.next(d), from: name.At})
+	for s.more() {
+		name := v.next(&s)
+		s.more()
+		out = append(out, Member{Name: name.String(), Value: v.next(&s), from: name.At})
 	}
 	return out
 }
@@ -139,21 +148,9 @@ func (v Value) Get(name string) Value {
 	return Value{}
 }
 
-// open returns a decoder after the first token of an array or object.
-func (v Value) open() *jsontext.Decoder {
-	d := jsontext.NewDecoder(bytes.NewBuffer(v.Text), jsontext.AllowDuplicateNames(true)) // Parse has checked the names
-	_, _ = d.ReadToken()
-	return d
-}
-
-// next returns the next name, member or element. Parse has checked the text.
-func (v Value) next(d *jsontext.Decoder) Value {
-	text, err := d.ReadValue()
-	if err != nil {
-		panic("rawjson: a value that Parse has not checked: " + err.Error())
-	}
-	end := int(d.InputOffset())
-	start := end - len(text)
+// next returns the value at the scanner.
+func (v Value) next(s *scanner) Value {
+	start, end := s.next()
 	return Value{Text: v.Text[start:end:end], At: v.At + start}
 }
 

@@ -35,6 +35,10 @@ func (Protocol) ParseAnswer(body []byte) (wire.Answer, error) {
 			choices = m.Value
 		case "usage":
 			a.response.Usage = readUsage(m.Value)
+		default:
+			if name := misspelled(m.Name); name != "" {
+				return nil, caseError(name)
+			}
 		}
 	}
 	list := choices.Elements()
@@ -55,6 +59,10 @@ func (a *answer) readChoice() error {
 			a.response.FinishReason = m.Value.String()
 		case "logprobs":
 			a.logprobs = m.Value
+		default:
+			if name := misspelled(m.Name); name != "" {
+				return caseError(name)
+			}
 		}
 	}
 	budget := maxItems

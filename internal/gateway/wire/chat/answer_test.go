@@ -74,14 +74,16 @@ func TestAnswer(t *testing.T) {
 func TestParseAnswerRejects(t *testing.T) {
 	message := func(fields string) string { return `{"choices":[{"message":{` + fields + `}}]}` }
 	for name, c := range map[string]struct{ body, want string }{
-		"no JSON":             {`x`, "not valid"},
-		"no choice":           {`{"choices":[]}`, "0 choices"},
-		"two choices":         {`{"choices":[{},{}]}`, "2 choices"},
-		"no message":          {`{"choices":[{}]}`, "object"},
-		"a user":              {message(`"role":"user"`), "role"},
-		"a function's call":   {message(`"function_call":{}`), "function_call"},
-		"a call without ID":   {message(`"tool_calls":[{"function":{"name":"f","arguments":""}}]`), "no id"},
-		"a call without name": {message(`"tool_calls":[{"id":"a","type":"x"}]`), "no name"},
+		"no JSON":               {`x`, "not valid"},
+		"no choice":             {`{"choices":[]}`, "0 choices"},
+		"two choices":           {`{"choices":[{},{}]}`, "2 choices"},
+		"no message":            {`{"choices":[{}]}`, "object"},
+		"calls in another case": {message(`"Tool_Calls":[]`), "tool_calls is spelled"},
+		"a message twice":       {`{"choices":[{"message":{"role":"assistant"},"Message":{}}]}`, "message of"},
+		"a user":                {message(`"role":"user"`), "role"},
+		"a function's call":     {message(`"function_call":{}`), "function_call"},
+		"a call without ID":     {message(`"tool_calls":[{"function":{"name":"f","arguments":""}}]`), "no id"},
+		"a call without name":   {message(`"tool_calls":[{"id":"a","type":"x"}]`), "no name"},
 		"an ID twice": {
 			message(`"tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"a","function":{"name":"g"}}]`), "two tool calls",
 		},

@@ -53,6 +53,10 @@ func readChunk(ev event) (*chunk, error) {
 			if len(m.Value.Text) <= maxEnvelopeField {
 				c.envelope = append(c.envelope, field(m.Name, m.Value.Text))
 			}
+		default:
+			if name := misspelled(m.Name); name != "" {
+				return nil, caseError(name)
+			}
 		}
 	}
 	list := choices.Elements()
@@ -63,6 +67,11 @@ func readChunk(ev event) (*chunk, error) {
 		err = c.readChoice(list[0])
 	}
 	return c, err
+}
+
+// caseError is the error for a field that some clients would read as the one with the given name.
+func caseError(name string) error {
+	return upstreamError("%s of the upstream's answer is spelled in another case", name)
 }
 
 // reported returns the failure that the upstream reports in a stream.
@@ -94,6 +103,10 @@ func (c *chunk) readChoice(v rawjson.Value) error {
 		case "message", "text":
 			if !m.Value.IsNull() {
 				return upstreamError("an event of the upstream has %s instead of a delta", m.Name)
+			}
+		default:
+			if name := misspelled(m.Name); name != "" {
+				return caseError(name)
 			}
 		}
 	}
@@ -127,10 +140,15 @@ func (c *chunk) readDelta(m rawjson.Member) error {
 		if !m.Value.IsArray() {
 			return upstreamError("tool_calls of an event of the upstream is no array")
 		}
-		c.calls = m.Value.Elements()
+		if c.calls = m.Value.Elements(); len(c.calls) > maxBlocks {
+			return upstreamError("an event of the upstream has more than %d tool calls", maxBlocks)
+		}
 	case "function_call":
 		return upstreamError("the upstream calls a function without tool_calls, which gates cannot judge")
 	default:
+		if name := misspelled(m.Name); name != "" {
+			return caseError(name)
+		}
 		c.rest = append(c.rest, f)
 	}
 	return nil
@@ -186,6 +204,10 @@ func readCallDelta(v rawjson.Value) (callDelta, error) {
 			function = m.Value
 		case typeCustom:
 			custom = m.Value
+		default:
+			if name := misspelled(m.Name); name != "" {
+				return d, caseError(name)
+			}
 		}
 	}
 	if d.custom = !custom.IsNull(); d.custom && !function.IsNull() {
@@ -201,6 +223,10 @@ func readCallDelta(v rawjson.Value) (callDelta, error) {
 			d.name = m.Value.String()
 		case name:
 			d.text = m.Value
+		default:
+			if name := misspelled(m.Name); name != "" {
+				return d, caseError(name)
+			}
 		}
 	}
 	if !d.text.IsNull() && !d.text.IsString() {

@@ -54,11 +54,12 @@ func (e *event) readLine(from, to int) bool {
 		return false
 	}
 	value = bytes.TrimPrefix(value, []byte{' '})
-	if e.lines++; e.lines == 1 {
-		e.from, e.to, e.data = to-len(value), to, value
-		return true
+	switch e.lines++; e.lines {
+	case 1:
+		e.from, e.to, e.data = to-len(value), to, value[:len(value):len(value)]
+	default:
+		e.data = append(append(e.data, '\n'), value...)
 	}
-	e.data = append(append(bytes.Clone(e.data), '\n'), value...)
 	return true
 }
 

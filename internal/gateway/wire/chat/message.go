@@ -63,6 +63,9 @@ func readMessage(v rawjson.Value, budget *int) (*message, error) {
 		m.reasoning, m.abi.ReasoningContent = reasoningShort, short.String()
 		m.abi.Unknown = slices.DeleteFunc(m.abi.Unknown, func(f abi.Field) bool { return f.Name == reasoningShort })
 	}
+	if name := m.misspelledIn(); name != "" {
+		return nil, fmt.Errorf("%s is spelled in another case", name)
+	}
 	return m, readCalls(m.abi.ToolCalls)
 }
 

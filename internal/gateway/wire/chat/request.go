@@ -86,6 +86,9 @@ func paramProblem(name string, v rawjson.Value) string {
 	case "model", "stream", "messages", "tools":
 		return name + " is not a parameter"
 	}
+	if known := misspelled(name); known != "" {
+		return fmt.Sprintf("%.100q is %s in another case; write %s", name, known, known)
+	}
 	return ""
 }
 

@@ -33,6 +33,10 @@ func (r *request) readTools(budget *int) error {
 			param := "tools[" + strconv.Itoa(i) + "]"
 			return invalid(param, "%s must be an object", param)
 		}
+		if name := misspelledTool(v); name != "" {
+			param := "tools[" + strconv.Itoa(i) + "]"
+			return invalid(param, "%s of %s is spelled in another case", name, param)
+		}
 		t := readTool(v)
 		r.toolList = append(r.toolList, t)
 		if t.listed {
@@ -40,6 +44,16 @@ func (r *request) readTools(budget *int) error {
 		}
 	}
 	return nil
+}
+
+// misspelledTool returns the first name that misspelled reports in a tool, outside of its schema.
+func misspelledTool(v rawjson.Value) string {
+	for _, inner := range []rawjson.Value{v, v.Get(typeFunction), v.Get(typeCustom)} {
+		if name := misspelledMember(inner); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // readTool reads a tool. One without a name is run by the upstream, and modules do not see it.
