@@ -1,0 +1,86 @@
+package responses
+
+import (
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// A streamItem is an item of the upstream's answer.
+type streamItem struct {
+	index int64 // output_index
+	typ   string
+	id    string
+	parts map[int64]*block // the texts of a message, by content_index
+	call  *block
+	ended bool // output_item.done was read
+
+	raw      []byte // the whole item, if it is a call that has ended
+	repeated bool   // whether the end of the answer has it
+
+	placed bool  // whether a part of it was written
+	out    int64 // output_index for the client
+	entry  int   // in writer.entries
+	next   int64 // content_index of the next part
+}
+
+// A block is a text of a message, or a call.
+type block struct {
+	number int // in stream.blocks
+	item   *streamItem
+	part   int64  // content_index of a text
+	typ    string // type of a text
+	call   *call  // nil for a text
+	index  int    // of a call, among the calls
+	early  string // the arguments that the beginning of the item already had
+	text   strings.Builder
+	begun  bool // whether a chunk of the call's arguments was returned
+	closed bool
+	quiet  bool   // whether it is only in events that repeat it
+	ending []byte // the event of its end
+
+	dropped, changed bool
+	now              string // the text if it has changed
+	placed           bool
+	out              int64 // content_index for the client
+}
+
+// silent is the event of an item whose event another item has. It is not nil, which the weaver reserves for the rest
+// of an event that was written in part.
+var silent = []byte{}
+
+func (b *block) open(event []byte) wire.Item {
+	chunk := abi.Chunk{Kind: abi.ChunkText}
+	if b.call != nil {
+		chunk = abi.Chunk{Kind: abi.ChunkToolCall, Index: b.index, ID: b.call.id, Name: b.call.name}
+	}
+	return wire.Item{Kind: wire.Open, Block: b.number, Chunk: chunk, Event: event}
+}
+
+// chunk returns a chunk that adds text to the block.
+func (b *block) chunk(text string) abi.Chunk {
+	if b.call != nil {
+		return abi.Chunk{Kind: abi.ChunkToolCall, Index: b.index, Arguments: text}
+	}
+	return abi.Chunk{Kind: abi.ChunkText, Text: text}
+}
+
+func (b *block) delta(text string, event []byte) wire.Item {
+	return wire.Item{Kind: wire.Delta, Block: b.number, Chunk: b.chunk(text), Event: event}
+}
+
+// close returns the end of a block.
+func (b *block) close(event []byte) wire.Item {
+	b.closed, b.ending = true, event
+	return wire.Item{Kind: wire.Close, Block: b.number, Event: event}
+}
+
+// suffix returns the text of a block of which nothing was returned, as a chunk has it.
+func (b *block) suffix() string {
+	if b.call != nil && b.call.form == custom {
+		b.begun = true
+		return inputPrefix + escaped(b.text.String())
+	}
+	return b.text.String()
+}

@@ -1,0 +1,122 @@
+package responses
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte(codexRequest))
+	f.Add(
+		[]byte(
+			`{"instructions":"x","input":"y","tools":[{"type":"function","name":"a","strict":true}],"tool_choice":{"type":"function","name":"a"}}`,
+		),
+	)
+	f.Add(
+		[]byte(`{"input":[{"type":"reasoning"},{"role":"assistant","content":null},{"type":"item_reference","id":"x"}]}`),
+	)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := Protocol{}.ParseRequest(body)
+		if err != nil {
+			return
+		}
+		same, err := r.Encode(next(r))
+		require.NoError(t, err)
+		require.Equal(t, string(body), string(same))
+		ids := map[string]bool{}
+		changed := next(r)
+		for i := range changed.Messages {
+			m := &changed.Messages[i]
+			require.False(t, ids[m.ID])
+			ids[m.ID] = true
+			parts := append([]abi.Part(nil), m.Content.Parts()...)
+			for k := range parts {
+				if parts[k].Type == abi.PartText {
+					parts[k].Text += "é\n"
+				}
+			}
+			if len(parts) > 0 {
+				m.Content = abi.Parts(parts...)
+			}
+		}
+		got, err := r.Encode(changed)
+		if err != nil {
+			return
+		}
+		again, err := Protocol{}.ParseRequest(got)
+		require.NoError(t, err)
+		require.Len(t, again.Call().Messages, len(changed.Messages))
+		for i := range changed.Messages {
+			require.True(t, sameContent(changed.Messages[i].Content, again.Call().Messages[i].Content))
+		}
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(wholeAnswer), "x")
+	f.Fuzz(func(t *testing.T, body []byte, text string) {
+		a, err := Protocol{}.ParseAnswer(body)
+		if err != nil {
+			return
+		}
+		res := *a.Response()
+		same, err := a.Encode(&res, nil)
+		require.NoError(t, err)
+		require.Equal(t, string(body), string(same))
+		denied := map[string]string{}
+		for _, c := range res.Message.ToolCalls {
+			denied[c.ID] = text
+		}
+		res.Message.Content = abi.Text(text)
+		got, err := a.Encode(&res, denied)
+		require.NoError(t, err)
+		again, err := Protocol{}.ParseAnswer(got)
+		require.NoError(t, err)
+		require.Empty(t, again.Response().Message.ToolCalls)
+	})
+}
+
+func FuzzStream(f *testing.F) {
+	files, err := filepath.Glob("testdata/streams/*.txtar")
+	require.NoError(f, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		for _, section := range txtar.Parse(text).Files {
+			if section.Name == "upstream" {
+				f.Add(framed(section.Data), "x", uint8(len(file)))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte, text string, fates uint8) {
+		s := Protocol{}.NewStream("m")
+		same, err := play(s, in, &plan{})
+		if err != nil {
+			return
+		}
+		if s.Complete() {
+			require.Equal(t, string(in), string(same))
+		}
+		p := &plan{text: map[int]string{}, drop: map[int]bool{}, deny: map[int]string{}}
+		for block, c := range s.(*stream).blocks {
+			switch fate := fates >> (2 * (block % 4)) & 3; {
+			case fate == 1:
+				p.drop[block] = true
+			case fate == 2 && c.call == nil:
+				p.text[block] = text
+			case fate >= 2 && c.call != nil:
+				p.deny[block] = text
+			}
+		}
+		out, err := play(Protocol{}.NewStream("m"), in, p)
+		require.NoError(t, err)
+		_, err = play(Protocol{}.NewStream("m"), out, &plan{})
+		require.NoError(t, err, "%s", out)
+	})
+}

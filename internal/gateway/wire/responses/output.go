@@ -1,0 +1,163 @@
+package responses
+
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+)
+
+// An output is an item of an answer.
+type output struct {
+	raw     []byte
+	typ, id string
+	call    *call  // nil unless the client runs it
+	texts   []text // of a message
+	parts   int    // of a message, with those that are no text
+}
+
+// A text is a part of a message that has text.
+type text struct {
+	part int // its number in the message's content
+	typ  string
+	text string
+}
+
+// readOutput reads an item of an answer. where names it in errors.
+func readOutput(v rawjson.Value, where string) (*output, error) {
+	if !v.IsObject() {
+		return nil, upstream("%s of the answer is not an object", where)
+	}
+	f := members(v)
+	o := &output{raw: v.Text, typ: f["type"].String(), id: f["id"].String()}
+	if c, ok := readOutputCall(o.typ, v, f); ok {
+		if c.id == "" || c.name == "" {
+			return nil, upstream("%s of the answer is a tool call without an ID or a name", where)
+		}
+		o.call = &c
+		return o, nil
+	}
+	if o.typ != "message" {
+		return o, nil
+	}
+	elements := f["content"].Elements()
+	if o.parts = len(elements); o.parts > maxBlocks {
+		return nil, upstream("%s of the answer has more than %d parts", where, maxBlocks)
+	}
+	for i, part := range elements {
+		typ := part.Get("type").String()
+		if name := textField(typ); name != "" {
+			o.texts = append(o.texts, text{i, typ, part.Get(name).String()})
+		}
+	}
+	return o, nil
+}
+
+// noteCustom adds to names those of the custom tools that a response repeats.
+func noteCustom(names map[string]bool, list rawjson.Value) {
+	for _, v := range list.Elements() {
+		if len(names) < maxTools && v.Get("type").String() == "custom" {
+			names[v.Get("name").String()] = true
+		}
+	}
+}
+
+// newCall returns the item of a call that a module added.
+func newCall(c *abi.ToolCall, custom map[string]bool) ([]byte, error) {
+	if !custom[c.Function.Name] {
+		return newFunctionCall(c), nil
+	}
+	input, err := customInput(c.Function.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	return newCustomCall(c, input), nil
+}
+
+// readUsage returns the usage of a response, if it has one.
+func readUsage(response object) *abi.Usage {
+	u := response["usage"]
+	if !u.IsObject() {
+		return nil
+	}
+	f := members(u)
+	return &abi.Usage{PromptTokens: f["input_tokens"].Int(), CompletionTokens: f["output_tokens"].Int(),
+		TotalTokens: f["total_tokens"].Int()}
+}
+
+// finishReason returns the finish reason of a response that has ended, and "" for one that failed.
+func finishReason(response object, calls bool) string {
+	switch response["status"].String() {
+	case "incomplete":
+		if response["incomplete_details"].Get("reason").String() == "content_filter" {
+			return abi.FinishFilter
+		}
+		return abi.FinishLength
+	case "failed", "cancelled":
+		return ""
+	}
+	if calls {
+		return abi.FinishToolCalls
+	}
+	return abi.FinishStop
+}
+
+// changedStatus adds to change what has to change in a response so that its finish reason is next. Whether there are
+// calls is not a part of it.
+func changedStatus(change map[string][]byte, was, next string) {
+	status, details := outcome(next)
+	if before, beforeDetails := outcome(was); was == "" || next == "" || status == before && details == beforeDetails {
+		return
+	}
+	change["status"], change["incomplete_details"] = rawjson.Quote(status), []byte(details)
+}
+
+// A fate says what becomes of a part of a message.
+type fate struct {
+	text    string
+	changed bool
+	dropped bool
+}
+
+// withTexts returns a message item with other texts. fates has those of parts that are not kept, by their number.
+func withTexts(item []byte, fates map[int]fate) []byte {
+	if len(fates) == 0 {
+		return item
+	}
+	v := parsed(item)
+	edits := rawjson.Edits{Doc: item}
+	content := v.Get("content")
+	var kept [][]byte
+	dropped := false
+	for i, part := range content.Elements() {
+		fate, ok := fates[i]
+		switch {
+		case ok && fate.dropped:
+			dropped = true
+		case ok && fate.changed:
+			change := changedText(part, fate.text)
+			edits.Members(part, change)
+			kept = append(kept, edit(part.Text, change))
+		default:
+			kept = append(kept, part.Text)
+		}
+	}
+	if dropped {
+		edits = rawjson.Edits{Doc: item}
+		edits.Replace(content, rawjson.Array(kept))
+	}
+	return edits.Apply()
+}
+
+// content returns texts as the content of an assistant's message.
+func content(texts []string) abi.Content {
+	switch len(texts) {
+	case 0:
+		return abi.Content{}
+	case 1:
+		return abi.Text(texts[0])
+	}
+	parts := make([]abi.Part, len(texts))
+	for i, s := range texts {
+		parts[i] = abi.Part{Type: abi.PartText, Text: s}
+	}
+	return abi.Parts(parts...)
+}
