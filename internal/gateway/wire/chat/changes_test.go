@@ -61,6 +61,7 @@ type changer struct {
 	ends    []wire.Item
 	want    abi.Message
 	text    strings.Builder
+	denied  bool // the text ends with that of a denied call
 }
 
 func (c *changer) item(it *wire.Item) {
@@ -111,7 +112,12 @@ func (c *changer) note(b *block, verdict byte) {
 			c.text.WriteString("\n\n")
 		}
 		c.text.WriteString("denied")
+		c.denied = true
 	case b.kind == abi.ChunkText:
+		if c.denied {
+			c.text.WriteString("\n\n")
+		}
+		c.denied = false
 		c.text.WriteString(text)
 	case b.kind == abi.ChunkReasoning:
 		c.want.ReasoningContent += text

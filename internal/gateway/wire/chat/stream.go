@@ -30,6 +30,7 @@ type stream struct {
 
 	// The output so far.
 	started, wroteText, addedCall bool
+	endsParagraph                 bool // what is written of the text ends with a block of a module
 	callsWritten                  int
 	next                          int // the least index for the next tool call
 	shift                         int // the number of calls added, less those dropped
@@ -80,7 +81,7 @@ func (s *stream) Pass(dst []byte, it *wire.Item) []byte {
 		}
 		if it.Kind == wire.Delta {
 			b.passed(it.Chunk)
-			s.wroteText = s.wroteText || b.kind == abi.ChunkText
+			dst = s.separate(dst, b.kind)
 		}
 	}
 	return s.write(dst, text, it.Codec, changed)
@@ -151,7 +152,7 @@ func (s *stream) Text(dst []byte, open *wire.Item, text string) []byte {
 	}
 	switch {
 	case b.call == nil:
-		return s.writeText(dst, b.kind, b.name, text)
+		return s.writeText(s.separate(dst, b.kind), b.name, text)
 	case b.call.custom:
 		return dst
 	}
@@ -198,16 +199,29 @@ func (s *stream) Drop(open *wire.Item) {
 // AddText appends a whole block of text. The protocol has one text, so that a block is a paragraph.
 func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind == abi.ChunkReasoning {
-		return s.writeText(dst, kind, reasoningContent, text)
+		return s.writeText(dst, reasoningContent, text)
 	}
 	if s.wroteText {
 		text = "\n\n" + text
 	}
-	return s.writeText(dst, kind, "content", text)
+	s.wroteText, s.endsParagraph = true, true
+	return s.writeText(dst, "content", text)
 }
 
-func (s *stream) writeText(dst []byte, kind, name, text string) []byte {
-	s.wroteText = s.wroteText || kind == abi.ChunkText
+// separate notes that text of the upstream follows, and ends the paragraph that a module added before.
+func (s *stream) separate(dst []byte, kind string) []byte {
+	if kind != abi.ChunkText {
+		return dst
+	}
+	s.wroteText = true
+	if !s.endsParagraph {
+		return dst
+	}
+	s.endsParagraph = false
+	return s.writeText(dst, "content", "\n\n")
+}
+
+func (s *stream) writeText(dst []byte, name, text string) []byte {
 	return s.writeDelta(dst, field(name, rawjson.Quote(text)))
 }
 
