@@ -9,9 +9,12 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/exchange"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -69,6 +72,33 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 			by:     name,
 		}, nil
 	}
+}
+
+// A Verdict is the decision of the gates about a call that someone else runs.
+type Verdict struct {
+	Denied bool
+	By     string // the entry that denied the call
+	Reason string // for the model and its user
+}
+
+// Judge asks the gates of all rings about a call that the caller runs, or does not run if it is denied.
+// Arguments that are not a JSON object are denied, since gates could read them in another way than
+// the tool. A gate that asks denies, unless the run can pause. The error is an ending.
+func (r *Run) Judge(ctx context.Context, state *message.List, call abi.Call, tool abi.Tool) (Verdict, error) {
+	if len(r.Inward(contract.HookGateTool)) == 0 {
+		return Verdict{}, nil
+	}
+	args, err := toolset.ParseArguments(call.Arguments)
+	if err != nil {
+		bad := toolset.BadArguments(call.Name, call.Arguments, err)
+		return Verdict{Denied: true, By: exchange.SourceHost, Reason: bad.Content.String()}, nil
+	}
+	call.Arguments = args
+	judged, err := r.gate(ctx, &ToolCall{Call: call, Tool: tool, State: state}, call)
+	if err != nil || judged.denied == nil {
+		return Verdict{}, err
+	}
+	return Verdict{Denied: true, By: judged.by, Reason: judged.denied.Content.String()}, nil
 }
 
 // ask asks one gate, and reports its decision. The error ends the run.
