@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// maxEvent limits one event of an upstream, in bytes.
+const maxEvent = 16 << 20
+
+// An eventReader divides a stream of server-sent events, each with the blank line that ends it.
+type eventReader struct {
+	r *bufio.Reader
+	b []byte
+}
+
+func newEventReader(r io.Reader) *eventReader {
+	return &eventReader{r: bufio.NewReaderSize(r, 16<<10)}
+}
+
+// next returns the next event, until the following call. An event that the end of the stream cuts is
+// not returned; the error is then io.ErrUnexpectedEOF.
+func (e *eventReader) next() ([]byte, error) {
+	e.b = e.b[:0]
+	line := 0 // where the current line begins
+	for {
+		part, err := e.r.ReadSlice('\n')
+		e.b = append(e.b, part...)
+		switch {
+		case len(e.b) > maxEvent:
+			return nil, wire.Errorf(wire.CodeUpstream, "the upstream sent an event of more than %d bytes", maxEvent)
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.b)) == 0:
+			return nil, io.EOF
+		case errors.Is(err, io.EOF):
+			return nil, io.ErrUnexpectedEOF
+		case err != nil:
+			return nil, err
+		}
+		if len(bytes.TrimRight(e.b[line:], "\r\n")) == 0 && line > 0 {
+			return e.b, nil
+		}
+		line = len(e.b)
+	}
+}

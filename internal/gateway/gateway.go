@@ -1,0 +1,249 @@
+// Package gateway puts chains of middlewares in front of model APIs. Clients send it the requests that
+// they would send to the API, in the protocol of the API; it sends what the modules made of them to
+// the upstream of a route, and the answer back.
+//
+// A [Gateway] is an http.Handler. Package wire has the protocols, package weave decides what of a
+// streamed answer a client gets. Gates decide on the tool calls of an answer before the client
+// gets them.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/gateway/weave"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+	"github.com/agent-runner/agent-runner/internal/module"
+)
+
+// The defaults of options.
+const (
+	DefaultMaxBody     = 32 << 20
+	DefaultMaxRequests = 256
+	DefaultTimeout     = 10 * time.Minute
+)
+
+// Options configure a gateway. They are copied.
+type Options struct {
+	// Routes are tried in order: the first one of the request's protocol with the request's model
+	// gets it.
+	Routes []Route
+	// Loader reserves the memory of the routes' modules. It is required if a route has a chain.
+	Loader *module.Loader
+	// Client sends the requests to upstreams. It must not follow redirects, which the client gets,
+	// and must not decompress answers. The default is [NewClient].
+	Client *http.Client
+	// Keys, if not empty, are the keys of clients, by name. A request without one of them is rejected,
+	// and the key is not sent to the upstream. Without keys, clients' credentials pass to
+	// upstreams that have no key of their own.
+	Keys map[string]string
+	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
+	// called concurrently.
+	OnEvent func(abi.Event)
+	Logger  *slog.Logger // the default discards
+
+	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
+	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
+	MaxHeld     int           // limits what of an answer waits for modules, in bytes; the default is weave.MaxHeld
+	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
+}
+
+// A Route says where requests for some models go, and which modules they pass.
+type Route struct {
+	Name     string   // the agent's name for modules
+	Models   []string // names, or patterns with * and ?, of the models; none matches every model
+	Upstream Upstream
+	Model    string       // the model to ask the upstream for; the default is the request's
+	Chain    *chain.Chain // nil if requests and answers pass unchanged
+	// Hold holds streamed answers until after_model, which can then change them.
+	Hold bool
+}
+
+// An Upstream is a model API.
+type Upstream struct {
+	Protocol wire.Protocol
+	Path     string   // the path of the protocol's endpoint, such as /v1/messages
+	URL      *url.URL // the API's address, without the path of the endpoint
+	Key      string   // the gateway's key; empty if clients send theirs
+	// KeyHeader is the header of the key: Authorization, as a bearer token, or another one.
+	KeyHeader string
+}
+
+// A Gateway is a handler of requests to model APIs. It is safe for concurrent use.
+type Gateway struct {
+	o     Options
+	slots chan struct{}
+}
+
+// New returns a gateway. The error names the route that is not valid.
+func New(o Options) (*Gateway, error) {
+	for i := range o.Routes {
+		r := &o.Routes[i]
+		for _, m := range r.Models {
+			if _, err := path.Match(m, ""); err != nil {
+				return nil, fmt.Errorf("route %q: the model pattern %q is not valid: %w", r.Name, m, err)
+			}
+		}
+		switch {
+		case r.Upstream.URL == nil || r.Upstream.Protocol == nil:
+			return nil, fmt.Errorf("route %q has no upstream with a protocol and a URL", r.Name)
+		case r.Chain != nil && o.Loader == nil:
+			return nil, fmt.Errorf("route %q has modules, and the gateway has no loader", r.Name)
+		}
+	}
+	if o.Client == nil {
+		o.Client = NewClient()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.MaxRequests == 0 {
+		o.MaxRequests = DefaultMaxRequests
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests)}, nil
+}
+
+// NewClient returns a client for upstreams: no redirects, no decompression, and enough idle
+// connections for many requests to one upstream.
+func NewClient() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableCompression = true
+	t.MaxIdleConnsPerHost = 256
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// ServeHTTP serves one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() { // a defect must not end the process, and with it other clients' requests
+		if v := recover(); v != nil {
+			if err, ok := v.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+				g.o.Logger.Error("request failed", "path", r.URL.Path, "panic", v)
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		// Codex falls back to HTTP at once after this status, and not after others.
+		http.Error(w, "the gateway does not speak WebSocket; use HTTP", http.StatusUpgradeRequired)
+	case r.Header.Get("Origin") != "" && len(g.o.Keys) == 0:
+		// A web page must not use the gateway of the machine on which it is shown.
+		http.Error(w, "the gateway serves web pages only if it has keys", http.StatusForbidden)
+	case r.URL.Path == "/" && (r.Method == http.MethodHead || r.Method == http.MethodGet):
+		w.WriteHeader(http.StatusOK)
+	case r.URL.Path == "/v1/models" && r.Method == http.MethodGet:
+		g.models(w, r)
+	default:
+		e, ok := g.endpointOf(r)
+		if !ok {
+			http.Error(w, fmt.Sprintf("the gateway has no %s %s; it has POST %s", r.Method, r.URL.Path,
+				strings.Join(g.paths(), ", ")), http.StatusNotFound)
+			return
+		}
+		g.serve(w, r, e)
+	}
+}
+
+// serve serves a request to an endpoint of a protocol.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
+	select {
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
+	default:
+		refuse(
+			w,
+			e.protocol,
+			wire.Errorf(wire.CodeBusy, "the gateway has %d requests, its limit; try again later", g.o.MaxRequests),
+		)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), g.o.Timeout)
+	defer cancel()
+	err := g.answer(ctx, w, r, e)
+	switch {
+	case err == nil || r.Context().Err() != nil: // the client is gone
+	case ctx.Err() != nil:
+		refuse(
+			w,
+			e.protocol,
+			wire.Errorf(wire.CodeUpstream, "the request took longer than %v, the limit of the gateway", g.o.Timeout),
+		)
+	default:
+		refuse(w, e.protocol, err)
+	}
+}
+
+// answer forwards a request along its route. It returns an error if it wrote nothing.
+func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, e endpoint) *wire.Error {
+	if err := g.authenticate(r); err != nil {
+		return err
+	}
+	body, err := g.read(w, r)
+	if err != nil {
+		return err
+	}
+	model, err := modelOf(body)
+	if err != nil {
+		return err
+	}
+	route := g.route(e.path, model)
+	if route == nil {
+		return &wire.Error{Code: wire.CodeNotFound, Param: "model",
+			Message: fmt.Sprintf("no route of the gateway has the model %.100q for %s", model, e.path)}
+	}
+	if route.Chain == nil {
+		return g.forward(ctx, w, r, route, body, model)
+	}
+	x := &exchange{g: g, route: route, endpoint: e, r: r, w: w, model: model}
+	if x.request, err = asError(e.protocol.ParseRequest(body)); err != nil {
+		return err
+	}
+	return x.run(ctx)
+}
+
+// asError returns v, and err as a *wire.Error.
+func asError[T any](v T, err error) (T, *wire.Error) {
+	if err == nil {
+		return v, nil
+	}
+	if known, ok := errors.AsType[*wire.Error](err); ok {
+		return v, known
+	}
+	return v, wire.Errorf(wire.CodeInvalid, "%v", err)
+}
+
+// refuse responds with an error in a protocol's form.
+func refuse(w http.ResponseWriter, p wire.Protocol, err *wire.Error) {
+	status, body := p.Error(err)
+	w.Header().Set("Content-Type", "application/json")
+	if err.Code == wire.CodeBusy {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func (g *Gateway) maxHeld() int {
+	if g.o.MaxHeld > 0 {
+		return g.o.MaxHeld
+	}
+	return weave.MaxHeld
+}

@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// authenticate checks the key of a request, if the gateway has keys.
+func (g *Gateway) authenticate(r *http.Request) *wire.Error {
+	if len(g.o.Keys) == 0 {
+		return nil
+	}
+	key := r.Header.Get("X-Api-Key")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		key = bearer
+	}
+	given, found := sha256.Sum256([]byte(key)), 0
+	for _, k := range g.o.Keys {
+		sum := sha256.Sum256([]byte(k))
+		found |= subtle.ConstantTimeCompare(given[:], sum[:])
+	}
+	if found == 0 {
+		return wire.Errorf(wire.CodeAuth, "the request has no key of the gateway: send one as a bearer token or in X-Api-Key")
+	}
+	return nil
+}
+
+// read reads the body of a request.
+func (g *Gateway) read(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Error) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, wire.Errorf(wire.CodeInvalid,
+			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed", encoding)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, g.o.MaxBody))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, wire.Errorf(
+			wire.CodeTooLarge,
+			"the request has more than %d bytes, the limit of the gateway",
+			g.o.MaxBody,
+		)
+	}
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalid, "reading the request failed: %v", err)
+	}
+	return body, nil
+}
+
+// modelOf returns the model of a request's body.
+func modelOf(body []byte) (string, *wire.Error) {
+	v, err := rawjson.Parse(body)
+	if err != nil {
+		return "", wire.Errorf(wire.CodeInvalid, "the request is not valid: %v", err)
+	}
+	model := v.Get("model")
+	if !model.IsString() {
+		return "", &wire.Error{Code: wire.CodeInvalid, Param: "model", Message: "the request must be an object with a model"}
+	}
+	return model.String(), nil
+}
+
+// withModel returns the body with another model.
+func withModel(body []byte, model string) []byte {
+	v, err := rawjson.Parse(body)
+	if err != nil {
+		return body
+	}
+	e := &rawjson.Edits{Doc: body}
+	e.Members(v, map[string][]byte{"model": rawjson.Quote(model)})
+	return e.Apply()
+}
+
+// hopHeaders belong to one connection.
+var hopHeaders = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Content-Length",
+}
+
+// passHeaders copies the headers that belong to the message, and not to the connection.
+func passHeaders(to, from http.Header) {
+	skip := map[string]bool{}
+	for _, name := range hopHeaders {
+		skip[name] = true
+	}
+	for _, list := range from["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			skip[textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	for name, values := range from {
+		if !skip[name] {
+			to[name] = append([]string(nil), values...)
+		}
+	}
+}

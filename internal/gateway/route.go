@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// An endpoint is a path of the gateway.
+type endpoint struct {
+	path     string // the path of the protocol's endpoint, such as /v1/messages
+	protocol wire.Protocol
+	count    bool // counts the tokens of a request, instead of answering it
+}
+
+// countTokens follows the path of an endpoint whose requests are counted.
+const countTokens = "/count_tokens"
+
+// endpointOf returns the endpoint of a request. There is one for each protocol that a route has.
+func (g *Gateway) endpointOf(r *http.Request) (endpoint, bool) {
+	if r.Method != http.MethodPost {
+		return endpoint{}, false
+	}
+	at, count := strings.CutSuffix(r.URL.Path, countTokens)
+	for i := range g.o.Routes {
+		if u := &g.o.Routes[i].Upstream; u.Path == at {
+			return endpoint{path: at, protocol: u.Protocol, count: count}, true
+		}
+	}
+	return endpoint{}, false
+}
+
+// paths returns the paths of the endpoints.
+func (g *Gateway) paths() []string {
+	var out []string
+	for i := range g.o.Routes {
+		if p := g.o.Routes[i].Upstream.Path; !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// route returns the first route of an endpoint that has the model, or nil.
+func (g *Gateway) route(endpoint, model string) *Route {
+	for i := range g.o.Routes {
+		r := &g.o.Routes[i]
+		if r.Upstream.Path == endpoint && r.has(model) {
+			return r
+		}
+	}
+	return nil
+}
+
+// has reports whether the route has the model. In patterns, * also matches slashes, which are part of
+// many models' names.
+func (r *Route) has(model string) bool {
+	if len(r.Models) == 0 {
+		return true
+	}
+	plain := strings.NewReplacer("/", "\x00")
+	return slices.ContainsFunc(r.Models, func(pattern string) bool {
+		ok, err := path.Match(plain.Replace(pattern), plain.Replace(model))
+		return ok && err == nil
+	})
+}
+
+// models lists the models that routes name, in OpenAI's format, which also has the fields of
+// Anthropic's.
+func (g *Gateway) models(w http.ResponseWriter, r *http.Request) {
+	if err := g.authenticate(r); err != nil {
+		refuse(w, g.o.Routes[0].Upstream.Protocol, err)
+		return
+	}
+	type model struct {
+		ID          string `json:"id"`
+		Object      string `json:"object"`
+		Type        string `json:"type"`
+		DisplayName string `json:"display_name"`
+		Created     int64  `json:"created"`
+		CreatedAt   string `json:"created_at"`
+		OwnedBy     string `json:"owned_by"`
+	}
+	list := []model{}
+	for _, route := range g.o.Routes {
+		for _, name := range route.Models {
+			known := slices.ContainsFunc(list, func(m model) bool { return m.ID == name })
+			if !known && !strings.ContainsAny(name, `*?[\`) {
+				list = append(list, model{name, "model", "model", name, 0, "1970-01-01T00:00:00Z", route.Name})
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": list, "has_more": false})
+}
