@@ -39,10 +39,13 @@ type decoder struct {
 }
 
 // decode decodes the text into f, and records the position of each key.
-func (f *File) decode(b []byte) error {
+func (f *File) decode(b []byte) error { return f.decodeInto(b, reflect.ValueOf(f).Elem()) }
+
+// decodeInto decodes the text into v, and records the position of each key in f.
+func (f *File) decodeInto(b []byte, v reflect.Value) error {
 	switch {
 	case len(b) > MaxSize:
-		return fmt.Errorf("%s: larger than %d bytes, the limit for an agent.yaml", f.path, MaxSize)
+		return fmt.Errorf("%s: larger than %d bytes, the limit for this file", f.path, MaxSize)
 	case !utf8.Valid(b):
 		return fmt.Errorf("%s: not text in UTF-8", f.path)
 	case tooDeep(b):
@@ -53,7 +56,7 @@ func (f *File) decode(b []byte) error {
 		return err
 	}
 	d := &decoder{file: f, anchors: map[string]ast.Node{}}
-	return d.value("", root, reflect.ValueOf(f).Elem())
+	return d.value("", root, v)
 }
 
 // tooDeep reports whether b is nested so deeply that parsing it could take too long.
@@ -93,7 +96,7 @@ func (f *File) parse(b []byte) (root ast.Node, err error) {
 			continue
 		}
 		if root != nil {
-			return nil, f.errorAt(place(doc.Body), errors.New("more than one YAML document; want one agent"))
+			return nil, f.errorAt(place(doc.Body), errors.New("more than one YAML document; want one"))
 		}
 		root = doc.Body
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-//go:generate go run ../../internal/schemagen ../../docs/agent.schema.json
+//go:generate go run ../../internal/schemagen ../../docs
 
 // MaxSize is the maximum size of a file, in bytes.
 const MaxSize = 256 << 10

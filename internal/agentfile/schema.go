@@ -12,7 +12,27 @@ import (
 // Schema returns the JSON Schema of agent.yaml for editors. Parse rejects everything that
 // the schema rejects.
 func Schema() (*jsonschema.Schema, error) {
-	s, err := jsonschema.For[File](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+	s, err := schemaOf[File]("agent.yaml", "An agent of agent-runner: its model, tools and middlewares.")
+	if err != nil {
+		return nil, err
+	}
+	inline := s.Properties["agents"].Items.Properties
+	inline["agent"] = &jsonschema.Schema{
+		Description: inline["agent"].Description,
+		AnyOf:       []*jsonschema.Schema{{Type: "null"}, {Ref: "#"}},
+	}
+	return s, nil
+}
+
+// GatewaySchema returns the JSON Schema of gateway.yaml for editors. ParseGateway rejects everything
+// that the schema rejects.
+func GatewaySchema() (*jsonschema.Schema, error) {
+	return schemaOf[Gateway]("gateway.yaml", "A gateway of agent-runner: its routes and their modules.")
+}
+
+// schemaOf returns the schema of a file that is decoded into a T.
+func schemaOf[T any](title, description string) (*jsonschema.Schema, error) {
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[Duration](): {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
 		reflect.TypeFor[Bytes](): {
 			Types:   []string{"string", "integer"},
@@ -37,20 +57,15 @@ func Schema() (*jsonschema.Schema, error) {
 				{Type: "array", Items: &jsonschema.Schema{Type: "string"}, MinItems: jsonschema.Ptr(1)},
 			},
 		},
+		reflect.TypeFor[protocol]():        {Type: "string", Enum: anys(protocols)},
 		reflect.TypeFor[json.RawMessage](): {},
 	}})
 	if err != nil {
 		return nil, err
 	}
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
-	s.Title = "agent.yaml"
-	s.Description = "An agent of agent-runner: its model, tools and middlewares."
+	s.Title, s.Description = title, description
 	nullable(s)
-	inline := s.Properties["agents"].Items.Properties
-	inline["agent"] = &jsonschema.Schema{
-		Description: inline["agent"].Description,
-		AnyOf:       []*jsonschema.Schema{{Type: "null"}, {Ref: "#"}},
-	}
 	return s, nil
 }
 
@@ -75,12 +90,21 @@ func anys(names []string) []any {
 	return out
 }
 
-// SchemaText returns the text of docs/agent.schema.json.
-func SchemaText() ([]byte, error) {
-	s, err := Schema()
-	if err != nil {
-		return nil, err
+// SchemaTexts returns the texts of the schemas by file name.
+func SchemaTexts() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for name, of := range map[string]func() (*jsonschema.Schema, error){
+		"agent.schema.json": Schema, "gateway.schema.json": GatewaySchema,
+	} {
+		s, err := of()
+		if err != nil {
+			return nil, err
+		}
+		b, err := json.MarshalIndent(s, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		out[name] = append(b, '\n')
 	}
-	b, err := json.MarshalIndent(s, "", "  ")
-	return append(b, '\n'), err
+	return out, nil
 }

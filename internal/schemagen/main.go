@@ -1,4 +1,4 @@
-// Command schemagen writes the JSON Schema of agent.yaml to a file.
+// Command schemagen writes the JSON Schemas of agent.yaml and gateway.yaml to a folder.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: schemagen FILE")
+		fmt.Fprintln(os.Stderr, "usage: schemagen FOLDER")
 		os.Exit(2)
 	}
 	if err := write(os.Args[1]); err != nil {
@@ -20,13 +20,18 @@ func main() {
 	}
 }
 
-func write(path string) error {
-	b, err := agentfile.SchemaText()
+func write(folder string) error {
+	texts, err := agentfile.SchemaTexts()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b, 0o644)
+	for name, b := range texts {
+		if err := os.WriteFile(filepath.Join(folder, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,187 @@
+package agentfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// A Gateway is a parsed gateway.yaml, which describes the routes of a gateway.
+type Gateway struct {
+	Listen      string         `json:"listen,omitempty" jsonschema:"The address to listen on. Default: 127.0.0.1:8010."`
+	Keys        []ClientKey    `json:"keys,omitempty" jsonschema:"The keys that clients must send. Default: none, and clients' own credentials pass to the upstreams. An address other than loopback needs keys."`
+	MaxRequests int            `json:"max_requests,omitempty" jsonschema:"The number of concurrent requests. Default: 256."`
+	Timeout     Duration       `json:"timeout,omitempty" jsonschema:"The duration of a request with its answer. Default: 10m, at most 24h."`
+	Routes      []GatewayRoute `json:"routes,omitempty" jsonschema:"The routes. The first one with the request's protocol and model gets the request."`
+
+	file *File // has the positions of keys
+}
+
+// A ClientKey is a key of clients.
+type ClientKey struct {
+	Name string `json:"name" jsonschema:"The client's name in logs."`
+	Env  string `json:"env" jsonschema:"The environment variable with the key."`
+}
+
+// A GatewayRoute is one route of a gateway.
+type GatewayRoute struct {
+	Name      string   `json:"name,omitempty" jsonschema:"The route's name, which modules read as the agent's. Default: the protocol's name."`
+	Protocol  protocol `json:"protocol" jsonschema:"The protocol of clients and the upstream: chat (OpenAI's chat completions), responses (OpenAI's Responses API) or messages (Anthropic's Messages API)."`
+	Models    []string `json:"models,omitempty" jsonschema:"The models of the route: names, or patterns with * and ?. Default: all."`
+	Upstream  URL      `json:"upstream,omitempty" jsonschema:"The address of the upstream's API, without /v1. Default: https://api.openai.com, for messages https://api.anthropic.com."`
+	APIKeyEnv string   `json:"api_key_env,omitempty" jsonschema:"The environment variable with the upstream's key. Default: clients send their own credentials."`
+	Model     string   `json:"model,omitempty" jsonschema:"The model to ask the upstream for. Default: the request's."`
+	Hold      bool     `json:"hold,omitempty" jsonschema:"Whether to hold streamed answers until after_model has run, which can then change them. Default: false."`
+
+	Secrets     []secret     `json:"secrets,omitempty" jsonschema:"As in agent.yaml."`
+	Middlewares []Middleware `json:"middlewares,omitempty" jsonschema:"As in agent.yaml. Without modules, requests and answers pass unchanged."`
+	Rings       Rings        `json:"rings,omitzero" jsonschema:"As in agent.yaml."`
+
+	chain *File
+}
+
+type protocol string
+
+// The protocols of routes.
+const (
+	ProtocolChat      = "chat"
+	ProtocolResponses = "responses"
+	ProtocolMessages  = "messages"
+)
+
+var protocols = []string{ProtocolChat, ProtocolResponses, ProtocolMessages}
+
+// UnmarshalText reads the name of a protocol.
+func (p *protocol) UnmarshalText(b []byte) error {
+	return oneOf((*string)(p), string(b), "protocol", protocols)
+}
+
+// Chain returns an agent file with the route's modules and secrets alone.
+func (r *GatewayRoute) Chain() *File { return r.chain }
+
+// LoadGateway reads a gateway.yaml. It joins relative paths with the file's directory, and checks that
+// they exist. If an error has a position in the file, it is an [*Error].
+func LoadGateway(path string) (*Gateway, error) {
+	b, err := read(path)
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "an agent.yaml", "a gateway.yaml"))
+	}
+	g, err := ParseGateway(path, b)
+	if err != nil {
+		return nil, err
+	}
+	for i := range g.Routes {
+		if err := g.Routes[i].chain.locate(filepath.Dir(path), nil); err != nil {
+			return nil, err
+		}
+		if err := CheckBounds(g.Routes[i].chain); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// ParseGateway parses a gateway.yaml without reading the files that it names. name is the file name in
+// errors.
+func ParseGateway(name string, b []byte) (*Gateway, error) {
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
+	g := &Gateway{file: f}
+	if err := f.decodeInto(b, reflect.ValueOf(g).Elem()); err != nil {
+		return nil, err
+	}
+	return g, g.check(name)
+}
+
+// NewGateway returns a gateway with the given routes, which come from no file.
+func NewGateway(routes []GatewayRoute) (*Gateway, error) {
+	g := &Gateway{Routes: routes, file: &File{}}
+	return g, g.check("the gateway")
+}
+
+// check validates the gateway, and sets its defaults. name is its name in errors.
+func (g *Gateway) check(name string) error {
+	if len(g.Routes) == 0 {
+		return fmt.Errorf("%s: no routes; a gateway needs at least one, such as\nroutes:\n  - protocol: messages", name)
+	}
+	for i := range g.Routes {
+		if err := g.checkRoute(i); err != nil {
+			return err
+		}
+	}
+	for i, k := range g.Keys {
+		if k.Name == "" || k.Env == "" {
+			return g.ErrorAt(
+				fmt.Sprintf("keys[%d]", i),
+				errors.New("a key needs a name and env, the environment variable with the key"),
+			)
+		}
+	}
+	switch {
+	case g.MaxRequests < 0 || g.MaxRequests > maxCalls:
+		return g.ErrorAt("max_requests", fmt.Errorf("max_requests: want a number from 1 to %d", maxCalls))
+	case g.Timeout < 0 || g.Timeout > Duration(24*time.Hour):
+		return g.ErrorAt("timeout", errors.New("timeout: want a duration above 0, at most 24h"))
+	}
+	return nil
+}
+
+// checkRoute validates route i, and sets its defaults.
+func (g *Gateway) checkRoute(i int) error {
+	r, at := &g.Routes[i], fmt.Sprintf("routes[%d]", i)
+	if r.Protocol == "" {
+		return g.ErrorAt(at, fmt.Errorf("the route has no protocol; want one of %s", strings.Join(protocols, ", ")))
+	}
+	for j, m := range r.Models {
+		if _, err := path.Match(m, ""); err != nil || m == "" {
+			return g.ErrorAt(fmt.Sprintf("%s.models[%d]", at, j), fmt.Errorf("models: %q is not a valid pattern", m))
+		}
+	}
+	if r.Name == "" {
+		r.Name = string(r.Protocol)
+	}
+	if r.Upstream == "" {
+		r.Upstream = "https://api.openai.com"
+		if r.Protocol == ProtocolMessages {
+			r.Upstream = "https://api.anthropic.com"
+		}
+	}
+	u, err := url.Parse(string(r.Upstream))
+	switch {
+	case err != nil || u.Host == "":
+		return g.ErrorAt(at+".upstream", fmt.Errorf("upstream: %q is not a URL such as https://api.openai.com", r.Upstream))
+	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v1"):
+		return g.ErrorAt(at+".upstream", errors.New("upstream: leave out /v1, which the gateway adds"))
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return g.ErrorAt(
+			at+".upstream",
+			errors.New("upstream: want a URL without a user, a query and a fragment; the key comes from api_key_env"),
+		)
+	}
+	r.chain = &File{path: g.file.path, outer: g.file, prefix: at, Name: r.Name,
+		Secrets: r.Secrets, Middlewares: r.Middlewares, Rings: r.Rings}
+	return r.chain.check()
+}
+
+// ErrorAt adds to err the position of a key such as "routes[0].api_key_env".
+func (g *Gateway) ErrorAt(path string, err error) error { return ErrorAt(g.file, path, err) }
+
+// Files returns the paths of the file and of the modules that it names.
+func (g *Gateway) Files() []string {
+	out := []string{g.file.path}
+	for i := range g.Routes {
+		f := g.Routes[i].chain
+		for _, list := range [][]Middleware{f.Rings.Outer, f.Middlewares, f.Rings.Inner} {
+			for _, m := range list {
+				out = append(out, string(m.Module))
+			}
+		}
+	}
+	return out
+}
