@@ -56,6 +56,7 @@ type ChainOptions struct {
 type Chain struct {
 	Chain      *chain.Chain // for Input.Chain
 	configured []*module.Middleware
+	closers    []func()
 }
 
 // NewChain configures middlewares. It configures modules concurrently. An error names the
@@ -144,4 +145,5 @@ func (c *Chain) Close() {
 	for _, mw := range c.configured {
 		mw.Close()
 	}
+	closeAll(c.closers)
 }

@@ -112,6 +112,64 @@ func (h *Host) NewAgentFromFile(ctx context.Context, f *AgentFile, o *FileOption
 	return a, nil
 }
 
+// NewChainFromFile creates the chain of the modules that a file names. It ignores the file's model,
+// tools and sub-agents, and the options about them. Errors about the file have positions in it. The
+// caller must close the chain.
+func (h *Host) NewChainFromFile(ctx context.Context, f *AgentFile, o *FileOptions) (*Chain, error) {
+	if o == nil {
+		o = &FileOptions{}
+	}
+	b := &builder{host: h, file: f, opts: *o}
+	if b.opts.Getenv == nil {
+		b.opts.Getenv = os.Getenv
+	}
+	defer b.closeModules()
+	c, err := b.chain(ctx)
+	if err != nil {
+		closeAll(b.closers)
+		return nil, err
+	}
+	c.closers = b.closers
+	return c, nil
+}
+
+// chain creates the chain of b.file.
+func (b *builder) chain(ctx context.Context) (*Chain, error) {
+	if err := b.network(); err != nil {
+		return nil, err
+	}
+	var o AgentOptions
+	b.place(&o)
+	if err := b.load(ctx); err != nil {
+		return nil, err
+	}
+	c, err := b.host.NewChain(ctx, &ChainOptions{
+		Middlewares:        o.Middlewares,
+		Outer:              o.Outer,
+		Inner:              o.Inner,
+		ContinueOnError:    b.file.ContinueOnError,
+		ContinueOnResponse: b.file.ContinueOnResponse,
+		Values:             b.opts.Values,
+		Tenant:             b.opts.Tenant,
+		HTTP:               b.http,
+		Tracer:             b.opts.Tracer,
+	})
+	return c, b.configError(err)
+}
+
+// configError adds the position of the entry's configuration to err if err is about it.
+func (b *builder) configError(err error) error {
+	var config *module.ConfigError
+	if errors.As(err, &config) {
+		for _, s := range b.slots {
+			if s.from.Name == config.Entry {
+				return agentfile.ErrorAt(b.file, s.at+".config", err)
+			}
+		}
+	}
+	return err
+}
+
 // A builder builds one agent of a file.
 type builder struct {
 	host    *Host
@@ -203,16 +261,8 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 		return nil, agentfile.ErrorAt(b.file, "agents", err)
 	}
 	a, err := b.host.NewAgent(ctx, o)
-	var config *module.ConfigError
-	if errors.As(err, &config) {
-		for _, s := range b.slots {
-			if s.from.Name == config.Entry {
-				return nil, agentfile.ErrorAt(b.file, s.at+".config", err)
-			}
-		}
-	}
 	if err != nil || others == nil {
-		return a, err
+		return a, b.configError(err)
 	}
 	if err := cycle(append([]*agent.Agent{a.Agent}, others...)); err != nil {
 		a.Close()
