@@ -44,6 +44,8 @@ func execute(ctx context.Context, e *cli.Env, args []string) int {
 	if errors.As(err, &ended) {
 		code = ended.Code
 	}
-	fmt.Fprintf(e.Err, "agent-runner: %s\n", cli.Clean(err.Error()))
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(e.Err, "agent-runner: %s\n", cli.Clean(text))
+	}
 	return code
 }

@@ -50,7 +50,13 @@ type EndedError struct {
 	Err  error
 }
 
-func (e *EndedError) Error() string { return e.Err.Error() }
+// Error returns the message, or "" if the command printed it or has none.
+func (e *EndedError) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
 func (e *EndedError) Unwrap() error { return e.Err }
 
 // Usagef returns an error about wrong usage or input.
@@ -70,3 +76,6 @@ func BeforeRun(ctx context.Context, err error) error {
 
 // Ended returns err as an [*EndedError] with the exit code.
 func Ended(code int, err error) error { return &EndedError{code, err} }
+
+// Exited returns an error that sets the exit code of the command, and prints nothing.
+func Exited(code int) error { return &EndedError{Code: code} }

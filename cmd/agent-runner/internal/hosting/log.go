@@ -56,3 +56,16 @@ func NewLogger(s *cli.Screen, verbose bool) *slog.Logger {
 	}
 	return slog.New(&noteHandler{screen: s, level: level})
 }
+
+// RequestLogger returns the logger of a server, in the format that its flag --log names.
+func RequestLogger(e *cli.Env, format string) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(e.Err, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(e.Err, nil)), nil
+	case "off":
+		return slog.New(slog.DiscardHandler), nil
+	}
+	return nil, cli.Usagef("--log is %q; want text, json or off", format)
+}

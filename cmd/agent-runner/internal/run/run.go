@@ -26,14 +26,14 @@ import (
 type runCommand struct {
 	env *cli.Env
 
-	modules, configs, mcp, tools       []string
+	modules                            hosting.ModuleFlags
+	mcp, tools                         []string
 	file, model, baseURL               string
 	replay, record                     string
 	root, instruction, messages        string
 	resume, pausedAt, storeAt          string
 	otherModules                       bool
 	answers                            []string
-	grants, secrets, private           []string
 	output, cacheDir, faultDir         string
 	maxSteps, repeat                   int
 	timeout                            time.Duration
@@ -96,13 +96,7 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVarP(&c.modules, "module", "m", nil,
-		"add the module at `PATH`, or in a source folder, which is built, after those of -f; repeatable")
-	hosting.TinyGoFlag(cmd, e)
-	f.StringArrayVar(&c.configs, "module-config", nil, "configure a module: `NAME=JSON` or NAME=@FILE")
-	f.StringArrayVar(&c.grants, "grant", nil,
-		"give a module a grant, as in agent.yaml: `NAME=GRANT`, such as notify=http:hooks.example.com")
-	hosting.NetworkFlags(cmd, &c.secrets, &c.private)
+	c.modules.Add(cmd, e, "after those of -f")
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`; "+agentfile.Echo+" is the offline model")
 	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
@@ -228,7 +222,7 @@ func (c *runCommand) withAgent(
 		return err
 	}
 	defer flush()
-	if o.Network, err = hosting.NetworkOptions(c.env, c.secrets, c.private); err != nil {
+	if o.Network, err = c.modules.Network(c.env); err != nil {
 		return err
 	}
 	o.Getenv, o.Logger, o.Tracer = c.env.Getenv, hosting.NewLogger(c.screen, c.verbose), tracer

@@ -287,7 +287,7 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 	cmd.Flags().
 		StringArrayVar(&r.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
 	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more detail")
-	hosting.NetworkFlags(cmd, &r.secrets, &r.private)
+	r.modules.AddNetwork(cmd)
 	hostFlags(cmd, r)
 	return cmd
 }

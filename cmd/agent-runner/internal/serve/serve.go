@@ -238,7 +238,7 @@ func (c *serveCommand) options() (*server.Options, error) {
 		Getenv:    c.env.Getenv,
 	}
 	var err error
-	if o.Logger, err = c.logger(); err != nil {
+	if o.Logger, err = hosting.RequestLogger(c.env, c.logFormat); err != nil {
 		return nil, err
 	}
 	network, err := hosting.NetworkOptions(c.env, nil, c.private)
@@ -453,18 +453,6 @@ func deleteExpired(ctx context.Context, s store.Store, log *slog.Logger) {
 			return
 		}
 	}
-}
-
-func (c *serveCommand) logger() (*slog.Logger, error) {
-	switch c.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(c.env.Err, nil)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(c.env.Err, nil)), nil
-	case "off":
-		return slog.New(slog.DiscardHandler), nil
-	}
-	return nil, cli.Usagef("--log is %q; want text, json or off", c.logFormat)
 }
 
 // maxKeyFile is the maximum size of a key file, in bytes.
