@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -232,8 +233,12 @@ func (l *lane) internal(ev abi.Event) {
 		"model":   ev.Model,
 		"next":    ev.Next,
 		"reason":  ev.Reason,
+		"value":   ev.Value,
 	}
-	maps.DeleteFunc(value, func(_ string, v any) bool { return v == "" || v == 0 || v == abi.Hook("") })
+	maps.DeleteFunc(value, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() })
+	if ev.Call != nil {
+		value["toolCallId"], value["toolCallName"] = ev.Call.ID, ev.Call.Name
+	}
 	if ev.Error != nil {
 		value["error"] = ev.Error.Message
 	}

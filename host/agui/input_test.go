@@ -133,3 +133,24 @@ func FuzzEncoder(f *testing.F) {
 		}
 	})
 }
+
+// TestRepairEvents checks that developers see the call of a repair, or the number of repairs.
+func TestRepairEvents(t *testing.T) {
+	t.Parallel()
+	enc := agui.NewEncoder(agui.Options{Internals: true})
+	for _, test := range []struct {
+		event abi.Event
+		want  string
+	}{
+		{
+			abi.Event{Type: abi.EventRepair, Action: contract.RepairMoved, Call: &abi.Call{ID: "c", Name: "t"}},
+			`{"action":"moved","toolCallId":"c","toolCallName":"t"}`,
+		},
+		{abi.Event{Type: abi.EventRepair, Action: contract.RepairOmitted, Value: 7}, `{"action":"omitted","value":7}`},
+	} {
+		out := enc.Encode(test.event)
+		var last struct{ Value json.RawMessage }
+		require.NoError(t, json.Unmarshal(out[len(out)-1].JSON, &last))
+		require.JSONEq(t, test.want, string(last.Value))
+	}
+}

@@ -63,7 +63,8 @@ type FaultError struct {
 	// It is nil for other faults.
 	Cause error
 
-	reason string // the printed line of this call that best explains the fault
+	reason    string   // the printed line of this call that best explains the fault
+	functions []string // the names of the functions of Stack
 }
 
 // Error returns the message. If the guest gave up by itself, the line that explains why
@@ -108,11 +109,7 @@ func (f *FaultError) where() string {
 		return ""
 	}
 	var names []string
-	for _, frame := range f.Stack[:min(len(f.Stack), shownFrames)] {
-		name := frame
-		if i := strings.LastIndexByte(frame, '('); i > 0 { // the signature
-			name = frame[:i]
-		}
+	for _, name := range f.functions[:min(len(f.functions), shownFrames)] {
 		if strings.HasPrefix(name, "$") {
 			break
 		}
@@ -144,14 +141,18 @@ func (l *Limits) limitOf(kind FaultKind) (name string, value int64) {
 	}
 }
 
-// splitTrap returns the trap in an error of wazero, and the guest's stack with the names of
-// the original module.
-func (in *Instance) splitTrap(err error) (trap string, stack []string) {
+// maxSignature bounds the signature of a function in a stack, in bytes.
+const maxSignature = 256
+
+// splitTrap returns the trap in an error of wazero, the guest's stack with the names of the original
+// module, and the names of its functions without their signatures.
+func (in *Instance) splitTrap(err error) (trap string, stack, functions []string) {
 	trap, frames := engine.SplitTrap(err)
 	for _, line := range frames {
-		if frame := in.image.code.Frame(text.Cut(line, 256)); frame != "" {
-			stack = append(stack, frame)
+		if name, signature := in.image.code.Frame(line); name != "" {
+			functions = append(functions, name)
+			stack = append(stack, name+text.Cut(signature, maxSignature))
 		}
 	}
-	return text.Cut(trap, 512), stack
+	return text.Cut(trap, 512), stack, functions
 }

@@ -295,7 +295,7 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 	switch {
 	case in.ending != nil:
 		if in.own != nil && err != nil {
-			_, in.own.Stack = in.splitTrap(err)
+			_, in.own.Stack, in.own.functions = in.splitTrap(err)
 		}
 		return in.ending
 	case ctx.Err() != nil:
@@ -310,7 +310,7 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 		fault.Cause = err
 		return fault
 	}
-	trap, stack := in.splitTrap(err)
+	trap, stack, functions := in.splitTrap(err)
 	kind, message := FaultTrap, engine.DescribeTrap(trap)
 	switch {
 	case trap == engine.TrapStackOverflow:
@@ -320,7 +320,7 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 		message += fmt.Sprintf(", after it was refused memory beyond %s", text.Bytes(in.image.limits.MemoryBytes))
 	}
 	fault := in.fault(kind, message)
-	fault.Stack = stack
+	fault.Stack, fault.functions = stack, functions
 	return fault
 }
 

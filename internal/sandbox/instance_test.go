@@ -6,12 +6,15 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 // requireFault requires that err is a fault of this kind and text, and that the instance is
@@ -98,6 +101,29 @@ func TestFaults(t *testing.T) {
 			require.Contains(t, fault.Stack[0], tc.frame)
 		})
 	}
+}
+
+// TestFaultNamesFunctions checks that the message of a fault has the names of functions without their
+// signatures, even if a signature is long or has several results, or a name has parentheses.
+func TestFaultNamesFunctions(t *testing.T) {
+	t.Parallel()
+	const params = 100
+	b := module(func(m *wasm.Module) {
+		m.Types = append(m.Types, wasm.FuncType{
+			Params: slices.Repeat([]wasm.ValueType{wasm.I64}, params), Results: []wasm.ValueType{wasm.I32, wasm.I32},
+		})
+		m.Functions = []uint32{0, uint32(len(m.Types) - 1)}
+		m.Code = []wasm.Code{
+			{Body: append(bytes.Repeat([]byte{0x42, 0}, params), 0x10, 1, 0x00, 0x0b)}, // call 1, unreachable
+			{Body: []byte{0x00, 0x0b}},
+		}
+	})
+	names := "\x04name\x01\x10\x02\x00\x04hook\x01\x07wide(x)"
+	b = append(append(b, 0, byte(len(names))), names...)
+	in := instantiate(t, load(t, newSandbox(t, Options{}), b, Limits{}), InstanceConfig{})
+	_, err := in.Call(t.Context(), "hook", 0)
+	require.EqualError(t, err, "hook: unreachable executed in wide(x), called by hook")
+	require.Less(t, len(faultOf(t, err).Stack[0]), 400)
 }
 
 func TestMemoryLimit(t *testing.T) {

@@ -35,7 +35,7 @@ type schema struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 	Required   []string                   `json:"required"`
 	Items      json.RawMessage            `json:"items"`
-	MinItems   int                        `json:"minItems"`
+	MinItems   float64                    `json:"minItems"` // JSON Schema allows 2.0
 	Minimum    *float64                   `json:"minimum"`
 	Maximum    *float64                   `json:"maximum"`
 }
@@ -100,7 +100,7 @@ func (f *filler) value(raw json.RawMessage, depth int) any {
 	case "number":
 		return s.clamp(f.number)
 	case "integer":
-		return math.Trunc(s.clamp(f.number))
+		return s.clampInteger(f.number)
 	case "boolean":
 		return true
 	case "null":
@@ -114,7 +114,7 @@ func (f *filler) value(raw json.RawMessage, depth int) any {
 // list returns the smallest array that s allows.
 func (f *filler) list(s *schema, depth int) []any {
 	list := []any{}
-	for len(list) < s.MinItems && f.values > 0 {
+	for float64(len(list)) < s.MinItems && f.values > 0 {
 		list = append(list, f.value(s.Items, depth+1))
 	}
 	return list
@@ -155,6 +155,18 @@ func (s *schema) clamp(n float64) float64 {
 	}
 	if s.Maximum != nil {
 		n = min(n, *s.Maximum)
+	}
+	return n
+}
+
+// clampInteger returns n without its fraction, or the nearest integer within the bounds of the schema.
+func (s *schema) clampInteger(n float64) float64 {
+	n = math.Trunc(n)
+	if s.Minimum != nil {
+		n = max(n, math.Ceil(*s.Minimum))
+	}
+	if s.Maximum != nil {
+		n = min(n, math.Floor(*s.Maximum))
 	}
 	return n
 }

@@ -21,6 +21,9 @@ var tools = []abi.Tool{
 	{Name: "send_mail", Parameters: abi.JSON(`{"type":"object","required":["to","format","tags"],"properties":{
 		"to":{},"format":{"enum":["html","text"]},"tags":{"type":"array","minItems":1,"items":{"type":["null","string"]}}}}`)},
 	{Name: "now"},
+	{Name: "plot", Parameters: abi.JSON(`{"type":"object","required":["points","from","to"],"properties":{
+		"points":{"type":"array","minItems":2.0,"items":{"type":"number"}},"from":{"type":"integer","minimum":1.5},
+		"to":{"type":"integer","maximum":0.5}}}`)},
 }
 
 func ask(messages ...abi.Message) *model.Request {
@@ -39,6 +42,7 @@ func TestCalls(t *testing.T) {
 		"in parentheses":       {`Call now({}).`, []string{"now {}"}},
 		"filled in":            {"search 120 birds", []string{`search {"limit":50,"query":"search 120 birds"}`}},
 		"any value and choice": {"send_mail", []string{`send_mail {"format":"html","tags":[null],"to":"send_mail"}`}},
+		"fractions as bounds":  {"plot", []string{`plot {"from":2,"points":[1,1],"to":0}`}},
 		"several, in order":    {`now, then search: {"query": "x"} and now.`, []string{"now {}", `search {"query": "x"}`, "now {}"}},
 		"part of a word":       {"nowhere, researching", nil},
 		"no JSON":              {"search {oops", []string{`search {"limit":1,"query":"search {oops"}`}},

@@ -176,7 +176,6 @@ func (c *Compiler) compileIn(
 		if err := entry.makeRoom(); err != nil {
 			return nil, err
 		}
-		m.Names = c.readable(ctx, tenant, entry.dir, m.Names)
 	}
 	defer func() {
 		if err != nil {
@@ -188,6 +187,9 @@ func (c *Compiler) compileIn(
 	switch {
 	case entry.hit():
 	case c.children != nil:
+		if m.Names, err = c.readable(ctx, tenant, entry.dir, m.Names); err != nil {
+			return nil, err
+		}
 		if err := c.children.Compile(ctx, tenant, entry.dir, module); err != nil {
 			return nil, err
 		}

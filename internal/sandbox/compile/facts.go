@@ -38,21 +38,25 @@ func (f *Facts) Original(index uint32) (uint32, bool) {
 }
 
 // Frame translates a line of wazero's stack trace to the original module: the name of the function
-// replaces its index, as in "main.run(i32) i32" for "$17(i32) i32". It returns "" for a function
-// that metering added, and other lines unchanged.
-func (f *Facts) Frame(line string) string {
+// replaces its index, as in "main.run" and "(i32) i32" for "$17(i32) i32". It returns "" for a
+// function that metering added, and the parts of other lines unchanged.
+func (f *Facts) Frame(line string) (name, signature string) {
 	if strings.HasPrefix(line, wasm.ReservedModule) {
-		return ""
+		return "", ""
 	}
 	index, signature, ok := engine.SplitFrame(line)
-	if !ok {
-		return line
+	if !ok { // a function of the host
+		at := strings.IndexByte(line, '(')
+		if at < 0 {
+			at = len(line)
+		}
+		return line[:at], line[at:]
 	}
 	function, ok := f.Original(index)
 	if !ok {
-		return ""
+		return "", ""
 	}
-	return f.Names.Function(function) + signature
+	return f.Names.Function(function), signature
 }
 
 // encode returns the facts as they are stored on disk: numbers as uvarints, strings and

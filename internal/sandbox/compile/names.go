@@ -3,7 +3,7 @@ package compile
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/sandbox/symbol"
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 	"github.com/agent-runner/agent-runner/internal/truncate"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
@@ -54,26 +55,11 @@ func (n *Names) Function(function uint32) string {
 
 // readNames reads the function names of a module.
 func readNames(module []byte) *Names {
-	const functionNames = 1
-	r := &nameReader{b: wasm.NameSection(module)}
-	for len(r.b) > 0 && !r.bad {
-		id := r.byte()
-		if sub := (nameReader{b: r.bytes()}); id == functionNames {
-			return readFunctionNames(&sub)
-		}
-	}
-	return &Names{}
-}
-
-func readFunctionNames(r *nameReader) *Names {
 	n := &Names{}
-	last := int64(-1)
-	for range min(r.uint(), maxNames) {
-		function, name := r.uint(), r.bytes()
-		if r.bad || int64(function) <= last || len(n.text) > maxNamesSize {
-			break // the names so far are good
+	for function, name := range wasm.FunctionNames(module) {
+		if len(n.index) == maxNames || len(n.text) > maxNamesSize {
+			break
 		}
-		last = int64(function)
 		n.add(function, name)
 	}
 	n.text, n.index = slices.Clip(n.text), slices.Clip(n.index)
@@ -95,22 +81,26 @@ func (n *Names) add(function uint32, name []byte) {
 	n.index = append(n.index, nameAt{function, at, uint32(len(n.text))})
 }
 
-// readable returns the names with mangled ones demangled by a child process. If that fails, because
-// the names were made for it, or if there are no child processes, it returns n.
-func (c *Compiler) readable(ctx context.Context, tenant, dir string, n *Names) *Names {
+// readable returns the names with mangled ones demangled by a child process. It returns n if the names
+// were made to prevent that. The error is one of [child.Pool.Run] that does not depend on the names.
+func (c *Compiler) readable(ctx context.Context, tenant, dir string, n *Names) (*Names, error) {
 	var mangled []byte
 	for _, e := range n.index {
 		if name := string(n.text[e.at:e.end]); symbol.Mangled(name) {
 			mangled = append(append(mangled, name...), '\n')
 		}
 	}
-	if c.children == nil || len(mangled) == 0 {
-		return n
+	if len(mangled) == 0 {
+		return n, nil
 	}
 	job := child.Job{Name: symbol.JobName, Input: mangled, CPUTime: demangleTime}
 	lines, err := c.children.Run(ctx, tenant, dir, job)
-	if err != nil {
-		return n
+	var refused *verify.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return n, nil
+	case err != nil:
+		return nil, err
 	}
 	out := &Names{}
 	for _, e := range n.index {
@@ -124,43 +114,5 @@ func (c *Compiler) readable(ctx context.Context, tenant, dir string, n *Names) *
 		out.add(e.function, name)
 	}
 	out.text, out.index = slices.Clip(out.text), slices.Clip(out.index)
-	return out
-}
-
-// nameReader reads the parts of the name section. After a mistake it sets bad and returns
-// zero values.
-type nameReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *nameReader) byte() byte {
-	if len(r.b) == 0 {
-		r.bad = true
-		return 0
-	}
-	c := r.b[0]
-	r.b = r.b[1:]
-	return c
-}
-
-func (r *nameReader) uint() uint32 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > 1<<32-1 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return uint32(v)
-}
-
-func (r *nameReader) bytes() []byte {
-	n := r.uint()
-	if uint64(n) > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
+	return out, nil
 }

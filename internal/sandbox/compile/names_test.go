@@ -2,6 +2,7 @@ package compile
 
 import (
 	"bytes"
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,13 +19,22 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "trap", n.Function(15))
 	require.Equal(t, "$1000", n.Function(1000))
 	f := &Facts{Names: n, functions: 40, Outline: &verify.Outline{Imports: make([]verify.ImportInfo, 8)}}
-	require.Equal(t, "trap(i32) i32", f.Frame("$16(i32) i32"), "metering adds an import")
-	require.Equal(t, "call()", f.Frame("$0()"))
-	for _, line := range []string{"env.f(i32)", "$x()", "$15", "", "$99999999999()"} {
-		require.Equal(t, line, f.Frame(line))
-	}
-	for _, line := range []string{"$41()", "$1000()", "agent_runner_v1.refuel(i64,i64) i64"} {
-		require.Empty(t, f.Frame(line), "a function that metering added")
+	for line, want := range map[string][2]string{
+		"$16(i32) i32":       {"trap", "(i32) i32"}, // metering adds an import
+		"$16(i32) (i32,i64)": {"trap", "(i32) (i32,i64)"},
+		"$0()":               {"call", "()"},
+		"env.f(i32)":         {"env.f", "(i32)"},
+		"$x()":               {"$x", "()"},
+		"$15":                {"$15", ""},
+		"":                   {"", ""},
+		"$99999999999()":     {"$99999999999", "()"},
+		// Functions that metering added.
+		"$41()":                               {"", ""},
+		"$1000()":                             {"", ""},
+		"agent_runner_v1.refuel(i64,i64) i64": {"", ""},
+	} {
+		name, signature := f.Frame(line)
+		require.Equal(t, want, [2]string{name, signature}, line)
 	}
 }
 
@@ -75,4 +85,21 @@ func TestReadableNames(t *testing.T) {
 		}
 		require.Equal(t, []string{"guard::decide", "main.run", "call", `_ZZZ\x1b`, "guard::Gate"}, got)
 	}
+}
+
+// TestNamesAfterAFailure checks that a failure that does not depend on the names fails the compilation,
+// which would otherwise cache the mangled names.
+func TestNamesAfterAFailure(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, child.Options{})
+	c := newCompiler(t, Options{Children: pool})
+	n := &Names{}
+	n.add(0, []byte("_Z4callv"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := c.readable(ctx, "", t.TempDir(), n)
+	require.ErrorIs(t, err, context.Canceled)
+	n, err = c.readable(t.Context(), "", t.TempDir(), n)
+	require.NoError(t, err)
+	require.Equal(t, "call", n.Function(0))
 }

@@ -21,7 +21,8 @@ type lines struct {
 	process *Process
 	sink    func(line []byte)
 	buf     []byte // the incomplete line
-	cut     int    // bytes of it that were dropped
+	cut     int    // bytes of it beyond LogLineBytes
+	partial bool   // its end was dropped, for either limit
 }
 
 // write accepts printed bytes as far as the limits of the call allow, and counts the rest as
@@ -32,6 +33,7 @@ func (l *lines) write(b []byte) {
 		left := p.config.LogBytes - p.printed
 		if left <= 0 {
 			p.dropped += len(b)
+			l.partial = len(l.buf) > 0
 			return
 		}
 		line, _, complete := bytes.Cut(b[:min(len(b), left)], []byte{'\n'})
@@ -46,6 +48,7 @@ func (l *lines) write(b []byte) {
 		p.guest.Charge(fuel)
 		if room := p.config.LogLineBytes - len(l.buf); len(line) > room {
 			l.cut += len(line) - room
+			l.partial = true
 			p.dropped += len(line) - room
 			line = line[:room]
 		}
@@ -65,15 +68,18 @@ func (l *lines) flush() {
 
 // emit sends the line to the sink.
 func (l *lines) emit() {
-	line := l.buf
-	if l.process.dropped > 0 {
+	line, cut := l.buf, l.cut
+	if l.partial {
 		line = truncate.Whole(line)
+		n := len(l.buf) - len(line)
+		l.process.dropped += n
+		cut += n
 	}
 	line = text.Escape(bytes.TrimSuffix(line, []byte{'\r'}))
 	if l.cut > 0 {
-		line = fmt.Appendf(line, "… (%d bytes more)", l.cut)
+		line = fmt.Appendf(line, "… (%d bytes more)", cut)
 	}
-	l.buf, l.cut = l.buf[:0], 0
+	l.buf, l.cut, l.partial = l.buf[:0], 0, false
 	l.process.remember(line)
 	if l.sink != nil {
 		l.process.guest.Wait(func() { l.sink(line) }) // the reader may be slow

@@ -61,3 +61,28 @@ func FuzzLines(f *testing.F) {
 		require.Less(t, p.printed, 100+lineCost)
 	})
 }
+
+// TestTruncatedLines checks that a truncated line ends with a whole character, and that the bytes of
+// the rest of that character count as dropped.
+func TestTruncatedLines(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		config  Config
+		printed string
+		lines   []string
+		dropped int
+	}{
+		{Config{LogBytes: 1000, LogLineBytes: 10}, "€€€€€\n\xe2\x82\n", []string{"€€€… (6 bytes more)", `\xe2\x82`}, 6},
+		{Config{LogBytes: 10, LogLineBytes: 100}, "€€€€€", []string{"€€€"}, 6},
+	} {
+		var lines []string
+		var p Process
+		p.Init(freeGuest{})
+		test.config.Stdout = func(line []byte) { lines = append(lines, string(line)) }
+		p.Configure(test.config)
+		p.stdout.write([]byte(test.printed))
+		p.stdout.flush()
+		require.Equal(t, test.lines, lines)
+		require.Equal(t, test.dropped, p.Dropped())
+	}
+}
