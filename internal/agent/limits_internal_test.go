@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
@@ -92,4 +93,19 @@ func TestJournalLimit(t *testing.T) {
 			)
 		})
 	}
+}
+
+// TestNothingToRepair checks that messages that need no repair cost no allocation: they are examined
+// before each model call.
+func TestNothingToRepair(t *testing.T) {
+	r := &run{}
+	r.state.Messages = message.NewList(message.NewRevisions(), []abi.Message{
+		abi.User("hi"),
+		{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall("c", "t", "{}")}},
+		abi.ToolMessage("c", "t", abi.Text("ok")),
+	})
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		r.repaired = 0
+		r.repair(wentOn)
+	}))
 }

@@ -31,8 +31,10 @@ type repair struct {
 // examines only messages that changed since its last call.
 func (r *run) repair(why string) {
 	s := &r.state
-	fix := repair{run: r, why: why}
-	s.Messages = fix.apply(s.Messages, s.Messages.Changed(r.repaired), fix.answer)
+	if from := s.Messages.Changed(r.repaired); !s.Messages.Paired(from) {
+		fix := repair{run: r, why: why}
+		s.Messages = fix.apply(s.Messages, from, fix.answer)
+	}
 	r.repaired = s.Messages.Revision()
 }
 
@@ -41,8 +43,12 @@ func (r *run) repairRequest(q *message.List) *message.List {
 	if q == r.asked {
 		return q
 	}
+	from := q.Changed(r.asked.Revision())
+	if q.Paired(from) {
+		return q
+	}
 	fix := repair{run: r}
-	return fix.apply(q, q.Changed(r.asked.Revision()), fix.answerRequest)
+	return fix.apply(q, from, fix.answerRequest)
 }
 
 // apply returns l, repaired from index from on, and reports the repairs.

@@ -119,7 +119,30 @@ func TestReplayFaults(t *testing.T) {
 			if tc.limit != "hook_time" {
 				require.Equal(t, b.Fault.Cause, again.Cause)
 			}
+			requireCausesCompared(t, b)
 		})
+	}
+}
+
+// requireCausesCompared checks that a replay accepts a cause that an earlier version recorded without the
+// functions or the printed reason, and no other cause.
+func requireCausesCompared(t *testing.T, b *replay.Bundle) {
+	t.Helper()
+	if b.Fault.Limit == "hook_time" { // the replay runs out of fuel instead
+		return
+	}
+	for _, at := range []string{" in ", " ("} {
+		hint := ending.LimitHint(b.Fault.Limit)
+		if old, _, found := strings.Cut(strings.TrimSuffix(b.Fault.Cause, hint), at); found {
+			earlier := *b
+			earlier.Fault.Cause = old + hint
+			requireSame(t, &earlier)
+		}
+	}
+	for _, cause := range []string{"", b.Fault.Cause[:1], b.Fault.Cause + " too"} {
+		other := *b
+		other.Fault.Cause = cause
+		require.Len(t, replayed(t, &other).Differences, 1, "%q", cause)
 	}
 }
 

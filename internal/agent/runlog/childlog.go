@@ -58,15 +58,20 @@ func (i *ChildLog) restore(c *CallState) error {
 	if i.Discarded || len(i.Log) == 0 || c.Result != nil {
 		return nil
 	}
-	log := make([][]byte, len(i.Log))
-	for n, line := range i.Log {
-		log[n] = line
-	}
-	child, phase, err := Restore(log)
+	child, phase, err := Restore(linesOf(i.Log))
 	if err != nil {
 		return err
 	}
 	child.LastSeq, child.Expires, child.Used = i.LastSeq, i.Expires, i.Stats
 	c.Child, c.Journaled = child, &JournaledChild{Phase: phase, Ended: i.Ended, Events: i.Events}
 	return nil
+}
+
+// linesOf returns the entries of a log as its lines.
+func linesOf(entries []json.RawMessage) [][]byte {
+	lines := make([][]byte, len(entries))
+	for i, e := range entries {
+		lines[i] = e
+	}
+	return lines
 }

@@ -1,12 +1,14 @@
 package runlog
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // TestEntryBefore checks the entry that EntryBefore returns for each phase of a log in which one
@@ -34,4 +36,31 @@ func TestRequestEditsAreBounded(t *testing.T) {
 	r.bound(second)
 	require.Equal(t, []Edit{{Removed: large}}, first)
 	require.Equal(t, []Edit{{Omitted: 1, Inserted: []abi.Message{abi.User("short")}}}, second)
+}
+
+// TestRequestsOfRepeatedCalls checks that the edits of an inner ring that is called twice, because a
+// wrapper repeats its call, apply to the request as the outer ring left it.
+func TestRequestsOfRepeatedCalls(t *testing.T) {
+	t.Parallel()
+	call := func(entry string, attempt int, splice string) *RecordedCall {
+		d := &RecordedCall{attempt: attempt}
+		d.What, d.Entry = string(contract.HookBeforeModel), entry
+		d.Answer = json.RawMessage(`{"request":{"messages":{"splice":[` + splice + `]}}}`)
+		return d
+	}
+	const insert, replace = `{"at":0,"insert":[{"role":"system","content":"s"}]}`,
+		`{"at":1,"remove":1,"insert":[{"role":"user","content":"b"}]}`
+	calls := []*RecordedCall{
+		call("outer", 1, insert), call("inner", 1, replace), call("inner", 2, replace), call("innermost", 2, replace),
+	}
+	r := &reader{messages: []abi.Message{abi.User("a")}, outer: map[int][]abi.Message{}, requests: map[int][]abi.Message{}}
+	var removed []string
+	for _, c := range calls {
+		r.edit(c)
+		require.Len(t, c.Edits, 1, c.Entry)
+		for _, m := range c.Edits[0].Removed {
+			removed = append(removed, c.Entry+" "+m.Content.String())
+		}
+	}
+	require.Equal(t, []string{"inner a", "inner a", "innermost b"}, removed)
 }

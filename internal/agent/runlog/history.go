@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -48,7 +49,7 @@ type RecordedCall struct {
 	record.CallRecord
 	Edits []Edit `json:"edits,omitempty"`
 
-	attempt string // distinguishes the calls of one hook in a phase
+	attempt int // number of the call among those of one hook of an entry in a phase, from 1
 }
 
 // An Edit removes and inserts messages at one index.
@@ -100,9 +101,11 @@ type reader struct {
 	step     int
 	messages []abi.Message // the messages before the current phase
 
-	instruction string                   // before the current phase
-	requests    map[string][]abi.Message // the requests of the current phase, by attempt
-	removed     int                      // bytes of the messages removed from requests
+	instruction string                // before the current phase
+	outer       map[int][]abi.Message // the requests of the current phase as the entries before requester left them, by attempt
+	requests    map[int][]abi.Message // the requests as requester left them
+	requester   string                // the entry whose edits of requests were applied last
+	removed     int                   // bytes of the messages removed from requests
 }
 
 // add adds the calls, answers and input of one line of the log to the history.
@@ -123,7 +126,8 @@ func (r *reader) add(e *Entry) error {
 			if err != nil {
 				return err
 			}
-			r.deeds[key] = RecordedCall{CallRecord: deed, attempt: key[strings.LastIndexByte(key, '#')+1:]}
+			attempt, _ := strconv.Atoi(key[strings.LastIndexByte(key, '#')+1:])
+			r.deeds[key] = RecordedCall{CallRecord: deed, attempt: attempt}
 		}
 	}
 	if err := r.fold.add(e); err != nil {
@@ -142,7 +146,8 @@ func (r *reader) add(e *Entry) error {
 func (r *reader) begin(phase int64) {
 	r.phase, r.deeds = phase, map[string]RecordedCall{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
-	r.messages, r.requests = slices.Clip(r.fold.messages), map[string][]abi.Message{}
+	r.messages = slices.Clip(r.fold.messages)
+	r.outer, r.requests, r.requester = map[int][]abi.Message{}, map[int][]abi.Message{}, ""
 	if f := r.fold.fixed; f != nil {
 		r.instruction = f.Instruction
 	}
@@ -215,17 +220,26 @@ func (r *reader) edit(d *RecordedCall) {
 				Messages abi.ListPatch `json:"messages"`
 			} `json:"request"`
 		}
-		if json.Unmarshal(d.Answer, &out) == nil && !out.Request.Messages.IsZero() {
-			r.requests[d.attempt], d.Edits = apply(r.request(d.attempt), &out.Request.Messages)
+		if json.Unmarshal(d.Answer, &out) == nil {
+			r.requests[d.attempt], d.Edits = apply(r.request(d), &out.Request.Messages)
 			r.bound(d.Edits)
 		}
 	}
 }
 
-// request returns the messages of the request as the last hook of an attempt left them.
-func (r *reader) request(attempt string) []abi.Message {
-	if messages, ok := r.requests[attempt]; ok {
-		return messages
+// request returns the messages of the request before the call of a hook. Entries of inner rings are
+// called more often than those of outer rings if a wrapper repeats its call: their request is then the
+// last one of the outer rings.
+func (r *reader) request(d *RecordedCall) []abi.Message {
+	if d.Entry != r.requester {
+		maps.Copy(r.outer, r.requests)
+		clear(r.requests)
+		r.requester = d.Entry
+	}
+	for attempt := d.attempt; attempt > 0; attempt-- {
+		if messages, ok := r.outer[attempt]; ok {
+			return messages
+		}
 	}
 	if r.instruction != "" {
 		return slices.Concat([]abi.Message{abi.System(r.instruction)}, r.messages)

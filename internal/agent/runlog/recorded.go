@@ -1,6 +1,7 @@
 package runlog
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -43,12 +44,11 @@ func (o *Recorded) read(log [][]byte) error {
 		key.Run = r.fold.state.ID
 		o.Calls[key] = call
 	}
-	for _, child := range r.children {
-		lines := make([][]byte, len(child.Log))
-		for i, line := range child.Log {
-			lines[i] = line
-		}
-		if err := o.read(lines); err != nil {
+	for _, child := range r.fold.inner {
+		r.children = append(r.children, child.Log)
+	}
+	for _, log := range r.children {
+		if err := o.read(linesOf(log)); err != nil {
 			return err
 		}
 	}
@@ -63,8 +63,7 @@ type recordedReader struct {
 	phase int64
 	step  int
 
-	children []*ChildLog       // the runs of sub-agents
-	current  map[int]*ChildLog // those of the current round, by the index of their call
+	children [][]json.RawMessage // the logs of the runs of sub-agents that fold no longer holds
 }
 
 // add adds the calls of one line of the log.
@@ -83,6 +82,11 @@ func (r *recordedReader) add(e *Entry) error {
 			}
 		}
 	}
+	for i, child := range r.fold.inner {
+		if more := e.Inner[i]; e.NoCalls || more != nil && (more.Restarted || more.Discarded) {
+			r.children = append(r.children, child.Log)
+		}
+	}
 	if err := r.fold.add(e); err != nil {
 		return err
 	}
@@ -95,25 +99,5 @@ func (r *recordedReader) add(e *Entry) error {
 		}
 		r.out.Tools[r.fold.state.Agent] = tools
 	}
-	r.addChildren(e)
 	return nil
-}
-
-// addChildren adds the changes of sub-agents' runs. A call that starts another run begins another
-// log.
-func (r *recordedReader) addChildren(e *Entry) {
-	if e.NoCalls || r.current == nil {
-		r.current = map[int]*ChildLog{}
-	}
-	for i, more := range e.Inner {
-		child := r.current[i]
-		if child == nil || more.Restarted {
-			child = &ChildLog{}
-			r.current[i] = child
-			r.children = append(r.children, child)
-		}
-		if !more.Discarded {
-			child.Log = append(child.Log, more.Log...)
-		}
-	}
 }

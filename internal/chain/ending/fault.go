@@ -39,11 +39,16 @@ func (f *FaultError) Error() string {
 // FaultText returns the cause alone, bounded and safe to show, with the key in agent.yaml of
 // the limit that was exceeded.
 func FaultText(f *FaultError) string {
-	text := safetext.Clip(f.Cause.Error(), maxCause)
-	if key := LimitKey(f.Limit); key != "" {
-		text += " (limits." + key + " of its entry in agent.yaml)"
+	return safetext.Clip(f.Cause.Error(), maxCause) + LimitHint(f.Limit)
+}
+
+// LimitHint returns the end of a fault's text that names the key of a module's limit in agent.yaml, or
+// "" if the limit has no key.
+func LimitHint(limit string) string {
+	if key := LimitKey(limit); key != "" {
+		return " (limits." + key + " of its entry in agent.yaml)"
 	}
-	return text
+	return ""
 }
 
 // Unwrap returns the cause.

@@ -24,10 +24,10 @@ type Pairing struct {
 // them. If a round lacks results there, Pair orders its results as its calls. Otherwise their order
 // does not change.
 func (l *List) Pair(from int, p *Pairing) *List {
-	from = l.roundStart(from)
-	if l.paired(from) {
+	if l.Paired(from) {
 		return l
 	}
+	from = l.roundStart(from)
 	rounds, owned := l.rounds(from)
 	items := roomy(len(l.items))
 	items = append(items, l.items[:from]...)
@@ -64,10 +64,10 @@ func (l *List) roundStart(i int) int {
 	return max(i, 0)
 }
 
-// paired reports whether each call of a message from index from on is answered once, directly after
-// the message, and in the order of the calls.
-func (l *List) paired(from int) bool {
-	for i := from; i < len(l.items); i++ {
+// Paired reports whether [List.Pair] with the same index changes nothing because each call has one
+// result, directly after its message and in the order of the calls.
+func (l *List) Paired(from int) bool {
+	for i := l.roundStart(from); i < len(l.items); i++ {
 		m := &l.items[i].message
 		if m.Role == abi.RoleTool {
 			return false

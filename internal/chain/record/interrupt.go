@@ -173,12 +173,18 @@ func sizeOfPending(p *abi.Pending) int64 {
 func (r *Record) Decision(call abi.Call, owner string) (latest *Approval, number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range r.approvals {
+	at := -1
+	for i := range r.approvals {
+		a := &r.approvals[i]
 		if a.CallID == call.ID && a.Owner == owner && a.Tool == call.Name && a.Arguments == call.Arguments {
-			latest, number = &a, number+1
+			at, number = i, number+1
 		}
 	}
-	return latest, number
+	if at < 0 {
+		return nil, 0
+	}
+	copied := r.approvals[at] // the list may change
+	return &copied, number
 }
 
 // Approve records the approval of a call whose arguments a person wrote in the decision edit, unless

@@ -48,3 +48,15 @@ func TestEditApprovesOnce(t *testing.T) {
 	latest, _ = r.Decision(call, "host")
 	require.Equal(t, abi.Approve, latest.Approval.Decision, "a later edit approves again")
 }
+
+// TestDecisionAllocatesOnce checks that looking up a call among many decisions copies one of them.
+func TestDecisionAllocatesOnce(t *testing.T) {
+	r := New()
+	for range 100 {
+		r.approvals = append(r.approvals, Approval{CallID: "c", Owner: "host", Tool: "t", Arguments: "{}"})
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(10, func() {
+		_, n := r.Decision(abi.Call{ID: "c", Name: "t", Arguments: "{}"}, "host")
+		require.Equal(t, 100, n)
+	}), 3.0)
+}

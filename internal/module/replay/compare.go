@@ -95,9 +95,8 @@ func AnsweredLate(b *Bundle, err error) bool {
 
 func (f *Fault) compare(now *ending.FaultError) []string {
 	var out []string
-	// Recordings of earlier versions lack the end of some causes: the functions, or a logged panic.
-	if !strings.HasPrefix(ending.FaultText(now), f.Cause) {
-		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, ending.FaultText(now)))
+	if text := ending.FaultText(now); !f.sameCause(text, now.Limit) {
+		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, text))
 	}
 	if f.Stage != now.Stage || f.Limit != now.Limit || f.Value != now.Value {
 		out = append(out, fmt.Sprintf("it faulted at stage %q with limit %q of %d, and now at stage %q with limit %q of %d",
@@ -107,4 +106,15 @@ func (f *Fault) compare(now *ending.FaultError) []string {
 		out = append(out, "the guest's stack is another")
 	}
 	return out
+}
+
+// sameCause reports whether the text of a fault with a limit is the recorded one. Recordings of
+// earlier versions lack the end of some causes: the functions, or a logged panic.
+func (f *Fault) sameCause(text, limit string) bool {
+	if f.Cause == text {
+		return true
+	}
+	then, now := strings.TrimSuffix(f.Cause, ending.LimitHint(f.Limit)), strings.TrimSuffix(text, ending.LimitHint(limit))
+	more, found := strings.CutPrefix(now, then)
+	return found && then != "" && (strings.HasPrefix(more, " in ") || strings.HasPrefix(more, " ("))
 }
