@@ -101,11 +101,13 @@ type reader struct {
 	step     int
 	messages []abi.Message // the messages before the current phase
 
-	instruction string                // before the current phase
-	outer       map[int][]abi.Message // the requests of the current phase as the entries before requester left them, by attempt
-	requests    map[int][]abi.Message // the requests as requester left them
-	requester   string                // the entry whose edits of requests were applied last
-	removed     int                   // bytes of the messages removed from requests
+	instruction string // before the current phase
+	removed     int    // bytes of the messages removed from requests
+
+	// The requests of the current phase, by attempt: as requester left them, whose edits were applied
+	// last, and as the entries outside of it did.
+	requests, outer map[int][]abi.Message
+	requester       string
 }
 
 // add adds the calls, answers and input of one line of the log to the history.

@@ -63,9 +63,11 @@ func newReplayed(p *Replay, own *replayed) *replayed {
 	for _, given := range p.run.History.Answered {
 		maps.Copy(r.answers, given.Answers)
 	}
+	known := map[string]bool{}
 	for _, e := range p.run.Events {
 		for _, i := range e.Interrupts {
-			if !slices.ContainsFunc(r.asked, func(o abi.Pending) bool { return o.ID == i.ID }) {
+			if !known[i.ID] {
+				known[i.ID] = true
 				r.asked = append(r.asked, i)
 			}
 		}
@@ -226,25 +228,29 @@ func (r *replayed) again(ctx context.Context, a *host.Agent) error {
 	}
 }
 
-// requestsOf returns the requests of a step: those of the run, then those that middlewares made for
-// themselves.
-func (r *replayed) requestsOf(run string, step int) []sentRequest {
-	var out, own []sentRequest
+// inOrder returns the requests of the run and its sub-agents, then those that middlewares made for
+// themselves, which they can make concurrently.
+func (r *replayed) inOrder() []sentRequest {
+	type ownRequest struct {
+		sentRequest
+		messages string
+	}
+	var out []sentRequest
+	var own []ownRequest
 	for _, q := range r.requests {
-		switch {
-		case q.Run != run || q.Step != step:
-		case q.isOwn():
-			own = append(own, q)
-		default:
+		if q.isOwn() {
+			own = append(own, ownRequest{q, newLine("", sentMessages(&q)).all})
+		} else {
 			out = append(out, q)
 		}
 	}
-	// Middlewares can make such calls concurrently.
-	slices.SortStableFunc(own, func(a, b sentRequest) int {
-		return cmp.Or(strings.Compare(a.entry, b.entry),
-			strings.Compare(newLine("", sentMessages(&a)).all, newLine("", sentMessages(&b)).all))
+	slices.SortStableFunc(own, func(a, b ownRequest) int {
+		return cmp.Or(strings.Compare(a.entry, b.entry), strings.Compare(a.messages, b.messages))
 	})
-	return append(out, own...)
+	for i := range own {
+		out = append(out, own[i].sentRequest)
+	}
+	return out
 }
 
 // A replayTracer makes the operation of a call available in its context.

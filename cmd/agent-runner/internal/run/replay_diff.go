@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
@@ -109,18 +111,55 @@ func newLine(text string, value any) transcriptLine {
 
 // transcript returns the lines that describe a replay.
 func (r *replayed) transcript() []transcriptLine {
-	t := &transcript{replayed: r, run: r.run.Run.ID}
+	t := &transcript{sent: r.index(), run: r.run.Run.ID}
 	return t.lines(r.events)
+}
+
+// A sentIndex holds what the model and the tools were sent in a replay, by the step of a run.
+type sentIndex map[stepOf]*sentInStep
+
+type stepOf struct {
+	run  string
+	step int
+}
+
+type sentInStep struct {
+	requests []sentRequest       // those of the run, then those that middlewares made for themselves
+	calls    map[string][]string // arguments by the id of the call
+}
+
+// index returns the index of a replay.
+func (r *replayed) index() sentIndex {
+	out := sentIndex{}
+	at := func(k *runlog.CallKey) *sentInStep {
+		step := out[stepOf{k.Run, k.Step}]
+		if step == nil {
+			step = &sentInStep{calls: map[string][]string{}}
+			out[stepOf{k.Run, k.Step}] = step
+		}
+		return step
+	}
+	for _, q := range r.inOrder() {
+		step := at(&q.CallKey)
+		step.requests = append(step.requests, q)
+	}
+	byKey := func(a, b runlog.CallKey) int { return strings.Compare(a.Key, b.Key) }
+	for _, key := range slices.SortedFunc(maps.Keys(r.calls), byKey) {
+		step, id := at(&key), strings.TrimPrefix(key.Key, "tool/")
+		id = id[:max(0, strings.LastIndexByte(id, '#'))]
+		step.calls[id] = append(step.calls[id], r.calls[key])
+	}
+	return out
 }
 
 // A transcript describes the events of one run, and what its model and tools were sent. The order
 // of the lines does not depend on the order of concurrent calls.
 type transcript struct {
-	*replayed
+	sent     sentIndex
 	run      string
 	indent   string
 	out      []transcriptLine
-	last     *sentRequest // the run's last request
+	last     []abi.Message // of the run's last request
 	streamed strings.Builder
 }
 
@@ -177,19 +216,22 @@ func callsOf(events []abi.Event) (calls map[string][]abi.Event, order []string) 
 			calls[e.Call.ID] = append(calls[e.Call.ID], e)
 		}
 	}
+	seen := map[string]bool{}
+	add := func(id string) {
+		if !seen[id] && calls[id] != nil {
+			seen[id] = true
+			order = append(order, id)
+		}
+	}
 	for _, e := range events {
 		if e.Type == abi.EventMessage {
 			for _, c := range e.Message.ToolCalls {
-				if calls[c.ID] != nil && !slices.Contains(order, c.ID) {
-					order = append(order, c.ID)
-				}
+				add(c.ID)
 			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(calls)) {
-		if !slices.Contains(order, id) {
-			order = append(order, id)
-		}
+		add(id)
 	}
 	return calls, order
 }
@@ -204,9 +246,9 @@ func (t *transcript) call(id string, events []abi.Event) {
 		}
 	}
 	sent := func() {
-		t.sent(id, events[0].Call.Name, events[0].Step)
+		t.arguments(id, events[0].Call.Name, events[0].Step)
 		for _, run := range slices.Sorted(maps.Keys(inner)) {
-			child := &transcript{replayed: t.replayed, run: run, indent: t.indent + "  "}
+			child := &transcript{sent: t.sent, run: run, indent: t.indent + "  "}
 			t.out = append(t.out, child.lines(inner[run])...)
 		}
 	}
@@ -222,20 +264,11 @@ func (t *transcript) call(id string, events []abi.Event) {
 	}
 }
 
-// sent describes the arguments that the tool of a call was sent.
-func (t *transcript) sent(id, name string, step int) {
-	var keys []string
-	for key := range t.calls {
-		if key.Run == t.run && key.Step == step && strings.HasPrefix(key.Key, "tool/"+id+"#") {
-			keys = append(keys, key.Key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		for k, arguments := range t.calls {
-			if k.Run == t.run && k.Step == step && k.Key == key {
-				t.line(arguments, "%s gets %s", name, arguments)
-			}
+// arguments describes the arguments that the tool of a call was sent.
+func (t *transcript) arguments(id, name string, step int) {
+	if sent := t.sent[stepOf{t.run, step}]; sent != nil {
+		for _, arguments := range sent.calls[id] {
+			t.line(arguments, "%s gets %s", name, arguments)
 		}
 	}
 }
@@ -243,17 +276,15 @@ func (t *transcript) sent(id, name string, step int) {
 // requests describes the requests of a step that the model was sent. It describes only the messages
 // that the run's last request did not have.
 func (t *transcript) requests(step int) {
-	for _, q := range t.requestsOf(t.run, step) {
-		last := t.last
-		if q.isOwn() {
-			last = nil
-		} else {
-			t.last = &q
-		}
-		messages := sentMessages(&q)
-		earlier := 0
-		if last != nil {
-			earlier = equalMessages(sentMessages(last), messages)
+	sent := t.sent[stepOf{t.run, step}]
+	if sent == nil {
+		return
+	}
+	for _, q := range sent.requests {
+		messages, earlier := sentMessages(&q), 0
+		if !q.isOwn() {
+			earlier = equalMessages(t.last, messages)
+			t.last = messages
 		}
 		does := "model " + q.Model + " gets"
 		if q.isOwn() {
@@ -289,10 +320,16 @@ func sentMessages(q *sentRequest) []abi.Message {
 // equalMessages returns the number of messages that both lists begin with.
 func equalMessages(a, b []abi.Message) int {
 	n := 0
-	for n < min(len(a), len(b)) && newLine("", &a[n]).sum == newLine("", &b[n]).sum {
+	for n < min(len(a), len(b)) && equalMessage(&a[n], &b[n]) {
 		n++
 	}
 	return n
+}
+
+// equalMessage reports whether two messages are equal as JSON. Most messages of a request share their
+// text with those of the request before, which makes the first comparison fast.
+func equalMessage(a, b *abi.Message) bool {
+	return reflect.DeepEqual(a, b) || newLine("", a).sum == newLine("", b).sum
 }
 
 func paramsText(params abi.Params) string {
