@@ -335,3 +335,21 @@ func TestCompareLines(t *testing.T) {
 	hidden := compareLines([]transcriptLine{newLine("a", "one")}, []transcriptLine{newLine("a", "two")})
 	require.Equal(t, []diffLine{{"-", `a "one"`}, {"+", `a "two"`}}, hidden)
 }
+
+// TestArgumentsOfSimilarIDs checks that each call of a replay has the arguments of its own tool, although
+// one id begins with another.
+func TestArgumentsOfSimilarIDs(t *testing.T) {
+	t.Parallel()
+	r := &replayed{run: &exported{Run: &journal.RunInfo{ID: "r"}}, calls: map[runlog.CallKey]string{}}
+	for _, id := range []string{"a", "a#b"} {
+		r.calls[runlog.CallKey{Run: "r", Step: 1, Key: "tool/" + id + "#1"}] = `"` + id + `"`
+		r.events = append(r.events, abi.Event{Type: abi.EventToolCall, Step: 1, Call: &abi.Call{ID: id, Name: "t"}})
+	}
+	var lines []string
+	for _, l := range r.transcript() {
+		if strings.Contains(l.text, "gets") {
+			lines = append(lines, l.text)
+		}
+	}
+	require.Equal(t, []string{`t gets "a"`, `t gets "a#b"`}, lines)
+}

@@ -265,7 +265,8 @@ func (c *changeView) rest() {
 }
 
 // delivered writes the difference between the model's answer and what the caller received, which the
-// hooks on_chunk and wrap_model cause. Their answers are not recorded.
+// hooks on_chunk and wrap_model cause. Their answers are not recorded, so it names all entries with such
+// a hook.
 func (v *runView) delivered(step int, events []abi.Event) {
 	if v.model == nil || v.response == nil {
 		return
@@ -283,7 +284,7 @@ func (v *runView) delivered(step int, events []abi.Event) {
 	}
 	chunks, wraps := entriesWith(contract.HookOnChunk, events), entriesWith(contract.HookWrapModel, events)
 	if text := streamed.String(); chunks != "" && text != "" && text != model {
-		v.line(1, cli.Amber, "• %s on_chunk", chunks)
+		v.line(1, cli.Amber, "• %s on_chunk%s", chunks, cli.After(", or wrap_model of ", wraps))
 		v.diff(2, "streamed: "+model, "streamed: "+text)
 		if v.response == v.model {
 			answer = text

@@ -52,12 +52,14 @@ function phase(p, calls, events, streamed, places) {
 }
 
 // stream shows what on_chunk hooks changed in the stream of a step, or nothing. Their answers are not
-// recorded, so it compares the model's answer with the chunks that were sent.
+// recorded, so it compares the model's answer with the chunks that were sent, and names all entries with
+// a hook that can change them.
 function stream(model, sent, events) {
-  const entries = new Set(events.flatMap((e) => e.entries ?? []).filter((s) => s.hooks?.on_chunk > 0).map((s) => s.entry));
+  const withHook = (hook) => [...new Set(events.flatMap((e) => e.entries ?? []).filter((s) => s.hooks?.[hook] > 0).map((s) => s.entry))].join(", ");
+  const [chunks, wraps] = [withHook("on_chunk"), withHook("wrap_model")];
   const answer = textOf(model?.message?.content);
-  if (entries.size === 0 || !model || sent === "" || sent === answer) return undefined;
-  return h("li", { class: "deed hook" }, head([...entries].join(", "), "on_chunk", {}), textDiff("the stream", answer, sent));
+  if (chunks === "" || !model || sent === "" || sent === answer) return undefined;
+  return h("li", { class: "deed hook" }, head(chunks, wraps ? `on_chunk, or wrap_model of ${wraps}` : "on_chunk", {}), textDiff("the stream", answer, sent));
 }
 
 const decisions = { approve: ["approved", "good"], edit: ["approved with other arguments", "warn"], deny: ["denied", "bad"] };
