@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
 	"github.com/agent-runner/agent-runner/internal/fileref"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
 // TestProjectReadsNoOtherFile checks that commands neither print nor upload the content of a file
@@ -124,7 +125,7 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 				Getenv:  func(string) string { return "" },
 				Compile: &child.Options{},
 			}
-			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), guard})
+			execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", testcache.Modules(), guard})
 			require.NotEmpty(t, out.String())
 			require.NotContains(t, out.String(), fileref.Canary)
 

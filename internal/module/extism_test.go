@@ -274,9 +274,7 @@ func TestExtismVariables(t *testing.T) {
 func TestExtismReplay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	l := newLoaderWith(t, &LoaderOptions{FaultDir: dir})
 	for _, fn := range []func(p *program){
 		func(p *program) {
 			p.block(1, "a")
@@ -291,7 +289,7 @@ func TestExtismReplay(t *testing.T) {
 		func(p *program) { p.do(opLoad8, 0, 0, 1) },
 		func(p *program) { p.block(1, `{"url":"https://example.com/"}`); p.do(opHTTPRequest, 1, 0, 2) },
 	} {
-		_, err = runProgram(t, l, policy.Limits{}, policy.Grants{}, fn)
+		_, err := runProgram(t, l, policy.Limits{}, policy.Grants{}, fn)
 		require.Error(t, err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.zip"))

@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
+	"github.com/agent-runner/agent-runner/internal/testcache"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -37,9 +38,17 @@ func TestMain(m *testing.M) {
 
 const modules = "../../testdata/modules"
 
+// newLoader returns a loader that shares machine code with other tests.
 func newLoader(t *testing.T) *Loader {
 	t.Helper()
-	l, err := NewLoader(t.Context(), nil)
+	return newLoaderWith(t, &LoaderOptions{})
+}
+
+// newLoaderWith returns the same with options. It sets their CacheDir.
+func newLoaderWith(t *testing.T, opts *LoaderOptions) *Loader {
+	t.Helper()
+	opts.CacheDir = testcache.Modules()
+	l, err := NewLoader(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	return l

@@ -107,9 +107,7 @@ func TestHTTP(t *testing.T) {
 func TestExtismHTTP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	l := newLoaderWith(t, &LoaderOptions{FaultDir: dir})
 	s := &sender{answer: echo}
 	program := fmt.Sprintf(`{"program":%q}`, hex.EncodeToString([]byte(assemble(func(p *program) {
 		p.block(1, `{"url":"https://a.org/","method":"post","headers":{"X":"1"}}`)
@@ -122,7 +120,7 @@ func TestExtismHTTP(t *testing.T) {
 		p.do(opLoad8, 5, 0, 6) // a fault that reveals the status
 	}))))
 	r := openPlugin(t, l, "puppet.wasm", program, policy.Grants{HTTP: []string{"a.org"}}, s)
-	_, err = r.beforeAgent(t)
+	_, err := r.beforeAgent(t)
 	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 are in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
 	require.Equal(t, []abi.HTTPRequest{

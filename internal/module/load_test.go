@@ -2,7 +2,6 @@ package module
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -147,10 +146,10 @@ func TestDescribeRefused(t *testing.T) {
 func TestBuilding(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer
-	l, err := NewLoader(t.Context(),
-		&LoaderOptions{Logger: slog.New(slog.NewTextHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	l := newLoaderWith(
+		t,
+		&LoaderOptions{Logger: slog.New(slog.NewTextHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+	)
 	m, err := l.Load(t.Context(), filepath.Join(modules, "building.wasm"), policy.Limits{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"code":"unavailable","message":"model is not available while the module's image is built"}`,
@@ -172,10 +171,10 @@ func TestBuilding(t *testing.T) {
 func TestBuildingLogs(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer
-	l, err := NewLoader(t.Context(),
-		&LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	l := newLoaderWith(
+		t,
+		&LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&received, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+	)
 	loadScript(t, l, `
 for (const level of ["debug", "info", "warn", "error"]) console[level](level + "\n{\"level\":\"ERROR\"}");
 export default { gateTool() {} };`, policy.Limits{})

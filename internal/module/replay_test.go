@@ -29,9 +29,7 @@ import (
 // loadRecording loads a module whose faults are recorded in dir.
 func loadRecording(t *testing.T, dir, name string, limits policy.Limits) *Module {
 	t.Helper()
-	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	l := newLoaderWith(t, &LoaderOptions{FaultDir: dir})
 	m, err := l.Load(t.Context(), filepath.Join(modules, name), limits)
 	require.NoError(t, err)
 	t.Cleanup(m.Close)

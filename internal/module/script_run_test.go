@@ -39,7 +39,7 @@ func runScript(t *testing.T, l *Loader, body string) string {
 // TestScriptContext checks the objects that a hook can use, one per case.
 func TestScriptContext(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	for name, tc := range map[string]struct{ body, want string }{
 		"entry and run":       {`return [ctx.entry, ctx.run.id, ctx.hook, input.run.agent, ctx.config.a[1].b]`, `["guard","run-1","before_agent","helper",2]`},
 		"messages":            {`const m = input.messages; return [m.length, m.at(0).content, m.at(-1).content, m.at(2), m.slice(1).length, [...m].map((x) => x.content)]`, `[2,"hello","how are you?",null,1,["hello","how are you?"]]`},
@@ -90,7 +90,7 @@ func TestScriptReadsJSON(t *testing.T) {
 		`{` + strings.Join(many, ",") + `}`,
 		strings.Repeat(`[`, 50) + strings.Repeat(`]`, 50),
 	}
-	m := loadScript(t, newScriptLoader(t), `export default { wrapToolCall(_, ctx) {
+	m := loadScript(t, newLoader(t), `export default { wrapToolCall(_, ctx) {
 		const { content, extra } = ctx.next();
 		const want = JSON.parse(content), got = extra.value;
 		const same = (a, b) => Object.is(a, b) || (a !== null && typeof a === "object" &&
@@ -115,7 +115,7 @@ func TestScriptReadsJSON(t *testing.T) {
 // that unpaired surrogates are replaced.
 func TestScriptWritesJSON(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `"same"`, runScript(t, newScriptLoader(t), `
+	require.Equal(t, `"same"`, runScript(t, newLoader(t), `
 		class Fields { a = 1; get b() { return 2; } }
 		class Own { toJSON() { return ["own"]; } }
 		const values = [1, -1, 0, -0, 1.5, 1e21, 1e-7, NaN, Infinity, -Infinity, 2147483648, 9007199254740991, true, false,
@@ -154,7 +154,7 @@ func TestScriptWritesJSON(t *testing.T) {
 
 func TestScriptPatches(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	user := `{ role: "user", content: "new" }`
 	for name, tc := range map[string]struct {
 		patch string
@@ -192,7 +192,7 @@ func TestScriptPatches(t *testing.T) {
 // a call.
 func TestScriptWraps(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newScriptLoader(t), `
+	m := loadScript(t, newLoader(t), `
 export default {
   async wrapToolCall(input, ctx) {
     const args = JSON.parse(input.call.arguments);
@@ -217,7 +217,7 @@ export default {
 // TestScriptStreams checks that a script can read one stream and send another.
 func TestScriptStreams(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newScriptLoader(t), `
+	m := loadScript(t, newLoader(t), `
 import { defineMiddleware } from "@agent-runner/middleware";
 export default defineMiddleware({
   wrapModel(input, ctx) {
@@ -239,7 +239,7 @@ export default defineMiddleware({
 // calls during another host call, such as getters and toJSON.
 func TestScriptCallsFromAnywhere(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newScriptLoader(t), `
+	m := loadScript(t, newLoader(t), `
 const inside = (ctx, text) => { ctx.local.add("calls"); ctx.emit("inside", text); return text; };
 export default {
   wrapToolCall(input, ctx) {
@@ -273,7 +273,7 @@ export default {
 // TestScriptUnawaitedPromises checks that the rejection of a promise that nothing awaits is logged.
 func TestScriptUnawaitedPromises(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	for body, want := range map[string][]string{
 		"(async () => { await 1; null.x; })();":                                                {"warn a promise was rejected, and nothing awaits it: TypeError: cannot read property 'x' of null\n    at <anonymous> (guard.ts:3:"},
 		"Promise.reject(new Error('first')); Promise.reject(new Error('second'));":             {"warn a promise was rejected, and nothing awaits it: Error: first\n"},
@@ -294,7 +294,7 @@ func TestScriptUnawaitedPromises(t *testing.T) {
 // TestScriptEndings checks that a script can end and pause runs.
 func TestScriptEndings(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	_, err := open(
 		t,
 		configure(t, loadScript(t, l, beforeAgentScript(`return ctx.stop("enough", "credit");`), policy.Limits{}), ""),
@@ -314,7 +314,7 @@ func TestScriptEndings(t *testing.T) {
 // the run, but not into the next.
 func TestScriptIsClean(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newScriptLoader(t), `
+	m := loadScript(t, newLoader(t), `
 let n = 0;
 const kept = new Array(100_000).fill(1);
 export default {
@@ -347,7 +347,7 @@ func TestScriptFuel(t *testing.T) {
 } };`
 	fuel := map[int64]bool{}
 	for range 2 {
-		mw := configure(t, loadScript(t, newScriptLoader(t), text, policy.Limits{}), "")
+		mw := configure(t, loadScript(t, newLoader(t), text, policy.Limits{}), "")
 		for range 2 {
 			r := open(t, mw)
 			_, err := r.callTool(t.Context(), nil)
@@ -389,11 +389,9 @@ func TestScriptReplay(t *testing.T) {
 func replayScript(t *testing.T, text, place string, limits policy.Limits) *replay.Bundle {
 	t.Helper()
 	dir := t.TempDir()
-	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	l := newLoaderWith(t, &LoaderOptions{FaultDir: dir})
 	m := loadScript(t, l, text, limits)
-	_, err = open(t, configure(t, m, "")).beforeAgent(t)
+	_, err := open(t, configure(t, m, "")).beforeAgent(t)
 	require.Error(t, err)
 	files, err := filepath.Glob(filepath.Join(dir, "*.fault.zip"))
 	require.NoError(t, err)
@@ -404,7 +402,7 @@ func replayScript(t *testing.T, text, place string, limits policy.Limits) *repla
 	if !b.Call.Stopped { // on a busy machine it may be stopped before it reports its position
 		require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
 	}
-	again, err := newScriptLoader(t).Replay(t.Context(), b)
+	again, err := newLoader(t).Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, again.Differences)
 	require.True(t, again.Same)

@@ -21,17 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
-	"github.com/agent-runner/agent-runner/internal/testcache"
 )
-
-// newScriptLoader returns a loader that shares the engine's machine code with other tests.
-func newScriptLoader(t *testing.T) *Loader {
-	t.Helper()
-	l, err := NewLoader(t.Context(), &LoaderOptions{CacheDir: testcache.Modules()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	return l
-}
 
 // writeScript writes a script to a temporary file.
 func writeScript(t *testing.T, name, text string) string {
@@ -57,7 +47,7 @@ func beforeAgentScript(body string) string {
 
 func TestScript(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newScriptLoader(t), `
+	m := loadScript(t, newLoader(t), `
 import { defineMiddleware, allow, deny } from "@agent-runner/middleware";
 
 interface Config { deny: string[] }
@@ -95,7 +85,7 @@ export default defineMiddleware<Config>({
 func TestScriptFaults(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
 	// With limited fuel the hook always ends at the same position.
 	shortLimit := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
@@ -165,7 +155,7 @@ func TestScriptFaults(t *testing.T) {
 // reported, so the test tries again.
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	m := loadScript(t, l, beforeAgentScript("for (;;) Math.abs(1);"),
 		policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
 	const tries = 10
@@ -186,7 +176,7 @@ func TestScriptTime(t *testing.T) {
 // and that its source can then import only the built-in package.
 func TestScriptBytes(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	m, err := l.LoadBytes(t.Context(), "sub/guard.ts", []byte(`import { deny } from "@agent-runner/middleware";
 export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 	require.NoError(t, err)
@@ -216,10 +206,7 @@ func TestScriptInChild(t *testing.T) {
 		t.Skip("-short: it compiles many modules")
 	}
 	t.Parallel()
-	l, err := NewLoader(t.Context(),
-		&LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	l := newLoaderWith(t, &LoaderOptions{CompileChild: &child.Options{MemoryBytes: 256 << 20, Timeout: 5 * time.Minute}})
 	m := loadScript(t, l, beforeAgentScript("return { instruction: 'from a child' };"), policy.Limits{})
 	s, err := open(t, configure(t, m, "")).beforeAgent(t)
 	require.NoError(t, err)
@@ -240,14 +227,14 @@ func TestScriptInChild(t *testing.T) {
 // TestEngineImport checks that a loaded module cannot import the engine's function.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()
-	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), policy.Limits{})
+	_, err := newLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), policy.Limits{})
 	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which only the engine of scripts may import")
 }
 
 // TestScriptFails checks errors that a script throws deliberately: the hook fails without a fault.
 func TestScriptFails(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	for name, tc := range map[string]struct {
 		body string
 		want abi.Error
@@ -280,7 +267,7 @@ func TestScriptFails(t *testing.T) {
 // TestScriptRefused checks the errors for scripts that do not load.
 func TestScriptRefused(t *testing.T) {
 	t.Parallel()
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	for name, tc := range map[string]struct{ text, want string }{
 		"syntax":     {"export default {\n  gateTool() { return ; ) }\n};", "guard.ts:2:25: Unexpected \")\"\n> 2 |   gateTool() { return ; ) }"},
 		"no hook":    {"export const x = 1;", "the script has no hook"},

@@ -48,7 +48,7 @@ func TestScriptVectors(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/abi/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	l := newScriptLoader(t)
+	l := newLoader(t)
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
