@@ -1,0 +1,177 @@
+package messages
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// An output is what a stream has written for the client.
+type output struct {
+	begun  bool // message_start was written
+	blocks int  // blocks that were begun
+	calls  int  // calls among them
+}
+
+// Pass appends an item's event.
+func (s *stream) Pass(dst []byte, it *wire.Item) []byte {
+	b, ok := it.Codec.(*streamBlock)
+	switch {
+	case it.Codec == startItem{}:
+		return s.begin(dst)
+	case !ok:
+		return append(dst, it.Event...)
+	case b.dropped:
+		return dst
+	}
+	s.number(b)
+	if b.number == b.index {
+		return append(dst, it.Event...)
+	}
+	name, data, _ := readEvent(it.Event)
+	e, err := parseEvent(name, data)
+	if err != nil { // Decode has checked the event
+		return dst
+	}
+	return appendEvent(dst, e.kind, e.withIndex(b.number))
+}
+
+// begin appends the start of the answer unless it was written.
+func (s *stream) begin(dst []byte) []byte {
+	if s.output.begun {
+		return dst
+	}
+	s.output.begun = true
+	if s.start != nil {
+		return append(dst, s.start...)
+	}
+	m := message(s.model, []byte("[]"), []byte("null"), &s.usage)
+	return appendEvent(dst, eventStart, slices.Concat([]byte(`{"type":"message_start","message":`), m, []byte("}")))
+}
+
+// number gives a block its number for the client, when it begins.
+func (s *stream) number(b *streamBlock) {
+	if b.number != notBegun {
+		return
+	}
+	b.number = s.output.blocks
+	s.output.blocks++
+	if b.chunk.Kind == abi.ChunkToolCall {
+		s.output.calls++
+	}
+}
+
+// Text appends an event that adds text to the block that open has begun.
+func (s *stream) Text(dst []byte, open *wire.Item, text string) []byte {
+	b := s.blocks[open.Block]
+	if b.number == notBegun {
+		dst = s.Pass(dst, open)
+	}
+	if text == "" || b.dropped {
+		return dst
+	}
+	return appendDelta(dst, b, b.number, text)
+}
+
+// CloseText appends the event that ends the block that open has begun.
+func (s *stream) CloseText(dst []byte, open *wire.Item, _ string) []byte {
+	dst = s.Text(dst, open, "")
+	b := s.blocks[open.Block]
+	if b.dropped {
+		return dst
+	}
+	return appendStop(dst, b.number)
+}
+
+// Drop notes that no item of the block that open begins will be passed.
+func (s *stream) Drop(open *wire.Item) { s.blocks[open.Block].dropped = true }
+
+// AddText appends a block of text. Reasoning is not written: the client would return it, and the upstream
+// rejects reasoning that it has not signed. Nor is empty text, which the upstream rejects, too.
+func (s *stream) AddText(dst []byte, kind, text string) []byte {
+	if kind != abi.ChunkText || text == "" {
+		return dst
+	}
+	b := &streamBlock{chunk: abi.Chunk{Kind: abi.ChunkText}}
+	return s.addBlock(dst, b, []byte(`{"type":"text","text":""}`), text)
+}
+
+// AddCall appends a call.
+func (s *stream) AddCall(dst []byte, call *abi.ToolCall) []byte {
+	c := *call
+	c.ID = callID(call)
+	b := &streamBlock{chunk: abi.Chunk{Kind: abi.ChunkToolCall}}
+	return s.addBlock(dst, b, callBlock(&c, []byte("{}")), string(object(call.Function.Arguments)))
+}
+
+// addBlock appends the events of a block that the upstream did not send.
+func (s *stream) addBlock(dst []byte, b *streamBlock, begin []byte, text string) []byte {
+	dst = s.begin(dst)
+	b.number = notBegun
+	s.number(b)
+	data := strconv.AppendInt([]byte(`{"type":"`+eventBlockStart+`","index":`), int64(b.number), 10)
+	data = append(append(data, `,"content_block":`...), begin...)
+	dst = appendEvent(dst, eventBlockStart, append(data, '}'))
+	dst = appendDelta(dst, b, b.number, text)
+	return appendStop(dst, b.number)
+}
+
+// appendStop appends the event that ends a block.
+func appendStop(dst []byte, number int) []byte {
+	data := strconv.AppendInt([]byte(`{"type":"`+eventBlockStop+`","index":`), int64(number), 10)
+	return appendEvent(dst, eventBlockStop, append(data, '}'))
+}
+
+// End appends the events that end the answer.
+func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
+	dst = s.begin(dst)
+	reason := stopReason(s.reason, finish, s.calls, s.output.calls)
+	if len(ends) == 0 {
+		reason = stopReason("end_turn", finish, 0, s.output.calls)
+		data := append([]byte(`{"type":"message_delta","delta":{"stop_reason":`), rawjson.Quote(reason)...)
+		data = append(append(data, `,"stop_sequence":null},"usage":`...), s.usage.text()...)
+		dst = appendEvent(dst, eventDelta, append(data, '}'))
+		return appendEvent(dst, eventStop, []byte(`{"type":"message_stop"}`))
+	}
+	for i := range ends {
+		if reason == s.reason {
+			dst = append(dst, ends[i].Event...)
+			continue
+		}
+		dst = appendReason(dst, ends[i].Event, reason)
+	}
+	return dst
+}
+
+// appendReason appends an event of the end with another stop reason, if it has one.
+func appendReason(dst, received []byte, reason string) []byte {
+	name, data, _ := readEvent(received)
+	if data == nil {
+		return append(dst, received...)
+	}
+	e, err := parseEvent(name, data)
+	if err != nil { // Decode has checked the event
+		return dst
+	}
+	delta := get(e.members, "delta")
+	if e.kind != eventDelta || delta.Get("stop_reason").IsNull() {
+		return append(dst, received...)
+	}
+	change := map[string][]byte{"stop_reason": rawjson.Quote(reason)}
+	if !delta.Get("stop_sequence").IsNull() {
+		change["stop_sequence"] = []byte("null")
+	}
+	delta.Text = edited(delta, func(v rawjson.Value, edits *rawjson.Edits) { edits.Members(v, change) })
+	return appendEvent(dst, e.kind, edited(e.doc, func(v rawjson.Value, edits *rawjson.Edits) {
+		edits.Members(v, map[string][]byte{"delta": delta.Text})
+	}))
+}
+
+// Error appends the event of an error that ends the stream.
+func (s *stream) Error(dst []byte, err *wire.Error) []byte {
+	_, body := Protocol{}.Error(err)
+	return appendEvent(dst, eventError, body)
+}

@@ -1,0 +1,157 @@
+package messages
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+)
+
+// The parameters that have another name or form in the chat API.
+const (
+	paramStop     = "stop"
+	paramChoice   = "tool_choice"
+	paramParallel = "parallel_tool_calls"
+	paramMaxNew   = "max_completion_tokens" // the chat API's newer name for max_tokens
+
+	fieldStop     = "stop_sequences"
+	fieldParallel = "disable_parallel_tool_use" // in tool_choice
+)
+
+// params returns the other fields of a request as parameters.
+func params(fields []rawjson.Member) abi.Params {
+	p := abi.Params{}
+	for _, f := range fields {
+		switch f.Name {
+		case fieldStop, paramChoice:
+		default:
+			p[f.Name] = f.Value.Text
+		}
+	}
+	if stop := get(fields, fieldStop); stop.Exists() {
+		p[paramStop] = stop.Text
+	}
+	if choice := get(fields, paramChoice); choice.Exists() {
+		p[paramChoice] = chatChoice(choice)
+		if choice.Get(fieldParallel).IsTrue() {
+			p[paramParallel] = []byte("false")
+		}
+	}
+	return p
+}
+
+// chatChoice returns the choice of a tool as the chat API has it.
+func chatChoice(v rawjson.Value) []byte {
+	switch v.Get("type").String() {
+	case "auto":
+		return []byte(`"auto"`)
+	case "any":
+		return []byte(`"required"`)
+	case "none":
+		return []byte(`"none"`)
+	case "tool":
+		return slices.Concat([]byte(`{"type":"function","function":{"name":`),
+			rawjson.Quote(v.Get("name").String()), []byte("}}"))
+	}
+	return v.Text
+}
+
+// encodeParams sets fields in change whose parameters modules changed.
+func (r *request) encodeParams(change map[string][]byte, next abi.Params) error {
+	old := r.call.Params
+	choice := false
+	for name, value := range next {
+		if sameJSON(value, old[name]) || isNull(value) && isNull(old[name]) {
+			continue
+		}
+		if err := setParam(change, name, value); err != nil {
+			return err
+		}
+		choice = choice || name == paramChoice || name == paramParallel
+	}
+	for name := range old {
+		if _, ok := next[name]; !ok {
+			if err := setParam(change, name, nil); err != nil {
+				return err
+			}
+			choice = choice || name == paramChoice || name == paramParallel
+		}
+	}
+	if choice {
+		return r.setChoice(change, next)
+	}
+	return nil
+}
+
+// setParam sets the field of a parameter. An absent value or null removes the field.
+func setParam(change map[string][]byte, name string, value []byte) error {
+	if isNull(value) {
+		value = nil
+	}
+	switch name {
+	case "model", "stream", "messages", "system", "tools", fieldStop:
+		return moduleError("%q is not a parameter", name)
+	case paramChoice, paramParallel:
+		return nil
+	case paramStop:
+		name = fieldStop
+		if len(value) > 0 && value[0] == '"' {
+			value = rawjson.Array([][]byte{value})
+		}
+	case paramMaxNew:
+		name = "max_tokens"
+	}
+	change[name] = value
+	return nil
+}
+
+// setChoice sets tool_choice from the parameters tool_choice and parallel_tool_calls.
+func (r *request) setChoice(change map[string][]byte, next abi.Params) error {
+	choice, err := ownChoice(next[paramChoice])
+	if err != nil {
+		return err
+	}
+	if string(next[paramParallel]) == "false" {
+		if choice == nil {
+			choice = []byte(`{"type":"auto"}`)
+		}
+		v, err := rawjson.Parse(choice)
+		if err != nil {
+			return moduleError("tool_choice is invalid: %v", err)
+		}
+		choice = edited(v, func(v rawjson.Value, e *rawjson.Edits) {
+			e.Members(v, map[string][]byte{fieldParallel: []byte("true")})
+		})
+	}
+	change[paramChoice] = choice
+	return nil
+}
+
+// ownChoice returns tool_choice for a choice of the chat API, or nil if there is none.
+func ownChoice(value []byte) ([]byte, error) {
+	if isNull(value) {
+		return nil, nil
+	}
+	v, err := rawjson.Parse(value)
+	if err != nil {
+		return nil, moduleError("tool_choice is invalid: %v", err)
+	}
+	switch v.String() {
+	case "auto":
+		return []byte(`{"type":"auto"}`), nil
+	case "required":
+		return []byte(`{"type":"any"}`), nil
+	case "none":
+		return []byte(`{"type":"none"}`), nil
+	}
+	if name := v.Get("function").Get("name"); name.IsString() {
+		return slices.Concat([]byte(`{"type":"tool","name":`), name.Text, []byte("}")), nil
+	}
+	if !v.IsObject() {
+		return nil, moduleError("tool_choice is not one of the chat API")
+	}
+	return v.Text, nil
+}
+
+func isNull(value []byte) bool { return len(value) == 0 || bytes.Equal(value, []byte("null")) }

@@ -1,0 +1,202 @@
+package messages
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// The types of blocks.
+const (
+	typeText       = "text"
+	typeImage      = "image"
+	typeDocument   = "document"
+	typeToolUse    = "tool_use"
+	typeToolResult = "tool_result"
+	typeThinking   = "thinking"
+	typeRedacted   = "redacted_thinking"
+)
+
+// partOf returns the part for a block that is neither a call nor a result.
+func partOf(kind string, members []rawjson.Member) (abi.Part, *fieldError) {
+	switch kind {
+	case typeImage, typeDocument:
+		if p, ok := mediaPart(kind, members); ok {
+			return p, nil
+		}
+	case abi.PartImage, abi.PartAudio, abi.PartFile:
+		return abi.Part{}, problem("type", "the Messages API has no blocks of this type")
+	}
+	p := abi.Part{Type: kind}
+	hasText := false
+	for _, m := range members {
+		switch m.Name {
+		case "type":
+		case "text":
+			if hasText = m.Value.IsString(); !hasText {
+				return p, problem("text", "must be a string")
+			}
+			p.Text = m.Value.String()
+		case "image_url":
+			p.ImageURL = m.Value.Text
+		case "input_audio":
+			p.InputAudio = m.Value.Text
+		case "file":
+			p.File = m.Value.Text
+		default:
+			p.Unknown = append(p.Unknown, abi.Field{Name: m.Name, Value: m.Value.Text})
+		}
+	}
+	if kind == typeText && !hasText {
+		return p, problem("text", "must be a string")
+	}
+	return p, nil
+}
+
+// mediaPart returns the part for an image or a document. It reports false if the part would not say all
+// that the block says.
+func mediaPart(kind string, members []rawjson.Member) (abi.Part, bool) {
+	p := abi.Part{Type: abi.PartImage}
+	var source []rawjson.Member
+	for _, m := range members {
+		switch m.Name {
+		case "type":
+		case "source":
+			source = m.Value.Members()
+		case "text", "image_url", "input_audio", "file":
+			return p, false
+		default:
+			p.Unknown = append(p.Unknown, abi.Field{Name: m.Name, Value: m.Value.Text})
+		}
+	}
+	f := make(map[string]string, len(source))
+	for _, m := range source {
+		if !m.Value.IsString() {
+			return p, false
+		}
+		f[m.Name] = m.Value.String()
+	}
+	var url string
+	switch {
+	case f["type"] == "base64" && len(f) == 3 && f["data"] != "" && f["media_type"] != "" &&
+		!strings.ContainsAny(f["media_type"], ";,"):
+		url = "data:" + f["media_type"] + ";base64," + f["data"]
+	case f["type"] == "url" && len(f) == 2 && f["url"] != "" && kind == typeImage:
+		url = f["url"]
+	default:
+		return p, false
+	}
+	if kind == typeImage {
+		p.ImageURL = slices.Concat([]byte(`{"url":`), rawjson.Quote(url), []byte("}"))
+		return p, true
+	}
+	p.Type = abi.PartFile
+	p.File = slices.Concat([]byte(`{"file_data":`), rawjson.Quote(url), []byte("}"))
+	return p, true
+}
+
+// newBlock returns a block for a part of a module.
+func newBlock(p *abi.Part) ([]byte, error) {
+	var b []byte
+	switch p.Type {
+	case abi.PartText:
+		b = append([]byte(`{"type":"text","text":`), rawjson.Quote(p.Text)...)
+	case abi.PartImage, abi.PartFile:
+		source, err := sourceOf(p)
+		if err != nil {
+			return nil, err
+		}
+		kind := typeImage
+		if p.Type == abi.PartFile {
+			kind = typeDocument
+		}
+		b = append([]byte(`{"type":"`+kind+`","source":`), source...)
+	default:
+		return nil, moduleError(
+			"a part of type %.64q was added; the Messages API accepts only text, images and files",
+			p.Type,
+		)
+	}
+	for _, f := range p.Unknown {
+		if f.Name != "source" {
+			b = append(append(append(append(b, ','), rawjson.Quote(f.Name)...), ':'), f.Value...)
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// sourceOf returns the source of an image or a document.
+func sourceOf(p *abi.Part) ([]byte, error) {
+	raw, name := p.ImageURL, "url"
+	if p.Type == abi.PartFile {
+		raw, name = p.File, "file_data"
+	}
+	v, err := rawjson.Parse(raw)
+	if err != nil {
+		return nil, moduleError("a part of type %q is invalid: %v", p.Type, err)
+	}
+	if id := v.Get("file_id"); p.Type == abi.PartFile && id.IsString() {
+		return slices.Concat([]byte(`{"type":"file","file_id":`), id.Text, []byte("}")), nil
+	}
+	url := v.Get(name).String()
+	if rest, ok := strings.CutPrefix(url, "data:"); ok {
+		if media, data, ok := strings.Cut(rest, ";base64,"); ok && media != "" {
+			return slices.Concat([]byte(`{"type":"base64","media_type":`), rawjson.Quote(media),
+				[]byte(`,"data":`), rawjson.Quote(data), []byte("}")), nil
+		}
+	}
+	if p.Type == abi.PartImage && (strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")) {
+		return slices.Concat([]byte(`{"type":"url","url":`), rawjson.Quote(url), []byte("}")), nil
+	}
+	return nil, moduleError("a part of type %q needs a data URL in base64, or an image's URL with http or https", p.Type)
+}
+
+// samePart reports whether two parts are equal. Their JSON may be written differently.
+func samePart(a, b *abi.Part) bool {
+	if a.Type != b.Type || a.Text != b.Text || len(a.Unknown) != len(b.Unknown) ||
+		!sameJSON(a.ImageURL, b.ImageURL) || !sameJSON(a.InputAudio, b.InputAudio) || !sameJSON(a.File, b.File) {
+		return false
+	}
+	return len(changedFields(a.Unknown, b.Unknown)) == 0
+}
+
+// changedFields returns the fields of next that old does not have or that have another value there.
+func changedFields(old, next abi.Fields) abi.Fields {
+	values := make(map[string]abi.JSON, len(old))
+	for _, f := range old {
+		values[f.Name] = f.Value
+	}
+	var out abi.Fields
+	for _, f := range next {
+		if v, ok := values[f.Name]; !ok || !sameJSON(v, f.Value) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// sameJSON reports whether two JSON texts have the same value.
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
+	return x.Canonicalize() == nil && y.Canonicalize() == nil && bytes.Equal(x, y)
+}
+
+// isThinking reports whether blocks of a type are signed reasoning.
+func isThinking(kind string) bool { return kind == typeThinking || kind == typeRedacted }
+
+// moduleError returns the error of a change that cannot be sent.
+func moduleError(format string, args ...any) error {
+	return wire.Errorf(wire.CodeModule, "a module made a change that cannot be sent: "+format, args...)
+}
