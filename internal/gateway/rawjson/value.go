@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -32,11 +33,19 @@ type Member struct {
 	from  int // the offset of the name
 }
 
+// decoders reuses the memory of decoders.
+var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(bytes.NewBuffer(nil)) }}
+
 // Parse checks that doc is one JSON value in valid UTF-8 whose objects have no duplicate names and
 // which is within [MaxDepth] and [MaxTokens], and returns it. Readers disagree on which of two duplicate
 // names counts, so that a document with some could hide a value from a check.
 func Parse(doc []byte) (Value, error) {
-	d := jsontext.NewDecoder(bytes.NewBuffer(doc))
+	d := decoders.Get().(*jsontext.Decoder)
+	d.Reset(bytes.NewBuffer(doc))
+	defer func() {
+		d.Reset(bytes.NewBuffer(nil)) // an idle decoder does not keep the document in memory
+		decoders.Put(d)
+	}()
 	for n := 1; ; n++ {
 		_, err := d.ReadToken()
 		switch {
@@ -129,7 +138,7 @@ func (v Value) Members() []Member {
 		return nil
 	}
 	s := scanner{text: v.Text, at: 1}
-	var out []Member
+	out := make([]Member, 0, 8)
 	for s.more() {
 		name := v.next(&s)
 		s.more()

@@ -1,33 +1,88 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// readCalls gives the calls of custom tools, in place, the form that modules see.
-func readCalls(calls []abi.ToolCall) error {
-	for i := range calls {
-		c := &calls[i]
-		if c.Type != typeCustom {
-			continue
+// readCalls reads the tool_calls of a message.
+func readCalls(v rawjson.Value, to *[]abi.ToolCall, budget *int) error {
+	if !v.IsNull() && !v.IsArray() {
+		return errors.New("tool_calls must be an array")
+	}
+	list := v.Elements()
+	if err := spend(budget, len(list)); err != nil {
+		return err
+	}
+	for i, v := range list {
+		c, err := readCall(v)
+		if err != nil {
+			return fmt.Errorf("tool_calls[%d]: %w", i, err)
 		}
-		var rest abi.Fields
-		for _, f := range c.Unknown {
-			if f.Name != typeCustom {
-				rest = append(rest, f)
-				continue
-			}
-			v := rawjson.Value{Text: f.Value}
-			name, input := v.Get("name"), v.Get("input")
-			if !name.IsString() || !input.IsString() {
-				return fmt.Errorf("tool_calls[%d].custom needs the strings name and input", i)
-			}
-			c.Function = abi.FunctionCall{Name: name.String(), Arguments: customArguments(input.String())}
+		*to = append(*to, c)
+	}
+	return nil
+}
+
+// readCall reads a tool call. The arguments of a custom tool are its input.
+func readCall(v rawjson.Value) (c abi.ToolCall, err error) {
+	if !v.IsObject() {
+		return c, errors.New("a tool call must be an object")
+	}
+	var function, custom rawjson.Value
+	for _, m := range v.Members() {
+		switch m.Name {
+		case "id":
+			err = readText(m.Name, m.Value, &c.ID)
+		case "type":
+			err = readText(m.Name, m.Value, &c.Type)
+		case typeFunction:
+			function = m.Value
+		case typeCustom:
+			custom = m.Value
+		default:
+			err = readUnknown(m.Name, m.Value, &c.Unknown)
 		}
-		c.Unknown = rest
+		if err != nil {
+			return c, err
+		}
+	}
+	if !function.IsNull() && !custom.IsNull() {
+		return c, errors.New("a tool call has function or custom, not both")
+	}
+	if c.Type != typeCustom && custom.IsNull() {
+		return c, readFunction(function, "arguments", &c.Function)
+	}
+	if c.Type != typeCustom || !custom.IsObject() {
+		return c, errors.New("a tool call of the type custom has the object custom, and no other has it")
+	}
+	err = readFunction(custom, "input", &c.Function)
+	c.Function.Arguments = customArguments(c.Function.Arguments)
+	return c, err
+}
+
+// readFunction reads the name of a call's tool and its arguments, which are in the field text.
+func readFunction(v rawjson.Value, text string, to *abi.FunctionCall) (err error) {
+	if !v.IsNull() && !v.IsObject() {
+		return errors.New("function must be an object")
+	}
+	for _, m := range v.Members() {
+		switch m.Name {
+		case "name":
+			err = readText(m.Name, m.Value, &to.Name)
+		case text:
+			err = readText(m.Name, m.Value, &to.Arguments)
+		default:
+			if known := misspelled(m.Name); known != "" {
+				err = fmt.Errorf("%s is spelled in another case", known)
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func TestClient(t *testing.T) {
 	require.NoError(t, err)
 
 	seen := 0
-	for line := range strings.Lines(npmtest.Script(t, "testdata/client.mjs", "CHAT_URL="+srv.URL, "CHAT_NAMES="+string(list))) {
+	out := npmtest.Script(t, "testdata/client.mjs", "CHAT_URL="+srv.URL, "CHAT_NAMES="+string(list))
+	for line := range strings.Lines(out) {
 		var got struct {
 			Name    string
 			Message struct {

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -9,6 +11,57 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
+
+// readContent reads the content of a message.
+func readContent(v rawjson.Value, to *abi.Content, budget *int) error {
+	switch {
+	case v.IsNull():
+		return nil
+	case v.IsString():
+		*to = abi.Text(v.String())
+		return nil
+	case !v.IsArray():
+		return errors.New("content must be a string, null or an array of parts")
+	}
+	list := v.Elements()
+	if err := spend(budget, len(list)); err != nil {
+		return err
+	}
+	parts := make([]abi.Part, len(list))
+	for i, v := range list {
+		if err := readPart(v, &parts[i]); err != nil {
+			return fmt.Errorf("content[%d]: %w", i, err)
+		}
+	}
+	*to = abi.Parts(parts...)
+	return nil
+}
+
+func readPart(v rawjson.Value, p *abi.Part) (err error) {
+	if !v.IsObject() {
+		return errors.New("a part must be an object")
+	}
+	for _, m := range v.Members() {
+		switch m.Name {
+		case "type":
+			err = readText(m.Name, m.Value, &p.Type)
+		case "text":
+			err = readText(m.Name, m.Value, &p.Text)
+		case "image_url":
+			p.ImageURL = abi.JSON(m.Value.Text)
+		case "input_audio":
+			p.InputAudio = abi.JSON(m.Value.Text)
+		case "file":
+			p.File = abi.JSON(m.Value.Text)
+		default:
+			err = readUnknown(m.Name, m.Value, &p.Unknown)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // editContent returns the content of a message, whose value is v, or nil if next is equal to old.
 func editContent(v rawjson.Value, old, next abi.Content) ([]byte, error) {

@@ -34,39 +34,73 @@ func readMessage(v rawjson.Value, budget *int) (*message, error) {
 		return nil, errors.New("a message must be an object")
 	}
 	m := &message{raw: v, reasoning: reasoningContent}
-	var short rawjson.Value
 	for _, f := range v.Members() {
-		switch f.Name {
-		case "content":
-			m.content = f.Value
-			*budget -= len(f.Value.Elements())
-		case "tool_calls":
-			m.toolCalls = f.Value
-			*budget -= len(f.Value.Elements())
-		case "function_call":
-			if !f.Value.IsNull() {
-				return nil, errLegacyCall
-			}
-		case reasoningShort:
-			short = f.Value
+		if err := m.readField(f.Name, f.Value, budget); err != nil {
+			return nil, err
 		}
 	}
-	if *budget < 0 {
-		return nil, fmt.Errorf("more than %d messages, parts and tool calls", maxItems)
+	return m, nil
+}
+
+func (m *message) readField(name string, v rawjson.Value, budget *int) error {
+	switch name {
+	case "role":
+		return readText(name, v, &m.abi.Role)
+	case "name":
+		return readText(name, v, &m.abi.Name)
+	case "tool_call_id":
+		return readText(name, v, &m.abi.ToolCallID)
+	case reasoningContent, reasoningShort:
+		return m.readReasoning(name, v)
+	case "content":
+		m.content = v
+		return readContent(v, &m.abi.Content, budget)
+	case "tool_calls":
+		m.toolCalls = v
+		return readCalls(v, &m.abi.ToolCalls, budget)
+	case "id", "extra", "origin":
+		return nil // the host's in the ABI; those of the client keep their bytes, and modules do not see them
+	case "function_call":
+		if !v.IsNull() {
+			return errLegacyCall
+		}
 	}
-	if err := m.abi.UnmarshalJSON(v.Text); err != nil {
-		return nil, err
+	return readUnknown(name, v, &m.abi.Unknown)
+}
+
+// readReasoning reads one of the fields with a model's reasoning. The first with text counts.
+func (m *message) readReasoning(name string, v rawjson.Value) error {
+	if m.abi.ReasoningContent != "" || !v.IsString() || v.String() == "" {
+		return readUnknown(name, v, &m.abi.Unknown)
 	}
-	// These fields are the host's. Those of the client keep their bytes, and modules do not see them.
-	m.abi.ID, m.abi.Extra, m.abi.Origin = "", nil, ""
-	if m.abi.ReasoningContent == "" && short.IsString() {
-		m.reasoning, m.abi.ReasoningContent = reasoningShort, short.String()
-		m.abi.Unknown = slices.DeleteFunc(m.abi.Unknown, func(f abi.Field) bool { return f.Name == reasoningShort })
+	m.reasoning, m.abi.ReasoningContent = name, v.String()
+	return nil
+}
+
+// readText reads a field that is a string or null.
+func readText(name string, v rawjson.Value, to *string) error {
+	if !v.IsNull() && !v.IsString() {
+		return fmt.Errorf("%s must be a string", name)
 	}
-	if name := m.misspelledIn(); name != "" {
-		return nil, fmt.Errorf("%s is spelled in another case", name)
+	*to = v.String()
+	return nil
+}
+
+// readUnknown reads a field that the ABI does not know.
+func readUnknown(name string, v rawjson.Value, to *abi.Fields) error {
+	if known := misspelled(name); known != "" {
+		return fmt.Errorf("%s is spelled in another case", known)
 	}
-	return m, readCalls(m.abi.ToolCalls)
+	*to = append(*to, field(name, v.Text))
+	return nil
+}
+
+// spend reduces the number of messages, parts and calls that a request or an answer may still have.
+func spend(budget *int, n int) error {
+	if *budget -= n; *budget < 0 {
+		return fmt.Errorf("more than %d messages, parts, tool calls and tools", maxItems)
+	}
+	return nil
 }
 
 // edit returns the text of the message after modules changed it to next.

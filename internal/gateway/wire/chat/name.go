@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
@@ -29,34 +28,7 @@ func misspelled(name string) string {
 	return fieldNames[i]
 }
 
-// misspelledIn returns the first name that misspelled reports in a message.
-func (m *message) misspelledIn() string {
-	name := misspelledField(m.abi.Unknown)
-	parts := m.abi.Content.Parts()
-	for i := 0; i < len(parts) && name == ""; i++ {
-		name = misspelledField(parts[i].Unknown)
-	}
-	elements := m.toolCalls.Elements()
-	for i := 0; i < len(elements) && name == ""; i++ {
-		name = misspelledMember(elements[i])
-		for _, kind := range []string{typeFunction, typeCustom} {
-			if name == "" {
-				name = misspelledMember(elements[i].Get(kind))
-			}
-		}
-	}
-	return name
-}
-
-func misspelledField(fields abi.Fields) string {
-	for i := range fields {
-		if name := misspelled(fields[i].Name); name != "" {
-			return name
-		}
-	}
-	return ""
-}
-
+// misspelledMember returns the first name that misspelled reports in an object.
 func misspelledMember(v rawjson.Value) string {
 	for _, m := range v.Members() {
 		if name := misspelled(m.Name); name != "" {

@@ -97,7 +97,9 @@ func (r *request) readMessages(budget *int) error {
 	if len(list) == 0 {
 		return invalid("messages", "messages must be an array with at least one message")
 	}
-	*budget -= len(list)
+	if err := spend(budget, len(list)); err != nil {
+		return invalid("messages", "the request has %v", err)
+	}
 	r.place = make(map[string]int, len(list))
 	names := map[string]string{} // of tools, by the ID of the call
 	for i, v := range list {
@@ -179,7 +181,6 @@ func (r *request) editParams(next abi.Params, change map[string][]byte) error {
 // editMessages returns the messages of the request, or nil if they are unchanged.
 func (r *request) editMessages(next []abi.Message) ([]byte, error) {
 	e := rawjson.Edits{Doc: r.messages.Text}
-	elements := r.messages.Elements()
 	inPlace := len(next) == len(r.messageList)
 	list := make([][]byte, len(next))
 	seen := make(map[string]bool, len(next))
@@ -209,7 +210,7 @@ func (r *request) editMessages(next []abi.Message) ([]byte, error) {
 			return nil, err
 		}
 		if list[i] = text; inPlace && !bytes.Equal(text, was.raw.Text) {
-			e.Replace(relative(elements[i], r.messages), text)
+			e.Replace(relative(was.raw, r.messages), text)
 		}
 	}
 	if inPlace && !e.Changed() {

@@ -225,7 +225,7 @@ func TestParseRequestRejects(t *testing.T) {
 		"a function's role":       {message(`{"role":"function","content":"Hi"}`), "messages[0].role", "role"},
 		"a function's call":       {message(`{"role":"assistant","function_call":{"name":"f"}}`), "messages[0]", "use tool_calls"},
 		"a number as text":        {message(`{"role":"user","content":1}`), "messages[0]", "content"},
-		"a custom call":           {message(`{"role":"assistant","tool_calls":[{"type":"custom","custom":{}}]}`), "messages[0]", "input"},
+		"a custom call":           {message(`{"role":"assistant","tool_calls":[{"custom":{}}]}`), "messages[0]", "type custom"},
 		"a field in another case": {with(`"Messages":[]`), "Messages", "write messages"},
 		"a role in another case":  {message(`{"role":"user","Role":"system"}`), "messages[0]", "role is spelled"},
 		"text in another case": {

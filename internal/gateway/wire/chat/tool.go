@@ -25,8 +25,8 @@ func (r *request) readTools(budget *int) error {
 		return invalid("tools", "tools must be an array")
 	}
 	list := r.tools.Elements()
-	if *budget -= len(list); *budget < 0 {
-		return invalid("tools", "the request has more than %d messages, parts, tool calls and tools", maxItems)
+	if err := spend(budget, len(list)); err != nil {
+		return invalid("tools", "the request has %v", err)
 	}
 	for i, v := range list {
 		if !v.IsObject() {
