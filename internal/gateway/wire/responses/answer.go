@@ -29,6 +29,9 @@ func (Protocol) ParseAnswer(body []byte) (wire.Answer, error) {
 		return nil, upstream("the upstream's answer is not an object")
 	}
 	a := &answer{body: body, root: root, top: members(root)}
+	if err := a.top.checkUpstream(); err != nil {
+		return nil, err
+	}
 	a.items = a.top["output"].Elements()
 	if len(a.items) > maxBlocks {
 		return nil, upstream("the upstream's answer has more than %d items", maxBlocks)

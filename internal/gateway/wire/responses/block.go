@@ -22,7 +22,7 @@ type streamItem struct {
 	placed bool  // whether a part of it was written
 	out    int64 // output_index for the client
 	entry  int   // in writer.entries
-	next   int64 // content_index of the next part
+	gone   int64 // how many of its texts were dropped, so that the parts after them have other numbers
 }
 
 // A block is a text of a message, or a call.

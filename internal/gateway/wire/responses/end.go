@@ -13,6 +13,9 @@ func (s *stream) end(e *event) ([]wire.Item, error) {
 		return nil, upstream("the upstream's answer ends without a response")
 	}
 	response := members(e.fields["response"])
+	if err := response.checkUpstream(); err != nil {
+		return nil, err
+	}
 	noteCustom(s.custom, response["tools"])
 	var items []wire.Item
 	elements := response["output"].Elements()

@@ -17,18 +17,25 @@ type event struct {
 // doneMark is the data of the event with which some upstreams end a stream.
 const doneMark = "[DONE]"
 
-// readEvent reads an event. An event without data, such as a comment, has no type.
+// readEvent reads an event. An event without data, such as a comment, has no type. Lines that only some readers of
+// event streams accept are an error, since a client could find a call there that gates have not seen.
 func readEvent(raw []byte) (*event, error) {
 	e := &event{raw: raw}
 	var name string
 	var data [][]byte
-	for line := range eventLines(raw) {
+	for line := range bytes.Lines(raw) {
 		switch field, value := splitLine(line); field {
 		case "event":
 			name = string(value)
 		case "data":
 			data = append(data, value)
+		case "", "id", "retry":
+		default:
+			return nil, upstream("the upstream's stream has the line %.100q, which is no field of an event", line)
 		}
+	}
+	if n := bytes.Count(raw, []byte{'\r'}); n > 0 && n != bytes.Count(raw, []byte("\r\n")) {
+		return nil, upstream("the upstream's stream has a carriage return without a line feed")
 	}
 	if len(data) == 0 {
 		return e, nil
@@ -46,6 +53,9 @@ func readEvent(raw []byte) (*event, error) {
 		return nil, upstream("an event of the upstream is not an object")
 	}
 	e.data, e.fields = rawjson.Value{Text: v.Text}, members(rawjson.Value{Text: v.Text})
+	if err := e.fields.checkUpstream(); err != nil {
+		return nil, err
+	}
 	switch e.typ = e.fields["type"].String(); {
 	case e.typ == "":
 		e.typ = name
@@ -53,27 +63,6 @@ func readEvent(raw []byte) (*event, error) {
 		return nil, upstream("an event of the upstream has the name %.40q and the type %.40q", name, e.typ)
 	}
 	return e, nil
-}
-
-// eventLines yields the lines of an event with their ends.
-func eventLines(raw []byte) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for len(raw) > 0 {
-			end := bytes.IndexAny(raw, "\r\n")
-			switch {
-			case end < 0:
-				end = len(raw)
-			case bytes.HasPrefix(raw[end:], []byte("\r\n")):
-				end += 2
-			default:
-				end++
-			}
-			if !yield(raw[:end]) {
-				return
-			}
-			raw = raw[end:]
-		}
-	}
 }
 
 // splitLine returns the name and the value of a line.
@@ -85,7 +74,7 @@ func splitLine(line []byte) (name string, value []byte) {
 // appendWith appends the event with other data and another type. All other lines stay as they are.
 func (e *event) appendWith(dst, data []byte, typ string) []byte {
 	written := false
-	for line := range eventLines(e.raw) {
+	for line := range bytes.Lines(e.raw) {
 		end := line[len(bytes.TrimRight(line, "\r\n")):]
 		switch name, _ := splitLine(line); {
 		case name == "event" && typ != e.typ:

@@ -3,12 +3,14 @@ package responses
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
 func FuzzRequest(f *testing.F) {
@@ -95,6 +97,7 @@ func FuzzStream(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, in []byte, text string, fates uint8) {
+		text = strings.ToValidUTF8(text, "?")
 		s := Protocol{}.NewStream("m")
 		same, err := play(s, in, &plan{})
 		if err != nil {
@@ -103,20 +106,61 @@ func FuzzStream(f *testing.F) {
 		if s.Complete() {
 			require.Equal(t, string(in), string(same))
 		}
-		p := &plan{text: map[int]string{}, drop: map[int]bool{}, deny: map[int]string{}}
+		p := &plan{text: map[int]string{}, drop: map[int]bool{}, deny: map[int]string{}, call: map[int]string{}}
 		for block, c := range s.(*stream).blocks {
 			switch fate := fates >> (2 * (block % 4)) & 3; {
 			case fate == 1:
 				p.drop[block] = true
 			case fate == 2 && c.call == nil:
 				p.text[block] = text
-			case fate >= 2 && c.call != nil:
+			case fate == 2 && c.call != nil:
 				p.deny[block] = text
+			case fate == 3 && c.call != nil:
+				p.call[block] = `{"input":` + string(rawjson.Quote(text)) + `}`
+			case fate == 3:
+				p.text[block] = ""
 			}
 		}
 		out, err := play(Protocol{}.NewStream("m"), in, p)
 		require.NoError(t, err)
-		_, err = play(Protocol{}.NewStream("m"), out, &plan{})
+		again := Protocol{}.NewStream("m")
+		_, err = play(again, out, &plan{})
 		require.NoError(t, err, "%s", out)
+		require.Equal(t, p.want(s.(*stream)), contents(again.(*stream)), "%s", out)
 	})
+}
+
+// want returns the texts and calls of a stream whose blocks fare as p says, without empty texts, in no order.
+func (p *plan) want(s *stream) map[string]int {
+	out := map[string]int{}
+	for i, b := range s.blocks {
+		if text, ok := p.deny[i]; ok {
+			out["text "+text]++
+			continue
+		}
+		if p.drop[i] {
+			continue
+		}
+		c := b.content()
+		if text, ok := p.text[i]; ok {
+			c = "text " + text
+		}
+		if args, ok := p.call[i]; ok {
+			c = b.call.id + " " + args
+		}
+		out[c]++
+	}
+	delete(out, "text ")
+	return out
+}
+
+func contents(s *stream) map[string]int { return (&plan{}).want(s) }
+
+func (b *block) content() string {
+	if b.call == nil {
+		return "text " + b.text.String()
+	}
+	c := *b.call
+	c.text = b.text.String()
+	return c.id + " " + c.arguments()
 }

@@ -19,7 +19,7 @@ func TestFraming(t *testing.T) {
 		"data: {\"type\":\"response.output_text.delta\",\"output_index\":0,\"content_index\":0,\"delta\":\"Hi\"}\n\n" +
 		"data: {\"type\":\"response.future\",\"x\":1}\n\n" +
 		"data:{\"type\":\"response.output_item.done\",\ndata:\"output_index\":0,\"item\":{\"type\":\"message\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\",\"text\":\"Hi\"}]}}\n\n" +
-		"event: response.completed\rdata: {\"response\":{\"status\":\"completed\"}}\r\r" +
+		"event: response.completed\ndata: {\"response\":{\"status\":\"completed\"}}\n\n" +
 		"data: [DONE]\n\n"
 	s := Protocol{}.NewStream("m")
 	out, err := play(s, []byte(in), readPlan(t, ""))
@@ -85,6 +85,7 @@ func TestStreamsThatDisagree(t *testing.T) {
 		"message that ends without its text":  text + `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[]}}`,
 		"message that begins with text":       `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"Ho"}]}}`,
 		"text outside of a message":           begin + `{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hi"}`,
+		"part that ends without its text":     text + `{"type":"response.content_part.done","output_index":0,"content_index":0}`,
 		"event after the end":                 final + `{"type":"response.output_item.done","output_index":5,"item":{"type":"function_call","call_id":"e","name":"rm","arguments":"{}"}}`,
 		"call without an ID":                  other(begin, `"c"`, `""`),
 		"call twice at the end of the answer": other(final, `[`, `[{"type":"function_call","call_id":"c","name":"ls","arguments":"{}"},`),
@@ -98,9 +99,15 @@ func TestStreamsThatDisagree(t *testing.T) {
 			require.Equal(t, wire.CodeUpstream, e.Code)
 		})
 	}
-	_, err := Protocol{}.NewStream("m").
-		Decode([]byte("event: response.output_item.done\ndata: {\"type\":\"response.created\"}\n\n"))
-	require.Error(t, err, "clients read the type from either line")
+	for _, event := range []string{
+		"event: response.output_item.done\ndata: {\"type\":\"response.created\"}\n\n", // clients read either
+		" data: {\"type\":\"response.created\"}\n\n",
+		": comment\rdata: {\"type\":\"response.created\"}\n\n",
+		"data: {\"type\":\"response.created\",\"ITEM\":{}}\n\n",
+	} {
+		_, err := Protocol{}.NewStream("m").Decode([]byte(event))
+		require.Error(t, err, event)
+	}
 }
 
 // TestManyBlocks checks that the number of blocks of an answer is limited.

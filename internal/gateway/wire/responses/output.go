@@ -27,6 +27,9 @@ func readOutput(v rawjson.Value, where string) (*output, error) {
 		return nil, upstream("%s of the answer is not an object", where)
 	}
 	f := members(v)
+	if err := f.checkUpstream(); err != nil {
+		return nil, err
+	}
 	o := &output{raw: v.Text, typ: f["type"].String(), id: f["id"].String()}
 	if c, ok := readOutputCall(o.typ, v, f); ok {
 		if c.id == "" || c.name == "" {
@@ -42,10 +45,14 @@ func readOutput(v rawjson.Value, where string) (*output, error) {
 	if o.parts = len(elements); o.parts > maxBlocks {
 		return nil, upstream("%s of the answer has more than %d parts", where, maxBlocks)
 	}
-	for i, part := range elements {
-		typ := part.Get("type").String()
+	for i, v := range elements {
+		part := members(v)
+		if err := part.checkUpstream(); err != nil {
+			return nil, err
+		}
+		typ := part["type"].String()
 		if name := textField(typ); name != "" {
-			o.texts = append(o.texts, text{i, typ, part.Get(name).String()})
+			o.texts = append(o.texts, text{i, typ, part[name].String()})
 		}
 	}
 	return o, nil

@@ -9,7 +9,7 @@ import (
 )
 
 // readContent returns the content of a message or the output of a tool. where names it in errors.
-func readContent(v rawjson.Value, where string) (abi.Content, error) {
+func (in *reader) readContent(v rawjson.Value, where string) (abi.Content, error) {
 	switch {
 	case v.IsNull():
 		return abi.Content{}, nil
@@ -19,8 +19,8 @@ func readContent(v rawjson.Value, where string) (abi.Content, error) {
 		return abi.Content{}, invalid(where, "%s must be a string or an array", where)
 	}
 	elements := v.Elements()
-	if len(elements) > maxItems {
-		return abi.Content{}, invalid(where, "%s has more than %d parts", where, maxItems)
+	if in.count += len(elements); in.count > maxItems {
+		return abi.Content{}, invalid("input", "input has more than %d parts", maxItems)
 	}
 	parts := make([]abi.Part, len(elements))
 	for i, e := range elements {
@@ -38,6 +38,9 @@ func readPart(v rawjson.Value, where string) (abi.Part, error) {
 		return abi.Part{}, invalid(where, "%s must be an object", where)
 	}
 	f := members(v)
+	if err := f.checkInput(where); err != nil {
+		return abi.Part{}, err
+	}
 	if name := textField(f["type"].String()); name != "" {
 		if !f[name].IsString() {
 			return abi.Part{}, invalid(where, "%s.%s must be a string", where, name)

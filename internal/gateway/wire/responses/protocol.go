@@ -13,10 +13,11 @@ import (
 
 // Limits of what a client or an upstream may send.
 const (
-	maxItems  = 100_000  // items of a request's input, and parts of one item
+	maxItems  = 100_000  // items of a request's input, and their parts
 	maxBlocks = 10_000   // items of an answer, and blocks of text
 	maxCalls  = 10_000   // tool calls of a request or of an answer
 	maxTools  = 10_000   // tools of a request
+	maxFields = 1_000    // fields of a request
 	maxText   = 64 << 20 // bytes of an answer's text and arguments
 )
 

@@ -58,6 +58,12 @@ func (r *request) Call() *wire.Call { return &r.call }
 // readTop reads the fields that are not parameters of the model, and rejects those that refer to messages which
 // the upstream stores.
 func (r *request) readTop() error {
+	if len(r.top) > maxFields {
+		return invalid("", "the request has more than %d fields", maxFields)
+	}
+	if err := r.top.checkInput("request"); err != nil {
+		return err
+	}
 	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
 		if !r.top[name].IsNull() {
 			return invalid(name, "%s refers to messages that are stored at the upstream, which modules cannot see; "+
@@ -116,6 +122,7 @@ type reader struct {
 	*request
 	names map[string]string // of the tools of calls, by the ID of the call
 	calls int
+	count int         // of parts
 	msg   abi.Message // the message of the items since span.from
 	parts []abi.Part  // its content, unless it is msg.Content
 	span  span
@@ -129,6 +136,9 @@ func (in *reader) read(i int, v rawjson.Value) error {
 		return invalid(inputItem(i), "%s must be an object", inputItem(i))
 	}
 	f := members(v)
+	if err := f.checkInput(inputItem(i)); err != nil {
+		return err
+	}
 	typ := f["type"].String()
 	if typ == "" && !f["role"].IsNull() {
 		typ = "message"
@@ -176,7 +186,7 @@ func (in *reader) readMessage(i int, f object) error {
 	default:
 		return invalid(inputItem(i)+".role", "%s has the unknown role %.40q", inputItem(i), role)
 	}
-	content, err := readContent(f["content"], inputItem(i)+".content")
+	content, err := in.readContent(f["content"], inputItem(i)+".content")
 	if err != nil {
 		return err
 	}
@@ -213,7 +223,7 @@ func (in *reader) readOutput(i int, f object) error {
 	if !f["call_id"].IsString() {
 		return invalid(inputItem(i)+".call_id", "%s.call_id must be a string", inputItem(i))
 	}
-	content, err := readContent(f["output"], inputItem(i)+".output")
+	content, err := in.readContent(f["output"], inputItem(i)+".output")
 	if err != nil {
 		return err
 	}

@@ -107,6 +107,8 @@ func TestParseRequestRejects(t *testing.T) {
 		"text":                   {`{"input":[{"role":"user","content":[{"type":"input_text"}]}]}`, "input[0].content[0]"},
 		"call without arguments": {`{"input":[{"type":"function_call","call_id":"1","name":"a"}]}`, "input[0].arguments"},
 		"result without call":    {`{"input":[{"type":"function_call_output","output":""}]}`, "input[0].call_id"},
+		"other case":             {`{"Model":"a"}`, "request"},
+		"other case in an item":  {`{"input":[{"role":"user","Content":"x"}]}`, "input[0]"},
 		"tools":                  {`{"tools":{}}`, "tools"},
 		"tool without a name":    {`{"tools":[{"type":"function"}]}`, "tools"},
 	} {

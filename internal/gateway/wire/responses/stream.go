@@ -200,7 +200,10 @@ func (s *stream) textBlock(e *event, typ string) (*block, []wire.Item, error) {
 	}
 	b := &block{item: it, part: part, typ: typ}
 	it.parts[part] = b
-	return b, []wire.Item{b.open(silent)}, s.addBlock(b)
+	if err := s.addBlock(b); err != nil {
+		return nil, nil, err
+	}
+	return b, []wire.Item{b.open(silent)}, nil
 }
 
 func (s *stream) beginPart(e *event) ([]wire.Item, error) {
@@ -270,10 +273,13 @@ func (s *stream) endPart(e *event) ([]wire.Item, error) {
 	part := e.fields["part"]
 	typ := part.Get("type").String()
 	name := textField(typ)
-	if name == "" || it == nil || it.typ != "message" {
+	number := e.fields["content_index"].Int()
+	if it == nil || it.typ != "message" || name == "" && it.parts[number] == nil {
 		return s.other(e), nil
 	}
-	number := e.fields["content_index"].Int()
+	if name == "" {
+		return nil, upstream("the upstream's answer ends a part without its text")
+	}
 	if number < 0 || number > maxIndex || it.ended {
 		return nil, upstream("the upstream's answer ends a part that is not in a message")
 	}

@@ -62,7 +62,7 @@ func splitEvents(stream []byte) [][]byte {
 	var out [][]byte
 	for len(stream) > 0 {
 		end := len(stream)
-		for _, mark := range []string{"\n\n", "\r\n\r\n", "\r\r"} {
+		for _, mark := range []string{"\n\n", "\r\n\r\n"} {
 			if i := bytes.Index(stream, []byte(mark)); i >= 0 {
 				end = min(end, i+len(mark))
 			}

@@ -55,6 +55,9 @@ func (r *request) readTools() error {
 func (r *request) listTools(list rawjson.Value, namespace, where string) error {
 	for _, v := range list.Elements() {
 		f := members(v)
+		if err := f.checkInput(where); err != nil {
+			return err
+		}
 		t, ok := readTool(f, namespace)
 		switch {
 		case ok && t.Name == "":

@@ -71,11 +71,7 @@ func (w *writer) placePart(b *block) {
 	if b.placed {
 		return
 	}
-	b.placed, b.out = true, b.part
-	if w.renumber {
-		b.out = b.item.next
-	}
-	b.item.next = max(b.item.next, b.out+1)
+	b.placed, b.out = true, b.part-b.item.gone
 }
 
 // send appends an event of the upstream with the numbers that the client expects, and with changed members.
@@ -113,8 +109,11 @@ func (w *writer) numbers(e *event, it *streamItem, b *block, change map[string][
 	if it != nil && it.placed {
 		set("output_index", it.out)
 	}
-	if b != nil && b.placed {
+	switch {
+	case b != nil && b.placed:
 		set("content_index", b.out)
+	case it != nil && it.gone > 0 && b == nil:
+		set("content_index", e.fields["content_index"].Int()-it.gone)
 	}
 	return out
 }
@@ -239,10 +238,7 @@ func (it *streamItem) fates() map[int]fate {
 
 // passPart appends an event about a part of a message.
 func (s *stream) passPart(dst []byte, it *streamItem, e *event) []byte {
-	var b *block
-	if v := e.fields["content_index"]; v.Exists() {
-		b = it.parts[v.Int()]
-	}
+	b := it.parts[e.fields["content_index"].Int()]
 	if b != nil && b.dropped {
 		return dst
 	}
@@ -304,7 +300,11 @@ func (s *stream) CloseText(dst []byte, open *wire.Item, text string) []byte {
 // Drop notes that no item of the block that open begins will be passed.
 func (s *stream) Drop(open *wire.Item) {
 	s.change()
-	s.blocks[open.Block].dropped = true
+	b := s.blocks[open.Block]
+	b.dropped = true
+	if b.call == nil {
+		b.item.gone++
+	}
 }
 
 // beginAnswer appends the start of the answer if nothing was written.
@@ -483,12 +483,14 @@ func (s *stream) finalOutput(elements []rawjson.Value) []byte {
 	}
 	for i, v := range elements {
 		it := s.final[i]
-		if it.placed {
+		fates := it.fates()
+		switch {
+		case it.placed:
 			added(it.entry)
-		} else if it.call != nil || it.typ == "message" {
+		case it.call != nil, len(fates) > 0 && isEmpty(v, fates):
 			continue
 		}
-		out = append(out, withTexts(v.Text, it.fates()))
+		out = append(out, withTexts(v.Text, fates))
 	}
 	added(len(s.entries))
 	return rawjson.Array(out)
