@@ -367,10 +367,10 @@ func (s *stream) readDelta(e *event, it *wire.Item) *fieldError {
 
 // end notes that no block follows.
 func (s *stream) end() *fieldError {
-	s.ending = true
 	if slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
 		return problem("", "the answer ends within a block")
 	}
+	s.ending = true
 	return nil
 }
 
@@ -378,9 +378,10 @@ func (s *stream) readStop(it *wire.Item) *fieldError {
 	if s.start == nil || s.ended {
 		return problem("", "it comes out of order")
 	}
-	s.ended = true
 	it.Kind = wire.End
-	return s.end()
+	err := s.end()
+	s.ended = err == nil
+	return err
 }
 
 // Response returns the upstream's answer so far.

@@ -256,6 +256,7 @@ func TestDecodeRejects(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, wire.CodeUpstream, e.Code)
 			require.Contains(t, e.Message, c.want)
+			require.Equal(t, name == "two ends", s.Complete())
 		})
 	}
 }
