@@ -55,7 +55,11 @@ func (r *request) Call() *wire.Call { return &r.call }
 func (r *request) parse() *fieldError {
 	var system rawjson.Value
 	var other []rawjson.Member
-	for _, m := range r.root.Members() {
+	members := r.root.Members()
+	if err := checkNames(members); err != nil {
+		return err
+	}
+	for _, m := range members {
 		switch m.Name {
 		case "model":
 			r.call.Model = m.Value.String()
@@ -126,6 +130,9 @@ func (r *request) parseMessage(p *parser, i int, v rawjson.Value, names map[stri
 		return problem("", "must be an object")
 	}
 	members := v.Members()
+	if err := checkNames(members); err != nil {
+		return err
+	}
 	c := &container{object: v, role: get(members, "role").String()}
 	switch c.role {
 	case abi.RoleUser, abi.RoleAssistant, abi.RoleSystem:
