@@ -57,11 +57,13 @@ func (w *writer) place(it *streamItem) {
 	if it == nil || it.placed {
 		return
 	}
-	it.placed, it.out = true, it.index
-	if w.renumber {
+	it.placed, it.entry = true, len(w.entries)
+	if it.out = it.index; w.renumber {
 		it.out = w.output
 	}
-	w.output, it.entry = max(w.output, it.out+1), len(w.entries)
+	if !it.last {
+		w.output = max(w.output, it.out+1)
+	}
 	w.entries = append(w.entries, entry{item: it})
 }
 
