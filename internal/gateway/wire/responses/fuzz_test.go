@@ -1,12 +1,9 @@
 package responses
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -85,16 +82,8 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func FuzzStream(f *testing.F) {
-	files, err := filepath.Glob("testdata/streams/*.txtar")
-	require.NoError(f, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		for _, section := range txtar.Parse(text).Files {
-			if section.Name == "upstream" {
-				f.Add(framed(section.Data), "x", uint8(len(file)))
-			}
-		}
+	for file, stream := range upstreams(f) {
+		f.Add(stream, "x", uint8(len(file)))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, text string, fates uint8) {
 		text = strings.ToValidUTF8(text, "?")
