@@ -21,6 +21,7 @@ type request struct {
 
 	system   *container // nil if the request has none
 	messages []*container
+	among    bool        // instructions are among the messages
 	listed   map[int]int // the indices in the call's tools of elements of tools
 	sources  map[string]source
 	call     wire.Call
@@ -143,6 +144,7 @@ func (r *request) parseMessage(p *parser, i int, v rawjson.Value, names map[stri
 		return err
 	}
 	r.messages = append(r.messages, c)
+	r.among = r.among || c.role == abi.RoleSystem
 	id := "m" + strconv.Itoa(i)
 	rest := len(c.blocks) == 0
 	for k := range c.blocks {

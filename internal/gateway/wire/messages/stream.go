@@ -380,7 +380,7 @@ func (s *stream) readDelta(e *event, it *wire.Item) *fieldError {
 
 // end notes that no block follows.
 func (s *stream) end() *fieldError {
-	if slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
+	if !s.ending && slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
 		return problem("", "the answer ends within a block")
 	}
 	s.ending = true

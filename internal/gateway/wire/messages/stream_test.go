@@ -48,7 +48,7 @@ func TestStreams(t *testing.T) {
 // madeID matches IDs that the gateway makes.
 var madeID = regexp.MustCompile(`"(msg|toolu)_[A-Z2-7]{26}"`)
 
-// changes are what modules and gates change in a stream.
+// changes has the changes of a stream by modules and gates.
 type changes struct {
 	drop   map[int]string // blocks that are not passed, and the text in their place
 	texts  map[int]string // blocks with another text
