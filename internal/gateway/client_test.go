@@ -16,10 +16,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// TestChatClient runs an agent of OpenAI's official client through three modules: one replaces an
-// address in requests and puts it back in answers, one denies the calls of a tool, one only reads. The
-// tool must not run, the other one must, and the upstream must get a history that it accepts.
-func TestChatClient(t *testing.T) {
+// TestChatClients runs agents of several npm clients through three modules: one replaces an address in
+// requests and puts it back in answers, one denies the calls of a tool, one only reads. The tool must
+// not run, the other one must, and the upstream must get a history that it accepts.
+func TestChatClients(t *testing.T) {
 	u := newUpstream(t, nil)
 	u.answer = agentModel(u)
 	deny := &native.Middleware{
@@ -34,32 +34,38 @@ func TestChatClient(t *testing.T) {
 	removed := filepath.Join(t.TempDir(), "removed")
 	out := npmtest.Script(t, "testdata/chat.mjs", "CHAT_URL="+g.at+"/v1", "REMOVED="+removed)
 
-	var lines []string
+	runs := 0
 	for line := range strings.Lines(out) {
 		var got struct {
-			Stream bool
+			Client string
 			Reads  []string
-			Said   []string
 			Text   string
+			Object struct{ Owner string }
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &got), line)
-		lines = append(lines, line)
-		require.Equal(t, []string{"a.txt"}, got.Reads)
-		require.Len(t, got.Said, 2)
-		require.Equal(t, "The files of bob@example.org.\n\n[m2 denied the call of remove: files stay]", got.Said[0])
-		require.Equal(t, "Nothing of bob@example.org is left to do.", got.Text)
+		runs++
+		if strings.HasSuffix(got.Client, "object") {
+			require.Equal(t, "bob@example.org", got.Object.Owner, line)
+			continue
+		}
+		require.Equal(t, []string{"a.txt"}, got.Reads, line)
+		require.Equal(t, "Nothing of bob@example.org is left to do.", got.Text, line)
 	}
-	require.Len(t, lines, 2)
+	require.Equal(t, 8, runs)
 	_, err := os.Stat(removed)
 	require.ErrorIs(t, err, os.ErrNotExist, "the denied tool must not run")
-	requests := u.requests()
-	require.Len(t, requests, 4)
-	for _, body := range requests {
+
+	results := 0
+	for _, body := range u.requests() {
 		require.NotContains(t, body, "bob@example.org")
+		if strings.Contains(body, `"tool_call_id"`) {
+			results++
+			require.Contains(t, body, "The owner is [1].")
+			require.Contains(t, body, "[m2 denied the call of remove: files stay]")
+			require.NotContains(t, body, `"call_2"`)
+		}
 	}
-	require.Contains(t, requests[1], "The owner is [1].")
-	require.Contains(t, requests[1], "denied the call of remove")
-	require.NotContains(t, requests[1], `"call_2"`)
+	require.Equal(t, 6, results, "each agent sends the result of its call")
 }
 
 // placeholders is a middleware that replaces a text in requests, and puts it back in answers.
@@ -71,6 +77,10 @@ func placeholders(text, placeholder string) *native.Middleware {
 			var messages []abi.Message
 			for i := range list.Len() {
 				m := list.At(i)
+				if m.Content.IsNull() {
+					messages = append(messages, m)
+					continue
+				}
 				m.Content = abi.Text(strings.ReplaceAll(m.Content.String(), text, placeholder))
 				messages = append(messages, m)
 			}
@@ -95,7 +105,8 @@ func placeholders(text, placeholder string) *native.Middleware {
 	}
 }
 
-// agentModel returns a model that calls both tools, and answers their results. Like the API, it rejects
+// agentModel returns a model that calls both tools, answers their results, and answers in JSON if
+// the client asks for it. Like the API, it rejects
 // a history with calls that have no results, or results that have no calls.
 func agentModel(u *upstream) func(w http.ResponseWriter, r *http.Request) {
 	const (
@@ -107,6 +118,7 @@ func agentModel(u *upstream) func(w http.ResponseWriter, r *http.Request) {
 		requests := u.requests()
 		var q struct {
 			Stream   bool
+			Format   json.RawMessage `json:"response_format"`
 			Messages []struct {
 				Role       string
 				ToolCalls  []struct{ ID string } `json:"tool_calls"`
@@ -130,6 +142,9 @@ func agentModel(u *upstream) func(w http.ResponseWriter, r *http.Request) {
 		text, more, finish := "The files of [1].", `,"tool_calls":`+calls, "tool_calls"
 		if done {
 			text, more, finish = "Nothing of [1] is left to do.", "", "stop"
+		}
+		if q.Format != nil {
+			text, more, finish = `{\"owner\":\"[1]\"}`, "", "stop"
 		}
 		switch {
 		case len(open) > 0:
