@@ -42,6 +42,9 @@ func TestScriptContext(t *testing.T) {
 	l := newLoader(t)
 	for name, tc := range map[string]struct{ body, want string }{
 		"entry and run":       {`return [ctx.entry, ctx.run.id, ctx.hook, input.run.agent, ctx.config.a[1].b]`, `["guard","run-1","before_agent","helper",2]`},
+		"run is a member":     {`input.run.agent = "b"; return [ctx.run === input.run, ctx.run.agent, Object.keys(input).includes("run"), { ...input }.run.id, JSON.parse(JSON.stringify(input)).run.agent]`, `[true,"b",true,"run-1","b"]`},
+		"run is replaced":     {`input.run = { id: "mine" }; const { run } = input; return [run, ctx.run.id]`, `[{"id":"mine"},"mine"]`},
+		"a frozen input":      {`Object.freeze(input); return [input.run.id, { ...input }.run.id]`, `["run-1","run-1"]`},
 		"messages":            {`const m = input.messages; return [m.length, m.at(0).content, m.at(-1).content, m.at(2), m.slice(1).length, [...m].map((x) => x.content)]`, `[2,"hello","how are you?",null,1,["hello","how are you?"]]`},
 		"the last":            {`return [input.messages.findLast((m) => m.role === "user").content, input.messages.findLastIndex((m) => m.role === "tool")]`, `["how are you?",-1]`},
 		"messages are frozen": {`try { input.messages.at(0).content = "x" } catch (e) { return e.name }`, `"TypeError"`},
@@ -70,7 +73,6 @@ func TestScriptContext(t *testing.T) {
 	require.Less(t, draws[0], 1.0)
 }
 
-// TestScriptPatches checks the messages that result from each kind of change by a script.
 // TestScriptReadsJSON checks that values of the host are those of JSON.parse.
 func TestScriptReadsJSON(t *testing.T) {
 	t.Parallel()
@@ -141,6 +143,12 @@ func TestScriptWritesJSON(t *testing.T) {
 		ctx.local.set("k", ["x".repeat(255) + "\ud800".repeat(2), "\ud800", "a\udc00b", "\ud83d\ude00", "\udc00\ud800"]);
 		if (ctx.local.get("k").join() !== "x".repeat(255) + "\ufffd\ufffd,\ufffd,a\ufffdb,😀,\ufffd\ufffd")
 			return "surrogates";
+		let reads = 0;
+		const once = { enumerable: true, get() { return ++reads; } };
+		for (const v of [Object.defineProperty({}, "a", once), Object.defineProperty([0], 0, once)]) {
+			ctx.local.set("k", [v, new Date(0)]);
+		}
+		if (reads !== 2) return "getters were called " + reads + " times instead of 2";
 		const cycle = {};
 		cycle.cycle = [cycle];
 		for (const bad of [10n, cycle, { get x() { throw new RangeError("mine"); } }, Symbol("x"), () => 1]) {
@@ -152,6 +160,23 @@ func TestScriptWritesJSON(t *testing.T) {
 	`))
 }
 
+// TestScriptReadsInputLater checks that a script can read all of an input after its hook.
+func TestScriptReadsInputLater(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newScriptLoader(t), `let first;
+		export default { wrapToolCall(input, ctx) {
+			first ??= input;
+			return { content: [first === input, first.run.id, first.tool.name, ctx.run.id].join(" ") };
+		} };`, policy.Limits{})
+	r := open(t, configure(t, m, "{}"))
+	for _, want := range []string{"true run-1 t run-1", "false run-1 t run-1"} {
+		outcome, err := r.callTool(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, abi.TextResult(want), outcome.Result)
+	}
+}
+
+// TestScriptPatches checks the messages that result from each kind of change by a script.
 func TestScriptPatches(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

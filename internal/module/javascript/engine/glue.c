@@ -18,6 +18,7 @@ typedef unsigned long long u64;
 typedef u64 *value;
 
 struct name;
+struct descriptor;
 
 ENGINE(qjs_init) int qjs_init(void);
 ENGINE(qjs_set_max_stack_size) void qjs_set_max_stack_size(int bytes);
@@ -63,8 +64,13 @@ ENGINE(qjs_get_null) value qjs_get_null(void);
 ENGINE(strtod) double strtod(unsigned char *text, unsigned char **end);
 ENGINE(JS_GetClassID) int JS_GetClassID(u64 v);
 ENGINE(JS_GetLength) int JS_GetLength(int context, u64 v, long long *length);
-ENGINE(JS_GetPropertyUint32) u64 JS_GetPropertyUint32(int context, u64 v, unsigned i);
-ENGINE(JS_GetProperty) u64 JS_GetProperty(int context, u64 v, unsigned atom);
+ENGINE(JS_HasProperty) int JS_HasProperty(int context, u64 v, unsigned atom);
+ENGINE(JS_GetOwnProperty) int JS_GetOwnProperty(int context, struct descriptor *d, u64 v, unsigned atom);
+ENGINE(JS_NewAtomUInt32) unsigned JS_NewAtomUInt32(int context, unsigned n);
+ENGINE(JS_ValueToAtom) unsigned JS_ValueToAtom(int context, u64 v);
+ENGINE(JS_DupValue) u64 JS_DupValue(int context, u64 v);
+ENGINE(JS_DefinePropertyGetSet) int JS_DefinePropertyGetSet(int context, u64 object, unsigned key, u64 getter, u64 setter, int flags);
+ENGINE(JS_PreventExtensions) int JS_PreventExtensions(int context, u64 v);
 ENGINE(JS_GetOwnPropertyNames) int JS_GetOwnPropertyNames(int context, struct name **names, int *count, u64 v, int flags);
 ENGINE(JS_FreePropertyEnum) void JS_FreePropertyEnum(int context, struct name *names, int count);
 ENGINE(JS_AtomToCStringLen) unsigned char *JS_AtomToCStringLen(int context, int *length, unsigned atom);
@@ -90,8 +96,9 @@ enum { DONE, FAILED, THREW, BROKEN, PENDING };
 // What dispatch is called with beside the numbers of hooks.
 enum { LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4 };
 
-// What host is called with beside the numbers of imports: to encode a value for the next call.
-enum { ENCODE = -1 };
+// What host is called with beside the numbers of imports: to encode a value for the next call, to
+// parse a text, and to name a member of inputs that is parsed when it is read.
+enum { ENCODE = -1, PARSE = -2, LAZY = -3 };
 
 // A key is the atom of a key in JSON, in the cache of the parser.
 struct key {
@@ -108,6 +115,21 @@ struct name {
 	unsigned atom;
 };
 
+// A descriptor is JSPropertyDescriptor of the engine.
+struct descriptor {
+	int flags;
+	u64 value, getter, setter;
+};
+
+// A lazy is a member of inputs that is parsed when it is read. Its getter finds the JSON in the
+// member raw.
+struct lazy {
+	unsigned key, raw;
+	u64 getter, setter;
+};
+
+enum { LAZIES = 2 };
+
 // The state of the JSON parser and writer.
 struct json {
 	int context;
@@ -119,6 +141,9 @@ struct json {
 	unsigned char *unescaped; // room for a string without its escapes, as large as the text
 	int length;               // of the text
 	int frozen;               // whether to freeze objects and arrays
+	int input;                // whether the value is the input of a hook
+	int lazies;
+	struct lazy lazy[LAZIES];
 
 	int writing; // whether a value is being written
 	unsigned char *text;
@@ -128,6 +153,7 @@ struct json {
 	struct name *names;
 	int name_count;
 	long long elements;
+	struct descriptor descriptor;
 };
 
 struct slots {
@@ -163,15 +189,19 @@ static char *pending(int length) {
 
 #include "json.h"
 
-// parse parses the pending JSON.
-static value parse(int length) {
-	if (length == 0) return qjs_get_undefined();
-	char *p = pending(length);
-	if (!p) return box(JS_ThrowOutOfMemory(json->context));
+// parse_bytes parses a text as pending returns it, and frees it.
+static value parse_bytes(char *p, int length) {
 	u64 v = json_parse((unsigned char *)p, length);
 	if (v == json->exception) v = JS_ParseJSON(json->context, p, length, slots->name);
 	free(p);
 	return box(v);
+}
+
+// parse parses the pending JSON.
+static value parse(int length) {
+	if (length == 0) return qjs_get_undefined();
+	char *p = pending(length);
+	return p ? parse_bytes(p, length) : box(JS_ThrowOutOfMemory(json->context));
 }
 
 // reply parses the reply of a host call, and throws it if the call failed.
@@ -206,7 +236,19 @@ static void free_text(char *p) {
 	if (p && p != (char *)json->text) qjs_free_cstring(p);
 }
 
+// parse_text parses a string of the script.
+static value parse_text(value v) {
+	int length;
+	char *s = qjs_get_string_len(v, &slots->length[0]);
+	char *p = s ? malloc((length = slots->length[0]) + 8) : 0; // eight bytes can be read at each
+	if (p) memcpy(p, s, length + 1);
+	if (s) qjs_free_cstring(s);
+	return p ? parse_bytes(p, length) : box(JS_ThrowOutOfMemory(json->context));
+}
+
 static value call(int op, int count, value *arguments) {
+	if (op == PARSE && count > 1) return parse_text(arguments[1]);
+	if (op == LAZY && count > 4) return json_lazy(arguments + 1) ? qjs_get_undefined() : 0;
 	if (op == ENCODE) return count > 1 && json_encode(*arguments[1]) ? qjs_get_true() : qjs_get_false();
 	value result = 0;
 	char *a = 0, *b = 0;
@@ -396,7 +438,12 @@ EXPORT(script_pack) void script_pack(int room) {
 	free(malloc(room));
 }
 
-static int hook(int number, int length) { return finish(dispatch(number, parse(length))); }
+static int hook(int number, int length) {
+	json->input = 1;
+	value input = parse(length);
+	json->input = 0;
+	return finish(dispatch(number, input));
+}
 
 #define HOOK(number, name) EXPORT(name) int hook_##name(int length) { return hook(number, length); }
 

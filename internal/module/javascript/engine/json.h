@@ -12,8 +12,11 @@ enum { DEPTH = 128, ROOM = 4096, MAX_KEPT = 64 << 10, PIECE = 256 };
 // Flags of JS_GetOwnPropertyNames: strings, and enumerable ones only.
 enum { ENUMERABLE_STRINGS = 1 << 0 | 1 << 4 };
 
-// Flags of JS_DefinePropertyValue.
-enum { CONFIGURABLE_WRITABLE_ENUMERABLE = 7 };
+// Flags of properties.
+enum { CONFIGURABLE = 1 << 0, WRITABLE = 1 << 1, ENUMERABLE = 1 << 2, GETSET = 1 << 4 };
+
+// The writer gives up beyond this length, so that twice of it is an int.
+enum { MAX_TEXT = 1 << 29 };
 
 static int json_start(void) {
 	value undefined = qjs_get_undefined(), null = qjs_get_null(), yes = qjs_get_true(), no = qjs_get_false();
@@ -30,7 +33,7 @@ static int json_start(void) {
 	json->top = json->room = json->frozen = 0;
 	json->values = 0;
 	json->text = 0;
-	json->size = json->writing = 0;
+	json->size = json->writing = json->input = json->lazies = 0;
 	unsigned char *name = json->cache->text; // "toJSON"; the cache is still empty
 	*(unaligned *)name = 0x4e4f534a6f74;
 	json->to_json = JS_NewAtomLen(json->context, name, 6);
@@ -66,14 +69,18 @@ static void json_space(void) {
 	while (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r') json->at++;
 }
 
+// json_special returns a number that is not 0 if one of eight bytes ends a string, begins an
+// escape, or must be an escape in a string.
+static u64 json_special(u64 v) {
+	const u64 ones = 0x0101010101010101, high = 0x8080808080808080;
+	u64 quote = v ^ ones * '"', escape = v ^ ones * '\\';
+	return (((quote - ones) & ~quote) | ((escape - ones) & ~escape) | ((v - ones * ' ') & ~v)) & high;
+}
+
 // json_plain returns the first byte from p on that ends a string or begins an escape, or that
 // a string cannot have.
 static unsigned char *json_plain(unsigned char *p) {
-	const u64 ones = 0x0101010101010101, high = 0x8080808080808080;
-	for (;; p += 8) {
-		u64 v = *(unaligned *)p, quote = v ^ ones * '"', escape = v ^ ones * '\\';
-		if ((((quote - ones) & ~quote) | ((escape - ones) & ~escape) | ((v - ones * ' ') & ~v)) & high) break;
-	}
+	while (!json_special(*(unaligned *)p)) p += 8;
 	while (*p != '"' && *p != '\\' && *p >= ' ') p++;
 	return p;
 }
@@ -199,6 +206,56 @@ static int json_literal(char a, char b, char c, char d) {
 	return p[0] == a && p[1] == b && p[2] == c && p[3] == d;
 }
 
+// json_skip moves json->at to the end of an object or array.
+static int json_skip(void) {
+	int depth = 0;
+	do {
+		switch (*json->at) {
+		case 0:
+			return 0;
+		case '{': case '[':
+			depth++;
+			break;
+		case '}': case ']':
+			depth--;
+			break;
+		case '"':
+			for (json->at = json_plain(json->at + 1); *json->at == '\\'; json->at = json_plain(json->at + 2)) {}
+			if (*json->at != '"') return 0;
+		}
+		json->at++;
+	} while (depth > 0);
+	return 1;
+}
+
+// json_lazy adds a lazy: its key, the key of its JSON, its getter and its setter.
+static int json_lazy(value *of) {
+	if (json->lazies == LAZIES) return 0;
+	struct lazy *l = &json->lazy[json->lazies++];
+	l->key = JS_ValueToAtom(json->context, *of[0]);
+	l->raw = JS_ValueToAtom(json->context, *of[1]);
+	l->getter = JS_DupValue(json->context, *of[2]);
+	l->setter = JS_DupValue(json->context, *of[3]);
+	return l->key && l->raw;
+}
+
+// json_lazy_of returns the lazy with the given key, or 0.
+static struct lazy *json_lazy_of(unsigned key) {
+	for (int i = 0; i < json->lazies; i++)
+		if (json->lazy[i].key == key) return &json->lazy[i];
+	return 0;
+}
+
+// json_defer adds a member to an input whose JSON it does not parse yet.
+static int json_defer(u64 object, struct lazy *l) {
+	unsigned char *start = json->at;
+	if (!json_skip()) return 0;
+	u64 raw = JS_NewStringLen(json->context, start, json->at - start);
+	if (raw == json->exception || JS_DefinePropertyValue(json->context, object, l->raw, raw, CONFIGURABLE) < 0) return 0;
+	u64 getter = JS_DupValue(json->context, l->getter), setter = JS_DupValue(json->context, l->setter);
+	return JS_DefinePropertyGetSet(json->context, object, l->key, getter, setter, CONFIGURABLE | ENUMERABLE) >= 0;
+}
+
 static u64 json_value(int depth);
 
 // json_more reads the separator after a member and returns 1, or 0 at the end of the object or
@@ -221,6 +278,12 @@ static int json_begins(int end) {
 	return 0;
 }
 
+// json_define adds a value to an object. It gives up at a second value of a frozen key.
+static int json_define(u64 object, unsigned key, u64 v) {
+	int flags = json->frozen ? ENUMERABLE : CONFIGURABLE | WRITABLE | ENUMERABLE;
+	return v != json->exception && JS_DefinePropertyValue(json->context, object, key, v, flags) > 0;
+}
+
 // json_member reads a key and its value, and adds them to an object.
 static int json_member(u64 object, int depth) {
 	if (*json->at != '"') return 0;
@@ -231,8 +294,8 @@ static int json_member(u64 object, int depth) {
 	json_space();
 	if (*json->at++ == ':') {
 		json_space();
-		u64 v = json_value(depth);
-		done = v != json->exception && JS_DefinePropertyValue(json->context, object, key, v, CONFIGURABLE_WRITABLE_ENUMERABLE) >= 0;
+		struct lazy *l = json->input && depth == 1 && *json->at == '{' ? json_lazy_of(key) : 0;
+		done = l ? json_defer(object, l) : json_define(object, key, json_value(depth));
 	}
 	JS_FreeAtom(json->context, key);
 	return done;
@@ -270,12 +333,13 @@ static u64 json_value(int depth) {
 	}
 	case '{': case '[': {
 		if (depth == DEPTH) return json->exception;
-		u64 v = *json->at == '{' ? json_object(depth + 1) : json_array(depth + 1);
-		if (json->frozen && v != json->exception && JS_FreezeObject(json->context, v) < 0) {
-			JS_FreeValue(json->context, v);
-			return json->exception;
-		}
-		return v;
+		int object = *json->at == '{';
+		u64 v = object ? json_object(depth + 1) : json_array(depth + 1);
+		if (!json->frozen || v == json->exception) return v;
+		// The members of an object are frozen already.
+		if ((object ? JS_PreventExtensions(json->context, v) : JS_FreezeObject(json->context, v)) >= 0) return v;
+		JS_FreeValue(json->context, v);
+		return json->exception;
 	}
 	case 't':
 		if (!json_literal('t', 'r', 'u', 'e')) return json->exception;
@@ -327,6 +391,7 @@ static u64 json_parse(unsigned char *text, int length) {
 
 static int json_room(int bytes) {
 	if (json->text && json->size - json->used >= bytes) return 1;
+	if (bytes > MAX_TEXT - json->used) return 0;
 	int size = 2 * (json->used + bytes);
 	if (size < 1024) size = 1024;
 	unsigned char *text = realloc(json->text, size);
@@ -360,6 +425,13 @@ static unsigned char *json_control(unsigned char *p, int c) {
 	return p;
 }
 
+// json_surrogate returns a number that is not 0 if a surrogate may begin at one of eight bytes.
+static u64 json_surrogate(u64 v) {
+	const u64 ones = 0x0101010101010101, high = 0x8080808080808080;
+	u64 first = v ^ ones * 0xed;
+	return (first - ones) & ~first & high;
+}
+
 // json_quote writes a string of the engine. It replaces unpaired surrogates, which the engine
 // encodes as three bytes each, by U+FFFD. It makes room for one piece at a time, because an escape
 // can be six times as long as its character.
@@ -367,9 +439,14 @@ static int json_quote(unsigned char *text, int length) {
 	unsigned char *end = text + length;
 	if (!json_put('"')) return 0;
 	while (text < end) {
-		unsigned char *piece = end - text > PIECE ? text + PIECE : end;
 		if (!json_room(6 * PIECE)) return 0;
-		unsigned char *p = json->text + json->used;
+		unsigned char *p = json->text + json->used, *piece = end - text > PIECE ? text + PIECE : end;
+		for (; piece - text >= 8; text += 8, p += 8) {
+			u64 v = *(unaligned *)text;
+			if (json_special(v) || json_surrogate(v)) break;
+			*(unaligned *)p = v;
+		}
+		piece = piece - text > 8 ? text + 8 : piece;
 		while (text < piece) {
 			int c = *text++;
 			if (c == 0xed && text[0] >= 0xa0) {
@@ -410,6 +487,17 @@ static int json_copy(u64 v, int quoted) {
 
 static int json_write(u64 v, int depth);
 
+// json_own returns the value of an own property, or exception if it is missing or has a getter,
+// which JSON.stringify would call again.
+static u64 json_own(u64 object, unsigned key) {
+	struct descriptor *d = &json->descriptor;
+	if (JS_GetOwnProperty(json->context, d, object, key) <= 0) return json->exception;
+	if (!(d->flags & GETSET)) return d->value;
+	JS_FreeValue(json->context, d->getter);
+	JS_FreeValue(json->context, d->setter);
+	return json->exception;
+}
+
 // json_elements writes the elements of an array.
 static int json_elements(u64 array, int depth) {
 	if (JS_GetLength(json->context, array, &json->elements) < 0) return 0;
@@ -417,7 +505,7 @@ static int json_elements(u64 array, int depth) {
 	if (!json_put('[')) return 0;
 	for (long long i = 0; i < count; i++) {
 		if (i > 0 && !json_put(',')) return 0;
-		u64 v = JS_GetPropertyUint32(json->context, array, i);
+		u64 v = json_own(array, JS_NewAtomUInt32(json->context, i));
 		int done = v != json->exception && v != json->undefined && json_write(v, depth);
 		JS_FreeValue(json->context, v);
 		if (!done) return 0;
@@ -430,7 +518,7 @@ static int json_fields(u64 object, struct name *names, int count, int depth) {
 	if (!json_put('{')) return 0;
 	int first = 1;
 	for (int i = 0; i < count; i++) {
-		u64 v = JS_GetProperty(json->context, object, names[i].atom);
+		u64 v = json_own(object, names[i].atom);
 		if (v == json->undefined) continue;
 		if (v == json->exception) return 0;
 		unsigned char *text = 0;
@@ -446,11 +534,7 @@ static int json_fields(u64 object, struct name *names, int count, int depth) {
 
 // json_composite writes an object or array.
 static int json_composite(u64 v, int depth, int array) {
-	u64 own = JS_GetProperty(json->context, v, json->to_json);
-	if (own != json->undefined) {
-		JS_FreeValue(json->context, own);
-		return 0;
-	}
+	if (JS_HasProperty(json->context, v, json->to_json) != 0) return 0;
 	if (array) return json_elements(v, depth + 1);
 	if (JS_GetOwnPropertyNames(json->context, &json->names, &json->name_count, v, ENUMERABLE_STRINGS) < 0) return 0;
 	struct name *names = json->names;
@@ -485,7 +569,8 @@ static int json_write(u64 v, int depth) {
 }
 
 // json_encode writes a value to json->text, and returns whether it could. There is no exception
-// to handle then. A getter that makes a host call meanwhile gets 0.
+// to handle then. A proxy among an object's prototypes that makes a
+// host call meanwhile gets 0.
 static int json_encode(u64 v) {
 	if (json->writing) return 0;
 	if (json->size > MAX_KEPT) {
