@@ -7,9 +7,23 @@ interface Config {
 	use: string;
 }
 
-// redacted returns the text with its addresses replaced.
+// address reports whether a character can be part of an address.
+function address(c: number): boolean {
+	return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 46 || c === 45 || c === 95;
+}
+
+// redacted returns the text with its addresses replaced. It looks at the characters around each @,
+// as the modules in other languages do.
 function redacted(text: string): string {
-	return text.includes("@") ? text.replace(/[A-Za-z0-9._-]+@[A-Za-z0-9._-]+/g, "[address]") : text;
+	let out = "", done = 0;
+	for (let at = text.indexOf("@"); at >= 0; at = text.indexOf("@", done)) {
+		let from = at, to = at + 1;
+		while (from > done && address(text.charCodeAt(from - 1))) from--;
+		while (to < text.length && address(text.charCodeAt(to))) to++;
+		out += from === at || to === at + 1 ? text.slice(done, to) : text.slice(done, from) + "[address]";
+		done = to;
+	}
+	return done === 0 ? text : out + text.slice(done);
 }
 
 export default defineMiddleware<Config>({
