@@ -214,11 +214,11 @@ static value reply(int n) {
 	return 0;
 }
 
-// text returns argument i as a string, and its length in slot n; 0 if it is missing. The argument
+// text returns argument i as a string, and its length in slot n; 0 if it is undefined. The argument
 // true stands for the text that json_encode wrote.
 static char *text(int i, int count, value *arguments, int n) {
 	slots->length[n] = 0;
-	if (i >= count) return 0;
+	if (i >= count || *arguments[i] == json->undefined) return 0;
 	if (*arguments[i] == json->yes) {
 		slots->length[n] = json->used;
 		return (char *)json->text;

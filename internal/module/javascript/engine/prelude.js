@@ -81,9 +81,9 @@
 
 	// ask makes a host call. If the call fails, host throws the error as a plain
 	// object, and ask throws it as a HookError.
-	function ask(...call) {
+	function ask(what, a, b, c, d) {
 		try {
-			return host(...call);
+			return host(what, a, b, c, d);
 		} catch (e) {
 			if (e === null || typeof e !== "object" || e instanceof Error) throw e;
 			const { message, ...rest } = e;
