@@ -103,11 +103,11 @@ enum { ENCODE = -1, PARSE = -2, LAZY = -3 };
 // A key is the atom of a key in JSON, in the cache of the parser.
 struct key {
 	unsigned atom;
-	unsigned char length;
-	unsigned char text[27];
+	int length;
+	u64 words[3];
 };
 
-enum { KEYS = 256 };
+enum { KEYS = 1 << 8 };
 
 // A name is JSPropertyEnum of the engine.
 struct name {
@@ -138,7 +138,7 @@ struct json {
 	u64 *values; // a stack of the elements of arrays that are not complete
 	int top, room;
 	unsigned char *at;
-	unsigned char *unescaped; // room for a string without its escapes, as large as the text
+	unsigned char *unescaped; // room for a string without its escapes, and for eight bytes more
 	int length;               // of the text
 	int frozen;               // whether to freeze objects and arrays
 	int input;                // whether the value is the input of a hook

@@ -34,7 +34,7 @@ static int json_start(void) {
 	json->values = 0;
 	json->text = 0;
 	json->size = json->writing = json->input = json->lazies = 0;
-	unsigned char *name = json->cache->text; // "toJSON"; the cache is still empty
+	unsigned char *name = (unsigned char *)json->cache->words; // "toJSON"; the cache is still empty
 	*(unaligned *)name = 0x4e4f534a6f74;
 	json->to_json = JS_NewAtomLen(json->context, name, 6);
 	u64 object = JS_NewObject(json->context), array = JS_NewArrayFrom(json->context, 0, 0);
@@ -69,8 +69,8 @@ static void json_space(void) {
 	while (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r') json->at++;
 }
 
-// json_special returns a number that is not 0 if one of eight bytes ends a string, begins an
-// escape, or must be an escape in a string.
+// json_special returns 0 if none of eight bytes ends a string, begins an escape, or must be an escape
+// in a string. Otherwise the lowest bit of the result is in the first such byte.
 static u64 json_special(u64 v) {
 	const u64 ones = 0x0101010101010101, high = 0x8080808080808080;
 	u64 quote = v ^ ones * '"', escape = v ^ ones * '\\';
@@ -80,9 +80,9 @@ static u64 json_special(u64 v) {
 // json_plain returns the first byte from p on that ends a string or begins an escape, or that
 // a string cannot have.
 static unsigned char *json_plain(unsigned char *p) {
-	while (!json_special(*(unaligned *)p)) p += 8;
-	while (*p != '"' && *p != '\\' && *p >= ' ') p++;
-	return p;
+	u64 special;
+	while (!(special = json_special(*(unaligned *)p))) p += 8;
+	return p + __builtin_ctzll(special) / 8;
 }
 
 // json_hex returns the number that four hexadecimal digits are, or -1.
@@ -148,7 +148,7 @@ static unsigned char *json_text(void) {
 		slots->length[0] = json->at++ - start;
 		return start;
 	}
-	if (!json->unescaped && !(json->unescaped = malloc(json->length))) return 0;
+	if (!json->unescaped && !(json->unescaped = malloc(json->length + 8))) return 0;
 	unsigned char *p = json->unescaped;
 	for (;;) {
 		memcpy(p, start, json->at - start);
@@ -163,23 +163,27 @@ static unsigned char *json_text(void) {
 	return json->unescaped;
 }
 
+// json_word_at returns the first bytes at p, at most eight, of which the others are 0.
+static u64 json_word_at(unsigned char *p, int length) {
+	u64 v = *(unaligned *)p;
+	return length >= 8 ? v : v & (((u64)1 << 8 * length) - 1);
+}
+
 // json_key returns the atom of a key, which the caller frees, or 0.
 static unsigned json_key(unsigned char *text, int length) {
-	if (length == 0 || length > (int)sizeof json->cache->text) return JS_NewAtomLen(json->context, text, length);
-	unsigned hash = length;
-	for (int i = 0; i < length; i++) hash = hash * 33 ^ text[i];
-	struct key *k = &json->cache[(hash ^ hash >> 8) % KEYS];
-	if (k->length == length) {
-		int i = 0;
-		while (i < length && k->text[i] == text[i]) i++;
-		if (i == length) return JS_DupAtom(json->context, k->atom);
-	}
+	if (length == 0 || length > (int)sizeof json->cache->words) return JS_NewAtomLen(json->context, text, length);
+	u64 a = json_word_at(text, length), b = length > 8 ? json_word_at(text + 8, length - 8) : 0;
+	u64 c = length > 16 ? json_word_at(text + 16, length - 16) : 0;
+	struct key *k = &json->cache[((a ^ b * 3 ^ c * 5) * 0x9e3779b97f4a7c15) >> 56];
+	if (k->length == length && k->words[0] == a && k->words[1] == b && k->words[2] == c) return JS_DupAtom(json->context, k->atom);
 	unsigned atom = JS_NewAtomLen(json->context, text, length);
 	if (!atom) return 0;
 	if (k->length) JS_FreeAtom(json->context, k->atom);
 	k->atom = atom;
 	k->length = length;
-	for (int i = 0; i < length; i++) k->text[i] = text[i];
+	k->words[0] = a;
+	k->words[1] = b;
+	k->words[2] = c;
 	return JS_DupAtom(json->context, atom);
 }
 

@@ -83,7 +83,7 @@
 	// object, and ask throws it as a HookError.
 	function ask(what, a, b, c, d) {
 		try {
-			return host(what, a, b, c, d);
+			return b === undefined ? host(what, a) : host(what, a, b, c, d);
 		} catch (e) {
 			if (e === null || typeof e !== "object" || e instanceof Error) throw e;
 			const { message, ...rest } = e;
