@@ -224,7 +224,8 @@ static int json_skip(void) {
 			depth--;
 			break;
 		case '"':
-			for (json->at = json_plain(json->at + 1); *json->at == '\\'; json->at = json_plain(json->at + 2)) {}
+			json->at = json_plain(json->at + 1);
+			while (*json->at == '\\' && json->at[1]) json->at = json_plain(json->at + 2);
 			if (*json->at != '"') return 0;
 		}
 		json->at++;
@@ -573,8 +574,7 @@ static int json_write(u64 v, int depth) {
 }
 
 // json_encode writes a value to json->text, and returns whether it could. There is no exception
-// to handle then. A proxy among an object's prototypes that makes a
-// host call meanwhile gets 0.
+// to handle then. A proxy among an object's prototypes that makes a host call meanwhile gets 0.
 static int json_encode(u64 v) {
 	if (json->writing) return 0;
 	if (json->size > MAX_KEPT) {
