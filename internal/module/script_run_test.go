@@ -163,7 +163,7 @@ func TestScriptWritesJSON(t *testing.T) {
 // TestScriptReadsInputLater checks that a script can read all of an input after its hook.
 func TestScriptReadsInputLater(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newScriptLoader(t), `let first;
+	m := loadScript(t, newLoader(t), `let first;
 		export default { wrapToolCall(input, ctx) {
 			first ??= input;
 			return { content: [first === input, first.run.id, first.tool.name, ctx.run.id].join(" ") };
