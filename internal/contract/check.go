@@ -137,6 +137,13 @@ func CheckTool(t *abi.Tool) error {
 		return errors.New("invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " +
 			strconv.Itoa(maxToolName) + " letters (a-z, A-Z), digits, _ and -")
 	}
+	return CheckParameters(t)
+}
+
+// CheckParameters returns an error if the tool's parameters are neither a JSON object nor null or
+// empty. It is the check for a tool whose name is known, which may be a name of a gateway's client that
+// other model APIs do not accept.
+func CheckParameters(t *abi.Tool) error {
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
 		return errors.New("tool " + strconv.Quote(t.Name) + ": parameters must be a JSON Schema object")
 	}

@@ -113,8 +113,8 @@ func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Too
 		if Index(out, t.Name) >= 0 {
 			return nil, fmt.Errorf("request: tool %q is duplicated", t.Name)
 		}
-		if err := Check(&t); err != nil {
-			return nil, err
+		if err := contract.CheckParameters(&t); err != nil {
+			return nil, fmt.Errorf("tools: %w", err)
 		}
 		t.Owner, t.Idempotent = active[i].Owner, active[i].Idempotent
 		out = append(out, t)

@@ -25,7 +25,11 @@ func sameTool(a, b *abi.Tool) bool {
 // of the new list is invalid, or if two of them have the same name.
 func ToolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 	for i := range now {
-		if err := contract.CheckTool(&now[i]); err != nil {
+		check := contract.CheckTool
+		if FindTool(shown, now[i].Name) >= 0 {
+			check = contract.CheckParameters
+		}
+		if err := check(&now[i]); err != nil {
 			return abi.ToolsPatch{}, err
 		}
 		if j := FindTool(now, now[i].Name); j != i {

@@ -32,7 +32,7 @@ var guestBinary = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "guest.wasm")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", out, "./testdata/guest")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", out, "./testdata/guest")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, &buildError{string(text), err}
