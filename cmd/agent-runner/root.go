@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/gateway"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/modules"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/remote"
@@ -36,6 +37,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 	root.SetFlagErrorFunc(cli.FlagError)
 	hosting.BudgetFlags(root, &e.Budget)
 	addGroup(root, "Local commands:", run.NewRun(e), run.NewRuns(e), modules.NewModule(e))
+	addGroup(root, "Programs that you have:", gateway.NewWrap(e), gateway.New(e))
 	addGroup(root, "Server and login:", serve.NewServe(e), remote.NewLogin(e), remote.NewLogout(e), remote.NewWhoami(e))
 	addGroup(root, "Tenant commands:", remote.NewModules(e), remote.NewAgents(e), remote.NewSecrets(e), remote.NewKeys(e),
 		remote.NewUsage(e))

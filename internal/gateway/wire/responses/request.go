@@ -23,7 +23,6 @@ type request struct {
 	call  wire.Call
 	items []rawjson.Value // of the input, if it is an array
 	spans map[string]span // which items a message of the call stands for, by its ID
-	forms map[string]form // of calls, by their ID
 	tools tools
 }
 
@@ -44,7 +43,7 @@ func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
 	if !root.IsObject() {
 		return nil, invalid("", "the request must be an object")
 	}
-	r := &request{body: body, root: root, top: members(root), spans: map[string]span{}, forms: map[string]form{}}
+	r := &request{body: body, root: root, top: members(root), spans: map[string]span{}}
 	for _, read := range []func() error{r.readTop, r.readInput, r.readTools, r.readParams} {
 		if err := read(); err != nil {
 			return nil, err
@@ -216,7 +215,7 @@ func (in *reader) readCall(i int, c *call, f object) error {
 	}
 	in.begin(i, abi.RoleAssistant, true)
 	in.msg.ToolCalls = append(in.msg.ToolCalls, c.abi())
-	in.names[c.id], in.forms[c.id] = c.name, c.form
+	in.names[c.id] = c.name
 	return nil
 }
 
