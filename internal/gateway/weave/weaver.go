@@ -47,7 +47,7 @@ type queued struct {
 	cut bool // a part of its text was written
 }
 
-// itemSize is what an item in the queue holds beside its event, in bytes.
+// itemSize is the memory of an item in the queue without its event, in bytes.
 const itemSize = 256
 
 // A block is a block of text or reasoning that the client has got in part.

@@ -47,7 +47,7 @@ func TestStreams(t *testing.T) {
 // madeID matches IDs that the gateway makes.
 var madeID = regexp.MustCompile(`"(msg|toolu)_[A-Z2-7]{26}"`)
 
-// changes are what modules and gates change in a stream.
+// changes lists the changes of modules and gates in a stream.
 type changes struct {
 	drop   map[int]string // blocks that are not passed, and the text in their place
 	texts  map[int]string // blocks with another text
