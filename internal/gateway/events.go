@@ -22,8 +22,8 @@ func newEventReader(r io.Reader) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 16<<10)}
 }
 
-// next returns the next event, until the following call. An event that the end of the stream cuts is
-// not returned; the error is then io.ErrUnexpectedEOF.
+// next returns the next event, until the following call. For an event without the blank line, at the end
+// of the stream, the error is io.ErrUnexpectedEOF.
 func (e *eventReader) next() ([]byte, error) {
 	e.b = e.b[:0]
 	line := 0 // where the current line begins
@@ -38,7 +38,7 @@ func (e *eventReader) next() ([]byte, error) {
 		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.b)) == 0:
 			return nil, io.EOF
 		case errors.Is(err, io.EOF):
-			return nil, io.ErrUnexpectedEOF
+			return e.b, io.ErrUnexpectedEOF
 		case err != nil:
 			return nil, err
 		}

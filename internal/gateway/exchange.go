@@ -273,6 +273,11 @@ func (x *exchange) receive(body io.Reader, put func(abi.Chunk) error) (*abi.Resp
 		switch {
 		case errors.Is(err, io.EOF) && x.stream.Complete():
 			return visible(x.stream.Response()), nil
+		case errors.Is(err, io.ErrUnexpectedEOF) && x.stream.Complete(): // some upstreams omit the last line
+			if _, err := x.take(event); err != nil {
+				return nil, err
+			}
+			return visible(x.stream.Response()), nil
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, &abi.Error{Code: abi.CodeModel, Message: "the upstream's answer was cut", Retryable: true}
 		case err != nil:

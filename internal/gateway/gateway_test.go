@@ -200,7 +200,9 @@ func TestUnchanged(t *testing.T) {
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, answer := range []string{streamed + endStop, streamed + call + endCalls, whole} {
+			for _, answer := range []string{
+				streamed + endStop, streamed + call + endCalls, streamed + strings.TrimSpace(endStop), whole,
+			} {
 				u := newUpstream(t, answers(answer))
 				g := newGateway(t, u, nil, mws...)
 				body := question

@@ -3,7 +3,10 @@
 //
 // A request has one choice, since modules judge one answer. The older fields functions and
 // function_call are rejected, because gates would not see their calls. The arguments of a call of a
-// custom tool are the object {"input": "…"} for modules.
+// custom tool are the object {"input": "…"} for modules, and max_completion_tokens is max_tokens.
+//
+// Fields that the ABI does not know, such as refusal and audio, pass unchanged. Modules can read
+// those of messages, but not those of streams.
 package chat
 
 import (

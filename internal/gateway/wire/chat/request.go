@@ -21,6 +21,7 @@ type request struct {
 	tools          rawjson.Value
 	toolList       []tool
 	call           wire.Call
+	newLimit       bool // max_completion_tokens limits the answer
 	validExchanges bool // each call has its result, and each result its call
 }
 
@@ -64,32 +65,9 @@ func (r *request) readField(name string, v rawjson.Value) error {
 	case "tools":
 		r.tools = v
 	default:
-		if problem := paramProblem(name, v); problem != "" {
-			return invalid(name, "%s", problem)
-		}
-		r.call.Params[name] = abi.JSON(v.Text)
+		return r.readParam(name, v)
 	}
 	return nil
-}
-
-// paramProblem returns what is wrong with a parameter, or "".
-func paramProblem(name string, v rawjson.Value) string {
-	switch name {
-	case "n":
-		if !v.IsNull() && v.Int() != 1 {
-			return "n must be 1, because middlewares judge one answer; send several requests instead"
-		}
-	case "functions", "function_call":
-		if !v.IsNull() {
-			return name + " is not supported; use tools and tool_choice"
-		}
-	case "model", "stream", "messages", "tools":
-		return name + " is not a parameter"
-	}
-	if known := misspelled(name); known != "" {
-		return fmt.Sprintf("%.100q is %s in another case; write %s", name, known, known)
-	}
-	return ""
 }
 
 func (r *request) readMessages(budget *int) error {
@@ -153,29 +131,6 @@ func (r *request) Encode(next *wire.Call) ([]byte, error) {
 	e := rawjson.Edits{Doc: r.body}
 	e.Members(r.root, change)
 	return e.Apply(), nil
-}
-
-// editParams adds the changed parameters to change.
-func (r *request) editParams(next abi.Params, change map[string][]byte) error {
-	for name, value := range next {
-		if old, ok := r.call.Params[name]; ok && bytes.Equal(old, value) {
-			continue
-		}
-		v, err := rawjson.Parse(value)
-		if err != nil {
-			return moduleError("a module set the parameter %.100q to a value that is not valid: %v", name, err)
-		}
-		if problem := paramProblem(name, v); problem != "" {
-			return moduleError("a module set the parameter %.100q: %s", name, problem)
-		}
-		change[name] = v.Text
-	}
-	for name := range r.call.Params {
-		if _, ok := next[name]; !ok {
-			change[name] = nil
-		}
-	}
-	return nil
 }
 
 // editMessages returns the messages of the request, or nil if they are unchanged.

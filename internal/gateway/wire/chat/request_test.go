@@ -156,6 +156,38 @@ func TestRemovedParameter(t *testing.T) {
 		"the API rejects tool_choice without tools")
 }
 
+func TestNoLimitOfTokens(t *testing.T) {
+	const body = `{"model":"m","messages":[{"role":"user","content":"Hi"}],"max_tokens":null,"max_completion_tokens":9}`
+	r := parse(t, body)
+	require.Equal(t, abi.Params{"max_tokens": abi.JSON("9")}, r.Call().Params)
+	got, err := r.Encode(changed(r.Call()))
+	require.NoError(t, err)
+	require.Equal(t, body, string(got))
+}
+
+// TestLimitOfTokens checks that modules see either name of the limit as max_tokens, and lower it.
+func TestLimitOfTokens(t *testing.T) {
+	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
+		body := `{"model":"m","messages":[{"role":"user","content":"Hi"}],"` + name + `":100}`
+		r := parse(t, body)
+		require.Equal(t, abi.Params{"max_tokens": abi.JSON("100")}, r.Call().Params)
+		next := changed(r.Call())
+		next.Params["max_tokens"] = abi.JSON("5")
+		got, err := r.Encode(next)
+		require.NoError(t, err)
+		require.Equal(t, strings.Replace(body, "100", "5", 1), string(got))
+		next.Params["max_tokens"] = abi.JSON("null")
+		got, err = r.Encode(next)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"model":"m","messages":[{"role":"user","content":"Hi"}]}`, string(got))
+		delete(next.Params, "max_tokens")
+		next.Params["max_completion_tokens"] = abi.JSON("7")
+		got, err = r.Encode(next)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"model":"m","messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":7}`, string(got))
+	}
+}
+
 func TestEncodeRejects(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(c *wire.Call)
@@ -184,6 +216,7 @@ func TestEncodeRejects(t *testing.T) {
 		"a new role":              {func(c *wire.Call) { c.Messages = append(c.Messages, abi.Message{Role: "root"}) }, "role"},
 		"answers":                 {func(c *wire.Call) { c.Params["n"] = abi.JSON("2") }, "n must be 1"},
 		"a field in another case": {func(c *wire.Call) { c.Params["mesſages"] = abi.JSON("[]") }, "write messages"},
+		"two limits":              {func(c *wire.Call) { c.Params["max_completion_tokens"] = abi.JSON("1") }, "set max_tokens"},
 		"a field as a parameter":  {func(c *wire.Call) { c.Params["messages"] = abi.JSON("[]") }, "not a parameter"},
 		"no JSON":                 {func(c *wire.Call) { c.Params["stop"] = abi.JSON("x") }, "not valid"},
 		"schema of a custom tool": {func(c *wire.Call) { c.Tools[1].Parameters = abi.JSON(`{}`) }, "custom tool"},
@@ -236,6 +269,7 @@ func TestParseRequestRejects(t *testing.T) {
 			"messages[0]", "arguments is",
 		},
 		"a tool in another case": {with(`"tools":[{"function":{"name":"f","Name":"g"}}]`), "tools[0]", "name of"},
+		"two limits":             {with(`"max_completion_tokens":1,"max_tokens":2`), "max_tokens", "not both"},
 		"too many parts":         {message(`{"role":"user","content":[` + strings.Repeat(`{},`, maxItems) + `{}]}`), "messages[0]", "more than"},
 		"too many tools":         {with(`"tools":[` + strings.Repeat(`{},`, maxItems) + `{}]`), "tools", "more than"},
 	} {
