@@ -86,6 +86,11 @@ func (s *scanner) add(r *redact, at, name string, d detector) error {
 	number := numeric(label)
 	switch strategy {
 	case strategyRedact:
+		if r.Reversible {
+			k.token, k.exact = label, true
+			k.replace = func(match string) string { return r.book.placeholder(label, match) }
+			break
+		}
 		k.replace = func(string) string { return "[REDACTED_" + label + "]" }
 	case strategyMask:
 		keep := 0
@@ -96,6 +101,9 @@ func (s *scanner) add(r *redact, at, name string, d detector) error {
 	case strategyHash:
 		k.replace = func(match string) string { return "[" + label + "_" + hash(r.Salt, canonical(match, number)) + "]" }
 	case strategyToken:
+		if r.Reversible {
+			return invalid("%s: token has tokens of its own; with reversible, use redact", where)
+		}
 		k.token = label
 		k.replace = func(match string) string { return r.vault.token(label, match) }
 	case strategyBlock:

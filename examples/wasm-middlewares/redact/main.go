@@ -6,6 +6,8 @@ package main
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
@@ -15,7 +17,7 @@ import (
 func init() {
 	middleware.Register(middleware.Options{
 		Name:        "redact",
-		Version:     "1.2.0",
+		Version:     "1.3.0",
 		Description: "Hides e-mail addresses, card numbers, IP addresses, IBANs and patterns of one's own.",
 	}, newRedact())
 }
@@ -26,6 +28,7 @@ func newRedact() *redact {
 	return &redact{
 		Detect: []string{"email", "credit_card", "ip", "iban"}, Strategy: strategyRedact,
 		Decode: true, Input: true, Output: true, ToolResults: true, RestoreArguments: true, RestoreOutput: true,
+		Sinks: defaultSinks(),
 	}
 }
 
@@ -43,20 +46,28 @@ type redact struct {
 	ToolResults   bool `json:"tool_results" doc:"hide in what tools answer"`
 	ToolArguments bool `json:"tool_arguments" doc:"hide in the arguments that the model calls tools with"`
 
-	RestoreArguments bool `json:"restore_arguments" doc:"with token: tokens in the arguments of a tool call are replaced by the original values"`
-	RestoreOutput    bool `json:"restore_output" doc:"with token: tokens in an answer to the user are replaced by the original values"`
+	RestoreArguments bool `json:"restore_arguments" doc:"with token or reversible: tokens and placeholders in the arguments of a tool call are replaced by the original values"`
+	RestoreOutput    bool `json:"restore_output" doc:"with token or reversible: tokens and placeholders in an answer to the user are replaced by the original values"`
 
-	labels  []string // labels of the kinds with tokens
-	blocks  bool     // some kind has the strategy block
-	scan    scanner  // all kinds, for requests to the model
-	given   scanner  // all kinds and lookalikes of tokens, for text that the model did not write
-	rest    scanner  // the kinds without tokens, for text in which values with tokens remain
-	answers scanner  // for the model's output
-	calls   scanner  // for the arguments of calls in requests
-	begun   scanner  // for the arguments of calls in the initial messages
-	back    scanner  // replaces tokens in arguments by their values
+	Reversible bool     `json:"reversible" doc:"with redact: requests have placeholders such as [EMAIL_1], which are replaced by the original values in the model's answers"`
+	Sinks      []string `json:"sinks" doc:"with reversible: names of tools that send data out; they get only values that the user wrote; * matches any characters, case does not matter"`
+
+	labels   []string // labels of the kinds with tokens
+	reversed []string // labels of the kinds with placeholders
+	blocks   bool     // some kind has the strategy block
+	scan     scanner  // all kinds, for requests to the model
+	given    scanner  // all kinds and lookalikes of tokens, for text that the model did not write
+	said     scanner  // all kinds, for text that the model wrote
+	rest     scanner  // the kinds without tokens, for text in which values with tokens remain
+	answers  scanner  // for the model's output
+	calls    scanner  // for the arguments of calls in requests
+	made     scanner  // for the arguments of calls in the model's output
+	begun    scanner  // for the arguments of calls in the initial messages
+	back     scanner  // replaces tokens in arguments by their values
+	sinks    []string // Sinks in lower case
 
 	vault vault // the running hook's vault
+	book  book  // the running hook's book
 }
 
 // Configure compiles the scanners.
@@ -64,21 +75,39 @@ func (r *redact) Configure(*middleware.Context) (err error) {
 	if r.scan, err = newScanner(r); err != nil {
 		return err
 	}
-	r.labels, r.blocks = nil, false
-	for _, k := range r.scan.kinds {
-		r.blocks = r.blocks || k.blocks
-		if k.token != "" {
-			r.labels = append(r.labels, k.token)
-		}
-	}
-	r.given, r.rest, r.answers, r.back = r.scan, r.scan.only(permanent), r.scan, scanner{}
+	r.blocks = slices.ContainsFunc(r.scan.kinds, func(k *kind) bool { return k.blocks })
+	r.given, r.said, r.rest, r.answers, r.back = r.scan, r.scan, r.scan.only(permanent), r.scan, scanner{}
 	r.calls = r.scan.only(func(k *kind) bool { return r.ToolArguments || r.RestoreArguments && k.token != "" })
+	r.made = r.calls
 	r.begun = r.rest.only(func(*kind) bool { return r.ToolArguments })
+	r.labels, r.reversed = r.scan.labels(), nil
+	if r.Reversible {
+		return r.reverse()
+	}
 	if len(r.labels) > 0 {
 		r.given, r.back = r.scan.with(r.foreign()), scanner{kinds: []*kind{r.restorer()}}
 		if r.RestoreOutput {
 			r.answers = r.rest.with(r.restorer())
 		}
+	}
+	return nil
+}
+
+// reverse sets the scanners for placeholders: OnChunk restores the model's output, so that the other
+// hooks after the model leave the kinds with placeholders alone.
+func (r *redact) reverse() error {
+	r.labels, r.reversed = nil, r.labels
+	if len(r.reversed) == 0 {
+		return invalid("reversible: no kind has the strategy redact")
+	}
+	r.sinks = nil
+	for _, s := range r.Sinks {
+		r.sinks = append(r.sinks, strings.ToLower(s))
+	}
+	r.given, r.said = r.scan.with(r.literals(false)), r.scan.with(r.literals(true))
+	r.answers, r.made = r.rest, r.begun
+	if len(r.calls.kinds) > 0 {
+		r.calls = r.calls.with(r.literals(true))
 	}
 	return nil
 }
@@ -117,23 +146,47 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 	if kind, err := r.refusal(ctx); err != nil || kind != "" {
 		return cmp.Or(err, stopped(ctx, kind))
 	}
-	found := finds{}
-	for i, m := range call.Messages.All() {
-		scan := &r.scan
-		if m.Role != abi.RoleAssistant {
-			scan = &r.given
-		}
-		if r.message(&m, scan, &r.calls, found) {
-			call.Messages.Set(i, m)
-		}
-	}
-	if err := cmp.Or(found.report(ctx, "request"), r.vault.err); err != nil {
+	found, err := r.request(ctx, call)
+	if err := cmp.Or(err, found.report(ctx, "request"), r.vault.err); err != nil {
 		return err
 	}
 	if kind := r.scan.blocked(found); kind != "" {
 		return stopped(ctx, kind)
 	}
 	return nil
+}
+
+// request redacts the messages of a request. It repeats the work if another hook of the run meanwhile
+// assigned the same placeholders.
+func (r *redact) request(ctx *middleware.Context, call *middleware.ModelStart) (finds, error) {
+	for {
+		if r.book = (book{ctx: ctx}); r.Reversible {
+			r.book.index()
+		}
+		found := finds{}
+		var changed []int
+		var now []abi.Message
+		for i, m := range call.Messages.All() {
+			scan := &r.said
+			if m.Role != abi.RoleAssistant {
+				scan = &r.given
+			}
+			r.book.fromUser = ofUser(&m)
+			if r.message(&m, scan, &r.calls, found) {
+				changed, now = append(changed, i), append(now, m)
+			}
+		}
+		saved, err := r.book.save()
+		if err != nil {
+			return found, err
+		}
+		if saved {
+			for n, i := range changed {
+				call.Messages.Set(i, now[n])
+			}
+			return found, nil
+		}
+	}
 }
 
 // refusal returns the kind of data that made BeforeAgent reject the run, or "".
@@ -162,7 +215,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	}
 	found := finds{}
 	m, ok := state.Messages.Last()
-	changed := ok && r.message(&m, &r.answers, &r.calls, found)
+	changed := ok && r.message(&m, &r.answers, &r.made, found)
 	if changed {
 		state.Messages.Set(state.Messages.Len()-1, m)
 	}
@@ -186,7 +239,7 @@ func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) e
 	}
 	found := finds{}
 	if run.Final != nil {
-		r.message(run.Final, &r.answers, &r.calls, found)
+		r.message(run.Final, &r.answers, &r.made, found)
 	}
 	return cmp.Or(found.report(ctx, "output"), r.vault.err)
 }

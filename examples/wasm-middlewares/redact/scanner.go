@@ -34,7 +34,8 @@ type kind struct {
 	detector
 	name    string // if empty, matches are not counted
 	replace func(match string) string
-	token   string // the label of its tokens, if it has some
+	token   string // the label of its tokens or placeholders, if it has some
+	exact   bool   // replace gets the text that an escaped match in JSON stands for
 	blocks  bool   // text with a match is rejected
 }
 
@@ -51,6 +52,16 @@ func (s *scanner) with(k *kind) scanner {
 
 // permanent reports whether a kind has no tokens.
 func permanent(k *kind) bool { return k.token == "" }
+
+// labels returns the labels of the kinds with tokens or placeholders.
+func (s *scanner) labels() (out []string) {
+	for _, k := range s.kinds {
+		if k.token != "" {
+			out = append(out, k.token)
+		}
+	}
+	return out
+}
 
 // only returns a copy of s without the kinds for which the function keep returns false.
 func (s *scanner) only(keep func(*kind) bool) scanner {
@@ -97,6 +108,9 @@ func (s *scanner) json(text string, found finds) string {
 // first possible match that is still incomplete, with complete matches replaced. With the
 // last piece it returns everything.
 func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
+	if len(s.kinds) == 0 {
+		return piece
+	}
 	text, from := t.Before+t.Text+piece, len(t.Before)
 	views := s.views(t, text, from, last)
 	spans := s.find(views)
@@ -111,7 +125,11 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 			break
 		}
 		out.WriteString(t.pass(text[at:f.from]))
-		out.WriteString(t.quoted(f.kind.replace(text[f.from:f.to])))
+		match := text[f.from:f.to]
+		if t.JSON && f.kind.exact {
+			match = unescaped(match)
+		}
+		out.WriteString(t.quoted(f.kind.replace(match)))
 		t.pass(text[f.from:f.to])
 		if f.kind.name != "" {
 			found[f.kind.name]++

@@ -15,6 +15,8 @@ type held struct {
 	Index  int    `json:"index,omitempty"`
 	CallID string `json:"call_id,omitempty"`
 	Tail   tail   `json:"tail"`
+	Name   string `json:"name,omitempty"` // of the called tool
+	Back   tail   `json:"back,omitzero"`  // what may become a placeholder
 }
 
 // OnChunk releases text that cannot become part of a match any more. Held text is stored as a
@@ -23,6 +25,7 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	if err := r.unlock(ctx); err != nil {
 		return err
 	}
+	r.book = book{ctx: ctx}
 	stream := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
 	texts, there, err := stream.Get(ctx)
 	if err != nil {
@@ -35,14 +38,15 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 		if c.CallID != "" {
 			found = results
 		}
+		out = flush(out, texts, c.Kind)
 		if c.Part != nil && (r.Output && c.CallID == "" || r.ToolResults && c.CallID != "") {
-			c.Part.Text = r.scanner(&c).all(c.Part.Text, found) // parts arrive whole
+			c.Part.Text = r.pass(&held{}, &c, c.Part.Text, true, found) // parts arrive whole
 		}
 		if text := r.text(&c); text != nil {
 			var h *held
 			texts, h = holder(texts, &c)
 			was := *text
-			if *text = r.scanner(&c).next(&h.Tail, was, false, found); *text == "" && was != "" && c.ID == "" && c.Name == "" {
+			if *text = r.pass(h, &c, was, false, found); *text == "" && was != "" && c.ID == "" && c.Name == "" {
 				continue
 			}
 		}
@@ -56,7 +60,7 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 			}
 			c := abi.Chunk{Kind: h.Kind, Index: h.Index, CallID: h.CallID}
 			if text := r.text(&c); text != nil {
-				if *text = r.scanner(&c).next(&h.Tail, "", true, found); *text != "" {
+				if *text = r.pass(h, &c, "", true, found); *text != "" {
 					out = append(out, c)
 				}
 			}
@@ -75,7 +79,37 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	if err == nil {
 		err = results.report(ctx, "tool_result")
 	}
-	return cmp.Or(err, r.vault.err)
+	return cmp.Or(err, r.vault.err, r.book.report(ctx))
+}
+
+// flush appends the beginning of a placeholder that a text ended with before a chunk of another kind. What
+// else is held may still become a match, and stays.
+func flush(out []abi.Chunk, texts []*held, kind string) []abi.Chunk {
+	for _, h := range texts {
+		if h.Kind == abi.ChunkText && h.Kind != kind && h.Back.Text != "" {
+			out = append(out, abi.Chunk{Kind: h.Kind, Text: h.Back.Text})
+			h.Back.Text = ""
+		}
+	}
+	return out
+}
+
+// pass returns what passes of the text of a chunk, of which h holds what came before.
+func (r *redact) pass(h *held, c *abi.Chunk, text string, last bool, found finds) string {
+	if c.Kind != abi.ChunkToolCall || r.ToolArguments {
+		text = r.scanner(c).next(&h.Tail, text, last, found)
+	}
+	switch {
+	case !r.Reversible || c.CallID != "" || c.Kind == abi.ChunkReasoning:
+		return text
+	case c.Kind == abi.ChunkToolCall && r.RestoreArguments:
+		h.Name = cmp.Or(h.Name, c.Name)
+		return r.restored(&h.Back, text, last, r.isSink(h.Name))
+	case c.Kind != abi.ChunkToolCall && r.RestoreOutput:
+		return r.restored(&h.Back, text, last, false)
+	default:
+		return text
+	}
 }
 
 // scanner returns the scanner for the text of a chunk.
@@ -93,7 +127,7 @@ func (r *redact) text(c *abi.Chunk) *string {
 		return &c.Text
 	case c.Kind == abi.ChunkToolResult && r.ToolResults:
 		return &c.Text
-	case c.Kind == abi.ChunkToolCall && r.ToolArguments:
+	case c.Kind == abi.ChunkToolCall && (r.ToolArguments || r.Reversible && r.RestoreArguments):
 		return &c.Arguments
 	default:
 		return nil
@@ -108,6 +142,7 @@ func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 			return texts, h
 		}
 	}
-	h := &held{Kind: c.Kind, Index: c.Index, CallID: c.CallID, Tail: tail{JSON: c.Kind == abi.ChunkToolCall}}
+	json := c.Kind == abi.ChunkToolCall
+	h := &held{Kind: c.Kind, Index: c.Index, CallID: c.CallID, Tail: tail{JSON: json}, Back: tail{JSON: json}}
 	return append(texts, h), h
 }

@@ -97,8 +97,12 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// tokens finds the tokens of the kinds with the given labels.
-type tokens struct{ labels []string }
+// tokens finds the tokens of the kinds with the given labels. A token begins with the first of the
+// brackets and ends with the second.
+type tokens struct {
+	labels   []string
+	brackets string
+}
 
 // maxDigits is the maximum number of digits of a token's number.
 const maxDigits = 3
@@ -107,7 +111,7 @@ const maxDigits = 3
 func (t tokens) find(text string, from int) []span {
 	var out []span
 	for i := from; i < len(text); i++ {
-		if text[i] != '<' {
+		if text[i] != t.brackets[0] {
 			continue
 		}
 		if end, _ := t.at(text, i); end > 0 {
@@ -120,7 +124,7 @@ func (t tokens) find(text string, from int) []span {
 
 // open implements [detector].
 func (t tokens) open(text string, from int) int {
-	i := strings.LastIndexByte(text[from:], '<')
+	i := strings.LastIndexByte(text[from:], t.brackets[0])
 	if i < 0 {
 		return len(text)
 	}
@@ -148,7 +152,7 @@ func (t tokens) at(text string, i int) (end int, open bool) {
 		case digits > maxDigits:
 		case digits == len(number):
 			open = true
-		case digits > 0 && number[digits] == '>':
+		case digits > 0 && number[digits] == t.brackets[1]:
 			return len(text) - len(number) + digits + 1, false
 		}
 	}
@@ -157,14 +161,14 @@ func (t tokens) at(text string, i int) (end int, open bool) {
 
 // restorer returns a kind that replaces tokens with their values.
 func (r *redact) restorer() *kind {
-	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return r.vault.value(match) }}
+	return &kind{detector: tokens{r.labels, "<>"}, replace: func(match string) string { return r.vault.value(match) }}
 }
 
 // foreign returns a kind that alters lookalikes of tokens in text that the model did not
 // write. Otherwise the author of the text could have the lookalikes replaced by another
 // person's data.
 func (r *redact) foreign() *kind {
-	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return "< " + match[1:] }}
+	return &kind{detector: tokens{r.labels, "<>"}, replace: func(match string) string { return "< " + match[1:] }}
 }
 
 // block begins the replacement of blocked data. Text with such a replacement is rejected.

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// Limits of the values that have placeholders, per run. Further values are hidden permanently.
+const (
+	maxPlaceholders = 999
+	maxValue        = 4 << 10   // bytes of one value
+	maxValues       = 256 << 10 // bytes of all values
+)
+
+// defaultSinks returns patterns for the names of tools that send data out, or that can run a program
+// that does. They match names in lower case.
+func defaultSinks() []string {
+	return []string{
+		"*send*", "*mail*", "*message*", "*notify*", "*post*", "*publish*", "*share*", "*comment*", "*issue*", "*push*",
+		"*upload*", "*http*", "*fetch*", "*web*", "*curl*", "*request*", "*url*", "*browse*", "*navigate*",
+		"*bash*", "*shell*", "*exec*", "*terminal*", "*command*", "*stdin*", "*eval*", "*script*", "*python*", "*ssh*",
+	}
+}
+
+// isSink reports whether the tool of the given name may send its arguments out. A call without a name
+// counts as one.
+func (r *redact) isSink(name string) bool {
+	return name == "" || names.Match(r.sinks, strings.ToLower(name))
+}
+
+// A secret is a value that has a placeholder.
+type secret struct {
+	Value string `json:"value"`
+	User  bool   `json:"user,omitempty"` // the user wrote it
+}
+
+// secrets holds the values of placeholders by the label of their kind, in the order of their numbers.
+var secrets = middleware.Local[map[string][]secret]("placeholders")
+
+// A book holds the run's placeholders for the duration of a hook.
+type book struct {
+	ctx      *middleware.Context
+	loaded   bool
+	version  int64
+	values   map[string][]secret
+	numbers  map[string]number // by value
+	bytes    int
+	changed  bool
+	fromUser bool // the user wrote the text that is being redacted
+	kept     int  // placeholders that were not restored because of a sink
+	err      error
+}
+
+// A number identifies a placeholder.
+type number struct {
+	label string
+	n     int
+}
+
+func (n number) String() string { return "[" + n.label + "_" + strconv.Itoa(n.n) + "]" }
+
+// load reads the values from the host, once.
+func (b *book) load() {
+	if b.loaded || b.ctx == nil {
+		return
+	}
+	b.loaded = true
+	b.values, b.version, b.err = secrets.Load(b.ctx)
+	if b.values == nil {
+		b.values = map[string][]secret{}
+	}
+}
+
+// index numbers the values.
+func (b *book) index() {
+	b.load()
+	b.numbers = map[string]number{}
+	for label, list := range b.values {
+		for i, s := range list {
+			b.numbers[s.Value] = number{label, i + 1}
+			b.bytes += len(s.Value)
+		}
+	}
+}
+
+// save stores new values. It returns false if another hook has stored some since load, so that the
+// numbers of the new ones are taken.
+func (b *book) save() (bool, error) {
+	if b.err != nil || !b.changed {
+		return b.err == nil, b.err
+	}
+	return secrets.CompareAndSet(b.ctx, b.values, b.version)
+}
+
+// placeholder returns the placeholder of a value, which is the same for all its occurrences. Other
+// spellings have others, so that each is restored as it was. Values beyond the limits get a
+// permanent replacement.
+func (b *book) placeholder(label, value string) string {
+	at, ok := b.numbers[value]
+	if !ok {
+		if len(b.numbers) >= maxPlaceholders || len(value) > maxValue || b.bytes+len(value) > maxValues {
+			return "[REDACTED_" + label + "]"
+		}
+		b.values[label] = append(b.values[label], secret{Value: value})
+		at = number{label, len(b.values[label])}
+		b.numbers[value] = at
+		b.bytes += len(value)
+		b.changed = true
+	}
+	if s := &b.values[at.label][at.n-1]; b.fromUser && !s.User {
+		s.User, b.changed = true, true
+	}
+	return at.String()
+}
+
+// known returns the placeholder of a value that has one, or the value.
+func (b *book) known(value string) string {
+	if at, ok := b.numbers[value]; ok {
+		return at.String()
+	}
+	return value
+}
+
+// value returns the value of a placeholder. It returns false if the placeholder stays: it is unknown, or
+// its value would go to a sink and is not the user's.
+func (b *book) value(placeholder string, sink bool) (string, bool) {
+	label, digits, _ := cutLast(placeholder[1 : len(placeholder)-1])
+	n, err := strconv.Atoi(digits)
+	if b.load(); err != nil || n < 1 || n > len(b.values[label]) || strconv.Itoa(n) != digits {
+		return "", false
+	}
+	s := b.values[label][n-1]
+	if sink && !s.User {
+		b.kept++
+		return "", false
+	}
+	return s.Value, true
+}
+
+// literals returns a kind that gives placeholders of their own to lookalikes of placeholders, so that
+// these are restored as they were written. In text of the model a lookalike is usually a placeholder that
+// stayed: there only lookalikes that have a placeholder already get it.
+func (r *redact) literals(model bool) *kind {
+	return &kind{detector: tokens{r.reversed, "[]"}, exact: true, replace: func(match string) string {
+		if model {
+			return r.book.known(match)
+		}
+		label, _, _ := cutLast(match[1:])
+		return r.book.placeholder(label, match)
+	}}
+}
+
+// restored returns the piece of the model's text that follows t with the values of its placeholders. It
+// holds back what may be the beginning of a placeholder, unless last is true.
+func (r *redact) restored(t *tail, piece string, last, sink bool) string {
+	text := t.Text + piece
+	t.Text = ""
+	var out strings.Builder
+	for i := strings.IndexByte(text, '['); i >= 0; i = strings.IndexByte(text, '[') {
+		out.WriteString(t.pass(text[:i]))
+		text = text[i:]
+		end, open := tokens{r.reversed, "[]"}.at(text, 0)
+		if open && !last {
+			t.Text = text
+			return out.String()
+		}
+		value, ok := "", false
+		if end > 0 && (!t.JSON || t.Place.Inside) {
+			value, ok = r.book.value(text[:end], sink)
+		}
+		if end = max(end, 1); !ok {
+			value = text[:end]
+		} else if t.JSON {
+			quoted := json.AppendString(nil, value)
+			value = string(quoted[1 : len(quoted)-1])
+		}
+		out.WriteString(value)
+		t.pass(text[:end])
+		text = text[end:]
+	}
+	out.WriteString(t.pass(text))
+	return out.String()
+}
+
+// unescaped returns the text that is written as raw within a string of JSON.
+func unescaped(raw string) string {
+	var text string
+	if json.Unmarshal([]byte(`"`+raw+`"`), &text) != nil {
+		return raw
+	}
+	return text
+}
+
+// ofUser reports whether the user wrote a message. Results of tools and texts of modules that are passed to
+// the model in the user's name do not count.
+func ofUser(m *abi.Message) bool {
+	return m.Role == abi.RoleUser && (m.Origin == "" || m.Origin == abi.OriginUser)
+}
+
+// report emits an event with the number of placeholders that were kept from sinks.
+func (b *book) report(ctx *middleware.Context) error {
+	if b.err != nil || b.kept == 0 {
+		return b.err
+	}
+	return ctx.Emit("kept_from_sinks", struct {
+		Placeholders int `json:"placeholders"`
+	}{b.kept})
+}
