@@ -104,10 +104,10 @@ func (r *redact) reverse() error {
 	for _, s := range r.Sinks {
 		r.sinks = append(r.sinks, strings.ToLower(s))
 	}
-	r.given, r.said = r.scan.with(r.literals(false)), r.scan.with(r.literals(true))
+	r.given, r.said = r.scan.with(r.verbatim(false)), r.scan.with(r.verbatim(true))
 	r.answers, r.made = r.rest, r.begun
 	if len(r.calls.kinds) > 0 {
-		r.calls = r.calls.with(r.literals(true))
+		r.calls = r.calls.with(r.verbatim(true))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,7 @@ type book struct {
 	version  int64
 	values   map[string][]secret
 	numbers  map[string]number // by value
+	seen     *seen
 	bytes    int
 	changed  bool
 	fromUser bool // the user wrote the text that is being redacted
@@ -79,13 +81,18 @@ func (b *book) load() {
 // index numbers the values.
 func (b *book) index() {
 	b.load()
-	b.numbers = map[string]number{}
+	b.numbers, b.seen = map[string]number{}, &seen{byStart: map[string][]string{}}
 	for label, list := range b.values {
 		for i, s := range list {
-			b.numbers[s.Value] = number{label, i + 1}
-			b.bytes += len(s.Value)
+			b.add(s.Value, number{label, i + 1})
 		}
 	}
+}
+
+func (b *book) add(value string, at number) {
+	b.numbers[value] = at
+	b.bytes += len(value)
+	b.seen.add(value)
 }
 
 // save stores new values. It returns false if another hook has stored some since load, so that the
@@ -108,22 +115,13 @@ func (b *book) placeholder(label, value string) string {
 		}
 		b.values[label] = append(b.values[label], secret{Value: value})
 		at = number{label, len(b.values[label])}
-		b.numbers[value] = at
-		b.bytes += len(value)
+		b.add(value, at)
 		b.changed = true
 	}
 	if s := &b.values[at.label][at.n-1]; b.fromUser && !s.User {
 		s.User, b.changed = true, true
 	}
 	return at.String()
-}
-
-// known returns the placeholder of a value that has one, or the value.
-func (b *book) known(value string) string {
-	if at, ok := b.numbers[value]; ok {
-		return at.String()
-	}
-	return value
 }
 
 // value returns the value of a placeholder. It returns false if the placeholder stays: it is unknown, or
@@ -142,27 +140,102 @@ func (b *book) value(placeholder string, sink bool) (string, bool) {
 	return s.Value, true
 }
 
-// literals returns a kind that gives placeholders of their own to lookalikes of placeholders, so that
-// these are restored as they were written. In text of the model a lookalike is usually a placeholder that
-// stayed: there only lookalikes that have a placeholder already get it.
-func (r *redact) literals(model bool) *kind {
-	return &kind{detector: tokens{r.reversed, "[]"}, exact: true, replace: func(match string) string {
-		if model {
-			return r.book.known(match)
+// verbatim returns a kind for text that needs placeholders, although no detector finds data in it: values that
+// have a placeholder, wherever they occur, such as a card number to which the model added a digit, and, unless
+// the model wrote the text, lookalikes of placeholders. These get placeholders of their own, so that they are
+// restored as they were written. A lookalike in text of the model is usually a placeholder that stayed.
+func (r *redact) verbatim(ofModel bool) *kind {
+	lookalikes := tokens{r.reversed, "[]"}
+	d := verbatim{book: &r.book, tokens: lookalikes}
+	if ofModel {
+		d.labels = nil
+	}
+	return &kind{detector: d, exact: true, replace: func(match string) string {
+		label := r.reversed[0]
+		if at, ok := r.book.numbers[match]; ok {
+			label = at.label
+		} else if end, _ := lookalikes.at(match, 0); end == len(match) {
+			label, _, _ = cutLast(match[1:])
 		}
-		label, _, _ := cutLast(match[1:])
 		return r.book.placeholder(label, match)
 	}}
 }
 
+// verbatim finds the values of a book, and tokens. It is for complete text only.
+type verbatim struct {
+	book *book
+	tokens
+}
+
+func (v verbatim) find(text string, from int) []span {
+	var out []span
+	for i := from; i < len(text); i++ {
+		end := v.book.seen.at(text, i)
+		if end == 0 && text[i] == v.brackets[0] {
+			end, _ = v.tokens.at(text, i)
+		}
+		if end > 0 {
+			out = append(out, span{from: i, to: end})
+			i = end - 1
+		}
+	}
+	return out
+}
+
+// Limits of the search for values that have been seen. Shorter values occur by chance, and more values with the
+// same beginning would cost too much.
+const (
+	minSeen  = 5
+	maxAlike = 16
+)
+
+// A seen finds values.
+type seen struct {
+	pairs   [1 << 16 / 64]uint64 // a set of the first two bytes of the values
+	byStart map[string][]string  // by the first minSeen bytes, longer ones first
+}
+
+func (s *seen) add(value string) {
+	if len(value) < minSeen {
+		return
+	}
+	list := s.byStart[value[:minSeen]]
+	if len(list) == maxAlike {
+		return
+	}
+	i := slices.IndexFunc(list, func(v string) bool { return len(v) < len(value) })
+	if i < 0 {
+		i = len(list)
+	}
+	s.byStart[value[:minSeen]] = slices.Insert(list, i, value)
+	pair := int(value[0])<<8 | int(value[1])
+	s.pairs[pair/64] |= 1 << (pair % 64)
+}
+
+// at returns the end of the longest value that begins at i, or 0.
+func (s *seen) at(text string, i int) int {
+	if len(text)-i < minSeen {
+		return 0
+	}
+	if pair := int(text[i])<<8 | int(text[i+1]); s.pairs[pair/64]&(1<<(pair%64)) == 0 {
+		return 0
+	}
+	for _, v := range s.byStart[text[i:i+minSeen]] {
+		if strings.HasPrefix(text[i:], v) {
+			return i + len(v)
+		}
+	}
+	return 0
+}
+
 // restored returns the piece of the model's text that follows t with the values of its placeholders. It
-// holds back what may be the beginning of a placeholder, unless last is true.
+// holds back what may be the beginning of a placeholder, unless last is true. An address in a link is a sink.
 func (r *redact) restored(t *tail, piece string, last, sink bool) string {
 	text := t.Text + piece
 	t.Text = ""
 	var out strings.Builder
 	for i := strings.IndexByte(text, '['); i >= 0; i = strings.IndexByte(text, '[') {
-		out.WriteString(t.pass(text[:i]))
+		t.put(&out, text[:i], text[:i])
 		text = text[i:]
 		end, open := tokens{r.reversed, "[]"}.at(text, 0)
 		if open && !last {
@@ -171,7 +244,7 @@ func (r *redact) restored(t *tail, piece string, last, sink bool) string {
 		}
 		value, ok := "", false
 		if end > 0 && (!t.JSON || t.Place.Inside) {
-			value, ok = r.book.value(text[:end], sink)
+			value, ok = r.book.value(text[:end], sink || t.Link.In != 0)
 		}
 		if end = max(end, 1); !ok {
 			value = text[:end]
@@ -179,12 +252,19 @@ func (r *redact) restored(t *tail, piece string, last, sink bool) string {
 			quoted := json.AppendString(nil, value)
 			value = string(quoted[1 : len(quoted)-1])
 		}
-		out.WriteString(value)
-		t.pass(text[:end])
+		t.put(&out, text[:end], value)
 		text = text[end:]
 	}
-	out.WriteString(t.pass(text))
+	t.put(&out, text, text)
 	return out.String()
+}
+
+// put writes now in place of the text was.
+func (t *tail) put(out *strings.Builder, was, now string) {
+	out.WriteString(now)
+	if t.pass(was); !t.JSON {
+		t.Link.pass(now)
+	}
 }
 
 // unescaped returns the text that is written as raw within a string of JSON.

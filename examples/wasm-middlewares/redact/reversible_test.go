@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -149,6 +150,54 @@ func TestSinks(t *testing.T) {
 	require.Equal(t, "[EMAIL_1]", said(t, h, "[EMAIL_1]", 3))
 }
 
+// TestLinks checks that a value that is not the user's is not restored in an address, which a client may load.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	h := reversible(t, nil)
+	sent(t, h, abi.ToolMessage("1", "read", abi.Text(mail)), abi.User("amy@example.org"))
+	for text, restored := range map[string]bool{
+		"Bob <[EMAIL_1]>, [EMAIL_1]: a/b [x] ([EMAIL_1]) {a: [EMAIL_1]} 1 < [EMAIL_1]": true,
+		"see https://x.example/?a=1, or ask [EMAIL_1]":                                 true,
+		"[docs](https://x.example \"y\") by [EMAIL_1], <b>[EMAIL_1]</b> [EMAIL_1]":     true,
+		"a<b\n\n[EMAIL_1]":                                    true,
+		"![x](https://x.example/?q=[EMAIL_1])":                false,
+		"![x](https&colon;&sol;&sol;x.example/(a)/[EMAIL_1])": false,
+		"![x]( \n//x.example/[EMAIL_1])":                      false,
+		"![x](<https&colon;&sol;&sol;x.example/a [EMAIL_1]>)": false,
+		"![x]\n\n[x]: http:x.example/[EMAIL_1]":               false,
+		"<img alt=x\nsrc='https://x.example/ \n[EMAIL_1]'>":   false,
+		"https://x.example/[EMAIL_1]":                         false,
+	} {
+		for size := 1; size < 9; size++ {
+			want := text
+			if restored {
+				want = strings.ReplaceAll(text, "[EMAIL_1]", mail)
+			}
+			require.Equal(t, want, said(t, h, text, size))
+		}
+	}
+	require.Equal(t, "![x](//x.example/amy@example.org)", said(t, h, "![x](//x.example/[EMAIL_2])", 5))
+}
+
+// TestSeenValues checks that a value that has a placeholder is hidden where no detector finds it. Otherwise the model
+// could have a value restored in such a place, and read it in the next request.
+func TestSeenValues(t *testing.T) {
+	t.Parallel()
+	const card = "4111 1111 1111 1111"
+	got := sent(
+		t,
+		reversible(t, nil),
+		abi.User(card),
+		abi.Message{
+			Role:      abi.RoleAssistant,
+			ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "write", `{"a":"0`+card+`0"}`)},
+		},
+		abi.ToolMessage("1", "write", abi.Text("x"+card+"x 4111 1111 1111 111")),
+	)
+	require.Equal(t, `{"a":"0[CREDIT_CARD_1]0"}`, got[1].ToolCalls[0].Function.Arguments)
+	require.Equal(t, "x[CREDIT_CARD_1]x 4111 1111 1111 111", got[2].Content.String())
+}
+
 // TestPlaceholdersAreStable checks that requests in which the client sends back what it was shown begin with the
 // same text, although each is a run of its own.
 func TestPlaceholdersAreStable(t *testing.T) {
@@ -175,6 +224,30 @@ func TestPlaceholdersAreStable(t *testing.T) {
 			ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "write", `{"a":"`+wrote+`"}`)},
 		})
 	}
+}
+
+// twoBooks assigns placeholders in two hooks at once.
+type twoBooks struct{ t *testing.T }
+
+func (b twoBooks) BeforeModel(ctx *middleware.Context, _ *middleware.ModelStart) error {
+	var books [2]book
+	for i := range books {
+		books[i].ctx = ctx
+		books[i].index()
+		require.Equal(b.t, "[EMAIL_1]", books[i].placeholder("EMAIL", strconv.Itoa(i)))
+	}
+	for i := range books {
+		saved, err := books[i].save()
+		require.NoError(b.t, err)
+		require.Equal(b.t, i == 0, saved, "the number is taken")
+	}
+	return nil
+}
+
+func TestConcurrentPlaceholders(t *testing.T) {
+	t.Parallel()
+	_, err := middlewaretest.New(middleware.Options{}, twoBooks{t}).BeforeModel(abi.BeforeModelInput{})
+	require.NoError(t, err)
 }
 
 func TestPlaceholdersAreBounded(t *testing.T) {
@@ -219,28 +292,38 @@ func FuzzReversible(f *testing.F) {
 	f.Add("[EMAIL_bob@example.com] [EMAIL_[IP_1]] 10.0.0.1.[IP_2] [IP_1", uint64(3))
 	f.Fuzz(func(t *testing.T, was string, seed uint64) {
 		was = strings.ToValidUTF8(was, "?")
-		h := reversible(t, nil)
-		shown := sent(t, h, abi.User(was))[0].Content.String()
 		random := rand.New(rand.NewPCG(seed, 0))
-		spoken := func(s string) string {
-			var chunks []abi.Chunk
-			for _, piece := range pieces(s, random) {
-				chunks = append(chunks, text(piece))
-			}
+		r := newRedact()
+		r.Reversible = true
+		require.NoError(t, r.Configure(nil))
+		r.book = book{loaded: true, values: map[string][]secret{}}
+		r.book.index()
+		r.book.fromUser = true
+		shown := r.given.all(was, finds{})
+		again := r.given.all(was, finds{})
+		restored := func(t tail, pieces []string) string {
 			var out strings.Builder
-			for _, c := range stream(t, h, 1, chunks...) {
-				out.WriteString(c.Text)
+			for _, piece := range pieces {
+				out.WriteString(r.restored(&t, piece, false, false))
 			}
+			out.WriteString(r.restored(&t, "", true, false))
 			return out.String()
 		}
-		require.Equal(t, was, spoken(shown), "%q", shown)
+		require.Equal(t, was, restored(tail{}, pieces(shown, random)), "%q", shown)
+		require.Equal(t, was, restored(tail{}, []string{again}), "%q", again)
 
 		arguments, err := json.Marshal(shown)
 		require.NoError(t, err)
 		var back string
-		require.NoError(t, json.Unmarshal([]byte(called(t, h, "write", pieces(string(arguments), random)...)), &back))
+		require.NoError(t, json.Unmarshal([]byte(restored(tail{JSON: true}, pieces(string(arguments), random))), &back))
 		require.Equal(t, was, back, "%q", shown)
 
-		require.Equal(t, said(t, h, was, len(was)+1), spoken(was))
+		spelled, err := json.Marshal(was)
+		require.NoError(t, err)
+		hidden := r.calls.json(string(spelled), finds{})
+		require.NoError(t, json.Unmarshal([]byte(restored(tail{JSON: true}, pieces(hidden, random))), &back))
+		require.Equal(t, was, back, "%q", hidden)
+
+		require.Equal(t, restored(tail{}, []string{was}), restored(tail{}, pieces(was, random)))
 	})
 }

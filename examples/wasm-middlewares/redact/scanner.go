@@ -92,6 +92,8 @@ type tail struct {
 	// For JSON: the position at which Text begins.
 	JSON  bool  `json:"json,omitempty"`
 	Place place `json:"place,omitzero"`
+
+	Link link `json:"link,omitzero"` // for text of the model with placeholders
 }
 
 // all returns the redacted form of a complete text, and counts the matches in found.
@@ -186,6 +188,9 @@ func (s *scanner) find(views []*view) []span {
 	for _, f := range all {
 		if n := len(apart); n > 0 && f.from < apart[n-1].to {
 			apart[n-1].to = max(apart[n-1].to, f.to)
+			if apart[n-1].kind.name == "" { // it is not data
+				apart[n-1].kind = f.kind
+			}
 			continue
 		}
 		apart = append(apart, f)
