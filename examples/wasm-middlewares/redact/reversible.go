@@ -228,42 +228,70 @@ func (s *seen) at(text string, i int) int {
 	return 0
 }
 
-// restored returns the piece of the model's text that follows t with the values of its placeholders. It
-// holds back what may be the beginning of a placeholder, unless last is true. An address in a link is a sink.
-func (r *redact) restored(t *tail, piece string, last, sink bool) string {
-	text := t.Text + piece
-	t.Text = ""
+// A restoring is the state of one text of the model whose placeholders are restored.
+type restoring struct {
+	Tool string `json:"tool,omitempty"` // the name of the called tool, for its arguments
+	JSON bool   `json:"json,omitempty"` // the text is JSON: arguments
+	Text string `json:"text,omitempty"` // what may be the beginning of a placeholder
+
+	Place place `json:"place,omitzero"` // in JSON
+	Link  link  `json:"link,omitzero"`  // in other text
+}
+
+// restored returns the piece of text that follows b with the values of its placeholders. It holds back what
+// may be the beginning of a placeholder, unless last is true.
+func (r *redact) restored(b *restoring, piece string, last bool) string {
+	text := b.Text + piece
+	b.Text = ""
 	var out strings.Builder
 	for i := strings.IndexByte(text, '['); i >= 0; i = strings.IndexByte(text, '[') {
-		t.put(&out, text[:i], text[:i])
+		b.put(&out, text[:i], text[:i])
 		text = text[i:]
 		end, open := tokens{r.reversed, "[]"}.at(text, 0)
 		if open && !last {
-			t.Text = text
+			b.Text = text
 			return out.String()
 		}
-		value, ok := "", false
-		if end > 0 && (!t.JSON || t.Place.Inside) {
-			value, ok = r.book.value(text[:end], sink || t.Link.In != 0)
+		now := text[:max(end, 1)]
+		if end > 0 {
+			now = r.value(b, now)
 		}
-		if end = max(end, 1); !ok {
-			value = text[:end]
-		} else if t.JSON {
-			quoted := json.AppendString(nil, value)
-			value = string(quoted[1 : len(quoted)-1])
-		}
-		t.put(&out, text[:end], value)
-		text = text[end:]
+		b.put(&out, text[:max(end, 1)], now)
+		text = text[max(end, 1):]
 	}
-	t.put(&out, text, text)
+	b.put(&out, text, text)
 	return out.String()
 }
 
+// value returns what takes the place of a placeholder at b: its value, or the placeholder itself. An address
+// in a link is a sink.
+func (r *redact) value(b *restoring, placeholder string) string {
+	sink := b.Link.In != 0
+	if b.JSON {
+		sink = r.isSink(b.Tool)
+	}
+	if b.JSON && !b.Place.Inside {
+		return placeholder
+	}
+	value, ok := r.book.value(placeholder, sink)
+	switch {
+	case !ok:
+		return placeholder
+	case b.JSON:
+		quoted := json.AppendString(nil, value)
+		return string(quoted[1 : len(quoted)-1])
+	default:
+		return value
+	}
+}
+
 // put writes now in place of the text was.
-func (t *tail) put(out *strings.Builder, was, now string) {
+func (b *restoring) put(out *strings.Builder, was, now string) {
 	out.WriteString(now)
-	if t.pass(was); !t.JSON {
-		t.Link.pass(now)
+	if b.JSON {
+		b.Place.pass(was)
+	} else {
+		b.Link.pass(now)
 	}
 }
 

@@ -301,29 +301,35 @@ func FuzzReversible(f *testing.F) {
 		r.book.fromUser = true
 		shown := r.given.all(was, finds{})
 		again := r.given.all(was, finds{})
-		restored := func(t tail, pieces []string) string {
+		restored := func(b restoring, pieces []string) string {
 			var out strings.Builder
 			for _, piece := range pieces {
-				out.WriteString(r.restored(&t, piece, false, false))
+				out.WriteString(r.restored(&b, piece, false))
 			}
-			out.WriteString(r.restored(&t, "", true, false))
+			out.WriteString(r.restored(&b, "", true))
 			return out.String()
 		}
-		require.Equal(t, was, restored(tail{}, pieces(shown, random)), "%q", shown)
-		require.Equal(t, was, restored(tail{}, []string{again}), "%q", again)
+		require.Equal(t, was, restored(restoring{}, pieces(shown, random)), "%q", shown)
+		require.Equal(t, was, restored(restoring{}, []string{again}), "%q", again)
 
 		arguments, err := json.Marshal(shown)
 		require.NoError(t, err)
 		var back string
-		require.NoError(t, json.Unmarshal([]byte(restored(tail{JSON: true}, pieces(string(arguments), random))), &back))
+		require.NoError(
+			t,
+			json.Unmarshal([]byte(restored(restoring{JSON: true, Tool: "write"}, pieces(string(arguments), random))), &back),
+		)
 		require.Equal(t, was, back, "%q", shown)
 
 		spelled, err := json.Marshal(was)
 		require.NoError(t, err)
 		hidden := r.calls.json(string(spelled), finds{})
-		require.NoError(t, json.Unmarshal([]byte(restored(tail{JSON: true}, pieces(hidden, random))), &back))
+		require.NoError(
+			t,
+			json.Unmarshal([]byte(restored(restoring{JSON: true, Tool: "write"}, pieces(hidden, random))), &back),
+		)
 		require.Equal(t, was, back, "%q", hidden)
 
-		require.Equal(t, restored(tail{}, []string{was}), restored(tail{}, pieces(was, random)))
+		require.Equal(t, restored(restoring{}, []string{was}), restored(restoring{}, pieces(was, random)))
 	})
 }

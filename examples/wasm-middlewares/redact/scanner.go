@@ -92,8 +92,6 @@ type tail struct {
 	// For JSON: the position at which Text begins.
 	JSON  bool  `json:"json,omitempty"`
 	Place place `json:"place,omitzero"`
-
-	Link link `json:"link,omitzero"` // for text of the model with placeholders
 }
 
 // all returns the redacted form of a complete text, and counts the matches in found.
@@ -247,10 +245,14 @@ type place struct {
 
 // pass advances the place past text, and returns text.
 func (t *tail) pass(text string) string {
-	if !t.JSON {
-		return text
+	if t.JSON {
+		t.Place.pass(text)
 	}
-	p := &t.Place
+	return text
+}
+
+// pass advances p past text.
+func (p *place) pass(text string) {
 	for i := range len(text) {
 		switch {
 		case p.Escaped:
@@ -261,7 +263,6 @@ func (t *tail) pass(text string) string {
 			p.Inside = !p.Inside
 		}
 	}
-	return text
 }
 
 // quoted returns a replacement, in quotes if it replaces a number in JSON.

@@ -11,12 +11,11 @@ import (
 // A held is the text that is held back from one part of a stream: the answer, the reasoning,
 // the arguments of a call, or a tool's result.
 type held struct {
-	Kind   string `json:"kind"`
-	Index  int    `json:"index,omitempty"`
-	CallID string `json:"call_id,omitempty"`
-	Tail   tail   `json:"tail"`
-	Name   string `json:"name,omitempty"` // of the called tool
-	Back   tail   `json:"back,omitzero"`  // what may become a placeholder
+	Kind   string     `json:"kind"`
+	Index  int        `json:"index,omitempty"`
+	CallID string     `json:"call_id,omitempty"`
+	Tail   tail       `json:"tail"`
+	Back   *restoring `json:"back,omitempty"` // nil if nothing is restored
 }
 
 // OnChunk releases text that cannot become part of a match any more. Held text is stored as a
@@ -40,11 +39,11 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 		}
 		out = flush(out, texts, c.Kind)
 		if c.Part != nil && (r.Output && c.CallID == "" || r.ToolResults && c.CallID != "") {
-			c.Part.Text = r.pass(&held{}, &c, c.Part.Text, true, found) // parts arrive whole
+			c.Part.Text = r.pass(&held{Back: r.restores(&c)}, &c, c.Part.Text, true, found) // parts arrive whole
 		}
 		if text := r.text(&c); text != nil {
 			var h *held
-			texts, h = holder(texts, &c)
+			texts, h = r.holder(texts, &c)
 			was := *text
 			if *text = r.pass(h, &c, was, false, found); *text == "" && was != "" && c.ID == "" && c.Name == "" {
 				continue
@@ -86,7 +85,7 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 // else is held may still become a match, and stays.
 func flush(out []abi.Chunk, texts []*held, kind string) []abi.Chunk {
 	for _, h := range texts {
-		if h.Kind == abi.ChunkText && h.Kind != kind && h.Back.Text != "" {
+		if h.Kind == abi.ChunkText && h.Kind != kind && h.Back != nil && h.Back.Text != "" {
 			out = append(out, abi.Chunk{Kind: h.Kind, Text: h.Back.Text})
 			h.Back.Text = ""
 		}
@@ -99,17 +98,21 @@ func (r *redact) pass(h *held, c *abi.Chunk, text string, last bool, found finds
 	if c.Kind != abi.ChunkToolCall || r.ToolArguments {
 		text = r.scanner(c).next(&h.Tail, text, last, found)
 	}
-	switch {
-	case !r.Reversible || c.CallID != "" || c.Kind == abi.ChunkReasoning:
-		return text
-	case c.Kind == abi.ChunkToolCall && r.RestoreArguments:
-		h.Name = cmp.Or(h.Name, c.Name)
-		return r.restored(&h.Back, text, last, r.isSink(h.Name))
-	case c.Kind != abi.ChunkToolCall && r.RestoreOutput:
-		return r.restored(&h.Back, text, last, false)
-	default:
+	if h.Back == nil {
 		return text
 	}
+	h.Back.Tool = cmp.Or(h.Back.Tool, c.Name)
+	return r.restored(h.Back, text, last)
+}
+
+// restores returns the state for restoring the text of a chunk, or nil if its placeholders stay.
+func (r *redact) restores(c *abi.Chunk) *restoring {
+	call := c.Kind == abi.ChunkToolCall
+	if !r.Reversible || c.CallID != "" || c.Kind == abi.ChunkReasoning ||
+		call && !r.RestoreArguments || !call && !r.RestoreOutput {
+		return nil
+	}
+	return &restoring{JSON: call}
 }
 
 // scanner returns the scanner for the text of a chunk.
@@ -136,13 +139,13 @@ func (r *redact) text(c *abi.Chunk) *string {
 
 // holder finds the element of texts that holds the text of the chunk c, or appends a new one. It
 // returns the list and the element.
-func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
+func (r *redact) holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
 	for _, h := range texts {
 		if h.Kind == c.Kind && h.Index == c.Index && h.CallID == c.CallID {
 			return texts, h
 		}
 	}
-	json := c.Kind == abi.ChunkToolCall
-	h := &held{Kind: c.Kind, Index: c.Index, CallID: c.CallID, Tail: tail{JSON: json}, Back: tail{JSON: json}}
+	h := &held{Kind: c.Kind, Index: c.Index, CallID: c.CallID, Tail: tail{JSON: c.Kind == abi.ChunkToolCall}}
+	h.Back = r.restores(c)
 	return append(texts, h), h
 }
