@@ -146,9 +146,9 @@ func (b *book) value(placeholder string, sink bool) (string, bool) {
 // restored as they were written. A lookalike in text of the model is usually a placeholder that stayed.
 func (r *redact) verbatim(ofModel bool) *kind {
 	lookalikes := tokens{r.reversed, "[]"}
-	d := verbatim{book: &r.book, tokens: lookalikes}
+	d := verbatim{&r.book, lookalikes}
 	if ofModel {
-		d.labels = nil
+		d.lookalikes.labels = nil
 	}
 	return &kind{detector: d, exact: true, replace: func(match string) string {
 		label := r.reversed[0]
@@ -163,16 +163,27 @@ func (r *redact) verbatim(ofModel bool) *kind {
 
 // verbatim finds the values of a book, and tokens. It is for complete text only.
 type verbatim struct {
-	book *book
-	tokens
+	book       *book
+	lookalikes tokens
 }
 
+// open implements [detector]. Nothing can follow complete text.
+func (v verbatim) open(text string, _ int) int { return len(text) }
+
+// find implements [detector].
 func (v verbatim) find(text string, from int) []span {
 	var out []span
+	known, bracket := v.book.seen, v.lookalikes.brackets[0]
 	for i := from; i < len(text); i++ {
-		end := v.book.seen.at(text, i)
-		if end == 0 && text[i] == v.brackets[0] {
-			end, _ = v.tokens.at(text, i)
+		end := 0
+		switch {
+		case known.mayBegin(text, i):
+			end = known.at(text, i)
+		case text[i] != bracket:
+			continue
+		}
+		if end == 0 && text[i] == bracket {
+			end, _ = v.lookalikes.at(text, i)
 		}
 		if end > 0 {
 			out = append(out, span{from: i, to: end})
@@ -208,18 +219,21 @@ func (s *seen) add(value string) {
 		i = len(list)
 	}
 	s.byStart[value[:minSeen]] = slices.Insert(list, i, value)
-	pair := int(value[0])<<8 | int(value[1])
+	pair := uint(value[0])<<8 | uint(value[1])
 	s.pairs[pair/64] |= 1 << (pair % 64)
 }
 
-// at returns the end of the longest value that begins at i, or 0.
-func (s *seen) at(text string, i int) int {
+// mayBegin reports whether a value may begin at i. It is fast, and seldom wrong.
+func (s *seen) mayBegin(text string, i int) bool {
 	if len(text)-i < minSeen {
-		return 0
+		return false
 	}
-	if pair := int(text[i])<<8 | int(text[i+1]); s.pairs[pair/64]&(1<<(pair%64)) == 0 {
-		return 0
-	}
+	pair := uint(text[i])<<8 | uint(text[i+1])
+	return s.pairs[pair/64]&(1<<(pair%64)) != 0
+}
+
+// at returns the end of the longest value that begins at i, if one may begin there, or 0.
+func (s *seen) at(text string, i int) int {
 	for _, v := range s.byStart[text[i:i+minSeen]] {
 		if strings.HasPrefix(text[i:], v) {
 			return i + len(v)
