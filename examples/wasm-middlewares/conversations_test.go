@@ -1,8 +1,9 @@
 //go:build !wasip1
 
-// Package conversation runs the test conversations of the example middlewares: the built
-// module in the real host, with a scripted model.
-package conversation
+// Package middlewares_test runs the test conversations of the example middlewares: the built
+// module in the real host, with a scripted model. One test binary runs all of them, because
+// linking the host takes as long as the conversations of an example.
+package middlewares_test
 
 import (
 	"context"
@@ -29,49 +30,64 @@ import (
 
 var update = flag.Bool("update", false, "update the expectations of failing conversations to the actual results")
 
-// Folder is the path of the examples relative to the repository's root.
-const Folder = "examples/wasm-middlewares"
+// folder is the path of the examples relative to the repository's root.
+const folder = "examples/wasm-middlewares"
 
-// Test runs all conversations (*.txtar) of the test's folder in each language of the example.
+// TestConversations runs all conversations (*.txtar) of each example in each of its languages.
 // Package golden documents their format. A module NAME.wasm is the example in folder NAME: built
 // from its Go source, from the subfolder of another language, or the script NAME.ts. With -short it
 // is built from Go only. If a language has a file named leaves-out, each case in that file must be
-// rejected in that language. Test also checks that the folder's README documents every
+// rejected in that language. TestConversations also checks that the example's README documents every
 // configuration key and hook.
-func Test(t *testing.T) {
-	t.Helper()
-	cases, err := golden.Load(os.DirFS("."))
+func TestConversations(t *testing.T) {
+	t.Parallel()
+	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
-	dir, err := os.Getwd()
+	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
+	readmes, err := filepath.Glob(filepath.Join("*", "README.md"))
 	require.NoError(t, err)
-	sources := map[string]string{"go": "main.go", "typescript": filepath.Base(dir) + ".ts"}
+	for _, readme := range readmes {
+		name := filepath.Dir(readme)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testExample(t, loader, name)
+		})
+	}
+}
+
+func testExample(t *testing.T, loader *module.Loader, name string) {
+	cases, err := golden.Load(os.DirFS(name))
+	require.NoError(t, err)
+	sources := map[string]string{"go": "main.go", "typescript": name + ".ts"}
 	for _, language := range append(guestbuild.Languages, guestbuild.Extism) {
 		sources[language] = language
 	}
-	if slices.Contains(byTinyGo, filepath.Base(dir)) {
+	if slices.Contains(byTinyGo, name) {
 		sources[tinyGo] = "main.go"
 	}
+	tested := false
 	for language, source := range sources {
-		if _, err := os.Stat(source); err == nil {
-			t.Run(language, func(t *testing.T) {
-				if testing.Short() && language != "go" {
-					t.Skip("-short: only Go")
-				}
-				if language == tinyGo {
-					guestbuild.TinyGo(t, path.Join(Folder, filepath.Base(dir))) // skips the test if TinyGo is missing
-				}
-				if slices.Contains(guestbuild.Languages, language) {
-					guestbuild.Foreign(
-						t,
-						path.Join(Folder, filepath.Base(dir), language),
-					) // skips the test if the toolchain is missing
-				}
-				leaves, err := conformance.LeavesOut(source)
-				require.NoError(t, err)
-				test(t, modules{t, newLoader(t), language}, cases, leaves)
-			})
+		source = filepath.Join(name, source)
+		if _, err := os.Stat(source); err != nil {
+			continue
 		}
+		tested = true
+		t.Run(language, func(t *testing.T) {
+			if testing.Short() && language != "go" {
+				t.Skip("-short: only Go")
+			}
+			if language == tinyGo {
+				guestbuild.TinyGo(t, path.Join(folder, name)) // skips the test if TinyGo is missing
+			}
+			if slices.Contains(guestbuild.Languages, language) {
+				guestbuild.Foreign(t, path.Join(folder, name, language)) // skips the test if the toolchain is missing
+			}
+			leaves, err := conformance.LeavesOut(source)
+			require.NoError(t, err)
+			testLanguage(t, modules{t, loader, name, language}, cases, leaves)
+		})
 	}
+	require.True(t, tested, "the folder has a README and no source")
 }
 
 // byTinyGo lists the Go examples that are also built by TinyGo, if it is installed. A build
@@ -81,7 +97,7 @@ var byTinyGo = []string{"patch-tool-calls", "guard"}
 
 const tinyGo = "tinygo"
 
-func test(t *testing.T, ms modules, cases []*golden.Case, leaves map[string]string) {
+func testLanguage(t *testing.T, ms modules, cases []*golden.Case, leaves map[string]string) {
 	t.Run("README", ms.readme)
 	for name := range leaves {
 		require.True(
@@ -103,7 +119,7 @@ func test(t *testing.T, ms modules, cases []*golden.Case, leaves map[string]stri
 			if *update {
 				text, err := c.Update(outcome)
 				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(c.Name+".txtar", text, 0o644))
+				require.NoError(t, os.WriteFile(filepath.Join(ms.example, c.Name+".txtar"), text, 0o644))
 				return
 			}
 			differences, err := c.Compare(outcome, true)
@@ -118,11 +134,9 @@ func test(t *testing.T, ms modules, cases []*golden.Case, leaves map[string]stri
 // readme checks that the README has a table row for each configuration key and names each
 // hook.
 func (ms modules) readme(t *testing.T) {
-	dir, err := os.Getwd()
+	text, err := os.ReadFile(filepath.Join(ms.example, "README.md"))
 	require.NoError(t, err)
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	m, err := ms.load(t.Context(), filepath.Base(dir)+".wasm")
+	m, err := ms.load(t.Context(), ms.example+".wasm")
 	require.NoError(t, err)
 	defer m.Close()
 	var schema struct {
@@ -140,18 +154,11 @@ func (ms modules) readme(t *testing.T) {
 	}
 }
 
-// newLoader returns a loader whose machine-code cache is shared with other tests.
-func newLoader(t *testing.T) *module.Loader {
-	t.Helper()
-	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
-	return loader
-}
-
+// modules loads the modules of an example's conversations in one language.
 type modules struct {
 	t        *testing.T
 	loader   *module.Loader
+	example  string
 	language string
 }
 
@@ -168,18 +175,18 @@ func (ms modules) middleware(ctx context.Context, m *wire.Middleware) (hook.Midd
 func (ms modules) load(ctx context.Context, file string) (*module.Module, error) {
 	name := strings.TrimSuffix(file, ".wasm")
 	if ms.language == "typescript" {
-		return ms.loader.Load(ctx, filepath.Join("..", name, name+".ts"), policy.Limits{})
+		return ms.loader.Load(ctx, filepath.Join(name, name+".ts"), policy.Limits{})
 	}
-	folder := path.Join(Folder, name)
+	source := path.Join(folder, name)
 	if ms.language == tinyGo {
-		return ms.loader.LoadBytes(ctx, file, guestbuild.TinyGo(ms.t, folder), policy.Limits{})
+		return ms.loader.LoadBytes(ctx, file, guestbuild.TinyGo(ms.t, source), policy.Limits{})
 	}
 	if slices.Contains(guestbuild.Languages, ms.language) {
-		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(folder, ms.language)), policy.Limits{})
+		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(source, ms.language)), policy.Limits{})
 	}
 	if ms.language == guestbuild.Extism {
-		folder = path.Join(folder, guestbuild.Extism)
+		source = path.Join(source, guestbuild.Extism)
 	}
-	wasm := guestbuild.Build(ms.t, folder)
+	wasm := guestbuild.Build(ms.t, source)
 	return ms.loader.LoadBytes(ctx, file, wasm, policy.Limits{})
 }
