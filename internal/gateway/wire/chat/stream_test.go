@@ -31,7 +31,7 @@ func TestStreams(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, a.Files, 3)
 			upstream, changes := string(a.Files[0].Data), string(a.Files[1].Data)
-			got := weave(t, upstream, changes)
+			got := apply(t, upstream, changes)
 			if strings.HasSuffix(file, "-unchanged.txtar") {
 				require.Equal(t, upstream, got, "an unchanged stream must keep its bytes")
 			}
@@ -44,7 +44,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// weave passes a stream through the codec with the given changes, and returns what the client receives:
+// apply passes a stream through the codec with the given changes, and returns what the client receives:
 //
 //	drop N          block N is not passed
 //	deny N TEXT     block N is a call that becomes TEXT
@@ -52,7 +52,7 @@ func TestStreams(t *testing.T) {
 //	before TEXT     TEXT is a block before the answer
 //	call NAME ARGS  a call is added at the end
 //	finish REASON   the finish reason changes
-func weave(t *testing.T, upstream, changes string) string {
+func apply(t *testing.T, upstream, changes string) string {
 	t.Helper()
 	s := Protocol{}.NewStream("model-1")
 	var out []byte
@@ -147,9 +147,9 @@ func TestFramingIsKept(t *testing.T) {
 		"data: {\"choices\":[{\"delta\":{\"content\":\"b\",\"tool_calls\":[" +
 		"{\"id\":\"c\",\"function\":{\"name\":\"n\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n" +
 		"data: [DONE]\n"
-	require.Equal(t, stream, weave(t, stream, ""))
+	require.Equal(t, stream, apply(t, stream, ""))
 
-	changed := weave(t, stream, "finish stop")
+	changed := apply(t, stream, "finish stop")
 	require.Equal(t, strings.Replace(stream, `"finish_reason":"tool_calls"`, `"finish_reason":"stop"`, 1),
 		joinSplit(changed), "only the finish reason may change")
 }
