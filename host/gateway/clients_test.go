@@ -136,9 +136,11 @@ func responsesAnswer(w io.Writer, stream, done bool) {
 	items := []string{`{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[` +
 		`{"type":"output_text","text":"` + text + `","annotations":[]}]}`}
 	if !done {
-		items = append(items,
+		items = append(
+			items,
 			`{"id":"fc_1","type":"function_call","call_id":"c1","name":"get_weather","arguments":"{\"name\":\"x\"}","status":"completed"}`,
-			`{"id":"fc_2","type":"function_call","call_id":"c2","name":"delete_file","arguments":"{\"name\":\"a\"}","status":"completed"}`)
+			`{"id":"fc_2","type":"function_call","call_id":"c2","name":"delete_file","arguments":"{\"name\":\"a\"}","status":"completed"}`,
+		)
 	}
 	answer := func(status, output string) string {
 		return `{"id":"resp_1","object":"response","created_at":1,"status":"` + status + `","model":"m","output":[` + output +
@@ -198,8 +200,12 @@ func messagesAnswer(w io.Writer, stream, done bool) {
 			`"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}`, content, reason)
 		return
 	}
-	event(w, "message_start", `{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m",`+
-		`"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}`)
+	event(
+		w,
+		"message_start",
+		`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m",`+
+			`"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}`,
+	)
 	event(w, "content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`)
 	for _, piece := range strings.SplitAfter(text, "is ") {
 		event(w, "content_block_delta",
@@ -210,7 +216,9 @@ func messagesAnswer(w io.Writer, stream, done bool) {
 		event(w, "content_block_start",
 			fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use",%s,"input":{}}}`, i+1, c))
 		event(w, "content_block_delta", fmt.Sprintf(
-			`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":"{\"name\":\"x\"}"}}`, i+1))
+			`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":"{\"name\":\"x\"}"}}`,
+			i+1,
+		))
 		event(w, "content_block_stop", fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i+1))
 	}
 	event(w, "message_delta", fmt.Sprintf(
