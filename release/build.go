@@ -100,13 +100,24 @@ func (r *release) build(ctx context.Context) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}
+	images := map[platform][]file{}
 	for _, p := range platforms {
-		if err := r.pack(ctx, p); err != nil {
+		files, err := r.content(ctx, p)
+		if err != nil {
 			return err
 		}
+		if err := r.pack(p, files); err != nil {
+			return err
+		}
+		if p.os == "linux" {
+			images[p] = files
+		}
 	}
-	for _, step := range []func(context.Context) error{r.packImages, r.packNPM, r.packModule} {
-		if err := step(ctx); err != nil {
+	if err := r.packImages(images); err != nil {
+		return err
+	}
+	for _, step := range []func() error{r.packNPM, r.packModule} {
+		if err := step(); err != nil {
 			return err
 		}
 	}
@@ -134,25 +145,24 @@ func (r *release) compile(ctx context.Context, p platform) error {
 	return nil
 }
 
-// pack writes the archive with the binary of a platform, and its bill of materials.
-func (r *release) pack(ctx context.Context, p platform) error {
-	files, err := r.content(ctx, p)
-	if err != nil {
-		return err
-	}
+// pack writes the archive of a platform, and the bill of materials of its binary.
+func (r *release) pack(p platform, files []file) (err error) {
 	name := r.name() + "_" + p.os + "_" + p.arch
 	if p.os == "windows" {
 		err = writeFile(filepath.Join(r.out, name+".zip"), func(w io.Writer) error { return writeZip(w, files, r.time) })
 	} else {
-		err = writeFile(filepath.Join(r.out, name+".tar.gz"), func(w io.Writer) error {
-			z := gzip.NewWriter(w)
-			return errors.Join(writeTar(z, files, r.time), z.Close())
-		})
+		err = writeFile(filepath.Join(r.out, name+".tar.gz"), func(w io.Writer) error { return r.writeTarGzip(w, files) })
 	}
 	if err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(r.out, name+".cdx.json"), func(w io.Writer) error { return r.writeSBOM(w, p) })
+}
+
+// writeTarGzip writes a compressed tar archive.
+func (r *release) writeTarGzip(w io.Writer, files []file) error {
+	z := gzip.NewWriter(w)
+	return errors.Join(writeTar(z, files, r.time), z.Close())
 }
 
 // content returns the files of the archive of a platform: the binary and the licenses.

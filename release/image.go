@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/pem"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -22,14 +22,15 @@ import (
 // without a distribution use.
 const imageUser = 65532
 
-// packImages writes the OCI archive: an image for each Linux platform, and their index.
-func (r *release) packImages(ctx context.Context) error {
+// packImages writes the OCI archive: an image for each platform, and their index. content holds the
+// files of the platforms' archives.
+func (r *release) packImages(content map[platform][]file) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range platforms {
-		if p.os != "linux" {
+		if content[p] == nil {
 			continue
 		}
-		image, err := r.image(ctx, p)
+		image, err := r.image(p, content[p])
 		if err != nil {
 			return err
 		}
@@ -59,13 +60,9 @@ func (r *release) packImages(ctx context.Context) error {
 }
 
 // image returns the image of a platform: one layer on an empty base.
-func (r *release) image(ctx context.Context, p platform) (v1.Image, error) {
-	files, err := r.imageFiles(ctx, p)
-	if err != nil {
-		return nil, err
-	}
+func (r *release) image(p platform, files []file) (v1.Image, error) {
 	var content bytes.Buffer
-	if err := writeTar(&content, files, r.time); err != nil {
+	if err := writeTar(&content, imageFiles(files), r.time); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
@@ -115,11 +112,8 @@ func (r *release) image(ctx context.Context, p platform) (v1.Image, error) {
 
 // imageFiles returns the files of an image: the binary, the certificate authorities that it trusts,
 // and a folder for its data that its user can write to.
-func (r *release) imageFiles(ctx context.Context, p platform) ([]file, error) {
-	files, err := r.content(ctx, p)
-	if err != nil {
-		return nil, err
-	}
+func imageFiles(content []file) []file {
+	files := slices.Clone(content)
 	for i := range files[1:] {
 		files[i+1].name = "usr/share/doc/agent-runner/" + files[i+1].name
 	}
@@ -137,7 +131,7 @@ func (r *release) imageFiles(ctx context.Context, p platform) ([]file, error) {
 		{name: "usr/share/", mode: 0o755},
 		{name: "usr/share/doc/", mode: 0o755},
 		{name: "usr/share/doc/agent-runner/", mode: 0o755},
-	}, files...), nil
+	}, files...)
 }
 
 // authorities returns Mozilla's certificate authorities. It leaves out those that Mozilla trusts

@@ -133,12 +133,14 @@ func (r *release) notices(ctx context.Context, p platform) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// appendLicenses appends the files with licenses in a folder.
+// appendLicenses appends the files with licenses in a folder. It fails if the folder has none, because
+// a release of software without a license is not allowed.
 func appendLicenses(text *bytes.Buffer, title, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
+	found := false
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !licenseNames.MatchString(e.Name()) || strings.HasSuffix(e.Name(), ".go") {
 			continue
@@ -147,7 +149,11 @@ func appendLicenses(text *bytes.Buffer, title, dir string) error {
 		if err != nil {
 			return err
 		}
+		found = true
 		fmt.Fprintf(text, "==== %s: %s\n\n%s\n\n", title, e.Name(), bytes.TrimSpace(b))
+	}
+	if !found {
+		return fmt.Errorf("%s has no file with a license; remove the dependency, or ask its authors for one", title)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,29 +13,42 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// packNPM writes the npm package of the TypeScript SDK, with the version of the release.
-func (r *release) packNPM(ctx context.Context) error {
+// packNPM writes the npm package of the TypeScript SDK, with the version of the release. It does not use
+// npm, whose archives differ from version to version.
+func (r *release) packNPM() error {
 	fmt.Println("packing the npm package")
-	dir := filepath.Join(r.binaries, "npm")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(r.source, "guest-sdk", "typescript"))); err != nil {
-		return err
-	}
-	license, err := os.ReadFile(filepath.Join(r.source, "LICENSE"))
+	dir := filepath.Join(r.source, "guest-sdk", "typescript")
+	manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), license, 0o644); err != nil {
+	var described struct {
+		Version string
+		Files   []string
+	}
+	if err := json.Unmarshal(manifest, &described); err != nil {
 		return err
 	}
-	if _, err := output(ctx, dir, "npm", "pkg", "set", "version="+r.number()); err != nil {
-		return err
+	version := []byte(`"version": "` + described.Version + `"`)
+	if bytes.Count(manifest, version) != 1 {
+		return fmt.Errorf("package.json: want the text %s once", version)
 	}
-	_, err = output(ctx, dir, "npm", "pack", "--ignore-scripts", "--pack-destination", r.out)
-	return err
+	manifest = bytes.Replace(manifest, version, []byte(`"version": "`+r.number()+`"`), 1)
+	files := []file{{name: "package/package.json", mode: 0o644, data: manifest}}
+	for _, path := range append([]string{"README.md", filepath.Join("..", "..", "LICENSE")}, described.Files...) {
+		b, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name: "package/" + filepath.Base(path), mode: 0o644, data: b})
+	}
+	return writeFile(filepath.Join(r.out, "agent-runner-middleware-"+r.number()+".tgz"), func(w io.Writer) error {
+		return r.writeTarGzip(w, files)
+	})
 }
 
 // packModule writes the Go module as a module proxy serves it, below the folder goproxy.
-func (r *release) packModule(context.Context) error {
+func (r *release) packModule() error {
 	fmt.Println("packing the Go module")
 	path, err := module.EscapePath(modulePath)
 	if err != nil {

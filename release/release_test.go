@@ -40,6 +40,10 @@ func TestRelease(t *testing.T) {
 		t.Setenv("GOFLAGS", "-buildvcs=false -ldflags=-w")
 		t.Setenv("GOAMD64", "v3")
 		t.Setenv("TZ", "Asia/Tokyo")
+		other := t.TempDir() // npm's archives depend on its version
+		write(t, other, "npm", "#!/bin/sh\nexit 1\n")
+		require.NoError(t, os.Chmod(filepath.Join(other, "npm"), 0o755))
+		t.Setenv("PATH", other+":"+os.Getenv("PATH"))
 		require.NoError(t, buildRelease(t.Context(), "..", "HEAD", second))
 		require.Equal(t, read(t, first, "checksums.txt"), read(t, second, "checksums.txt"))
 	})
@@ -55,6 +59,21 @@ func TestRelease(t *testing.T) {
 	t.Run("image", b.testImage)
 	t.Run("npm", b.testNPM)
 	t.Run("module", b.testModule)
+}
+
+// TestLicenses checks that a release contains nothing without a license.
+func TestLicenses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var text bytes.Buffer
+	require.ErrorContains(
+		t,
+		appendLicenses(&text, "example.com/m v1.0.0", dir),
+		"example.com/m v1.0.0 has no file with a license",
+	)
+	write(t, dir, "COPYING", "do what you like\n")
+	require.NoError(t, appendLicenses(&text, "example.com/m v1.0.0", dir))
+	require.Equal(t, "==== example.com/m v1.0.0: COPYING\n\ndo what you like\n\n", text.String())
 }
 
 // open finds the version of a release and unpacks its command.
