@@ -127,6 +127,7 @@ func testLanguage(t *testing.T, ms modules, cases []*golden.Case, leaves map[str
 			for _, d := range differences {
 				require.Fail(t, c.About, d.String())
 			}
+			require.Empty(t, c.Unused(outcome))
 		})
 	}
 }

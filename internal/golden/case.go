@@ -253,5 +253,16 @@ func (c *Case) Defect(o *wire.Outcome) string {
 	return ""
 }
 
+// Unused describes the first reply of the model that the run did not use, according to a host's report.
+// It returns "" if the run used all of them.
+func (c *Case) Unused(o *wire.Outcome) string {
+	calls, replies := len(o.ModelCalls), len(c.Request().Model)
+	if o.Refused != "" || calls >= replies {
+		return ""
+	}
+	return fmt.Sprintf("reply %d of the part model was not used: model calls: %d, replies: %d; "+
+		"remove it, or find out why the run ended before it", calls+1, calls, replies)
+}
+
 // ModuleNames returns the names of the case's Go modules, sorted.
 func (c *Case) ModuleNames() []string { return slices.Sorted(maps.Keys(c.Modules)) }

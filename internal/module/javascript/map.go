@@ -195,6 +195,21 @@ func (m *Map) Frame(p Position) string {
 // position matches positions of the bundle in the engine's output.
 var position = regexp.MustCompile(`<script>:(\d+):(\d+)`)
 
+// preludeFrames matches frames of the prelude in the engine's stack traces, and the frame of the engine's own
+// function that the prelude called.
+var preludeFrames = regexp.MustCompile(
+	`(?m)(?:^[ \t]*at \S+ \(native\)\n)?^[ \t]*at (?:\S+ \(host:\d+:\d+\)|host:\d+:\d+)(?:\n|$)`,
+)
+
+// WithoutPrelude removes the frames of the prelude, which is the host's own code, from stack traces in
+// text.
+func WithoutPrelude(text string) string {
+	if !strings.Contains(text, "host:") {
+		return text
+	}
+	return strings.TrimSuffix(preludeFrames.ReplaceAllLiteralString(text, ""), "\n")
+}
+
 // Translate replaces positions of the bundle in text with positions in the sources. Positions that
 // have none stay as they are.
 func (m *Map) Translate(text string) string {

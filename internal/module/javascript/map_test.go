@@ -85,3 +85,17 @@ func FuzzReadMap(f *testing.F) {
 		_ = m.Translate(fmt.Sprintf("<script>:%d:%d", line, column))
 	})
 }
+
+// TestWithoutPrelude checks that stack traces have the frames of scripts, and not those of the host.
+func TestWithoutPrelude(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Error: e\n    at f (<script>:1:2)\n    at sort (native)\n    at g (<script>:3:4)\n" +
+			"    at call (native)\n    at call (host:444:56)\n    at dispatch (host:531:38)": "Error: e\n    at f (<script>:1:2)\n    at sort (native)\n    at g (<script>:3:4)",
+		"a: Error: e\n    at <anonymous> (<script>:1:2)\n    at host:7:8\n b": "a: Error: e\n    at <anonymous> (<script>:1:2)\n b",
+		"look at host:80:1 and\n at localhost (host)":                         "look at host:80:1 and\n at localhost (host)",
+		"plain\n": "plain\n",
+	} {
+		require.Equal(t, want, WithoutPrelude(text))
+	}
+}

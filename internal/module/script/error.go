@@ -54,12 +54,9 @@ func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 	}
 	e.Text = invoke.Printable(e.Text, maxThrown)
 	sources := s.where()
-	for line := range strings.Lines(t.Stack) {
-		if line = strings.TrimSpace(line); line == "" || len(e.Stack) == maxStack {
+	for line := range strings.Lines(javascript.WithoutPrelude(t.Stack)) {
+		if line = strings.TrimSpace(line); line == "" || len(e.Stack) == maxStack || strings.HasSuffix(line, "(native)") {
 			continue
-		}
-		if strings.Contains(line, "(host:") || strings.HasPrefix(line, "at host:") || strings.HasSuffix(line, "(native)") {
-			continue // a frame of the prelude
 		}
 		e.Stack = append(e.Stack, invoke.Printable(sources.Translate(line), 256))
 	}

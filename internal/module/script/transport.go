@@ -86,8 +86,10 @@ func (s *Transport) HookType() verify.FuncType { return plain.HookType }
 // Name returns "javascript".
 func (s *Transport) Name() string { return "javascript" }
 
-// Readable replaces positions in the bundle with positions in the sources.
+// Readable replaces positions in the bundle with positions in the sources, and removes the host's own
+// frames of stack traces.
 func (s *Transport) Readable(text string) string {
+	text = javascript.WithoutPrelude(text)
 	if !strings.Contains(text, "<script>:") {
 		return text
 	}

@@ -227,7 +227,7 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 		return "", err
 	case len(differences) > 0 && differences[0].Part == "start":
 		return "", fmt.Errorf("the run did not start: %s", outcome.Refused)
-	case t.update && len(differences) > 0:
+	case t.update && len(differences) > 0 && c.Unused(outcome) == "":
 		return t.rewrite(path, c, outcome)
 	}
 	var out strings.Builder
@@ -236,6 +236,9 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	}
 	if defect := c.Defect(outcome); defect != "" && len(differences) > 0 {
 		out.WriteString(defect + "\n")
+	}
+	if unused := c.Unused(outcome); unused != "" {
+		out.WriteString(unused + "\n")
 	}
 	return out.String() + explain(outcome, len(differences) > 0), nil
 }

@@ -10,24 +10,45 @@ import (
 var hints = []struct {
 	cause *regexp.Regexp
 	text  string // with the groups of cause
+
+	// resumed is the text for a resumed run, which has the grants and the store that it began with.
+	resumed string
 }{
-	{regexp.MustCompile(`^(\S+): \S+ failed: (?:.* )?(\S+) is not granted to this entry`), "To grant it: --grant $1=$2"},
-	{regexp.MustCompile(`^(\S+): \S+ failed: with the grant read:`), "To let it read all messages: --grant $1=read:all"},
-	{regexp.MustCompile(`this host has no store for durable values`), "To store the values: --store default"},
 	{
-		regexp.MustCompile(` the host has a private or reserved address`),
-		"To allow it: --allow-private with its range, such as 127.0.0.0/8",
+		cause:   regexp.MustCompile(`^(\S+): (?:\S+ failed: )?(?:.* )?(\S+) is not granted to this entry`),
+		text:    "To grant it: --grant $1=$2",
+		resumed: "The run has the grants that it began with. To grant it: start another run with --grant $1=$2",
+	},
+	{
+		cause:   regexp.MustCompile(`^(\S+): (?:\S+ failed: )?with the grant read:`),
+		text:    "To let it read all messages: --grant $1=read:all",
+		resumed: "The run has the grants that it began with. To let it read all messages: start another run with --grant $1=read:all",
+	},
+	{
+		cause: regexp.MustCompile(`this host has no store for durable values`),
+		text:  "To store the values: --store default",
+	},
+	{
+		cause:   regexp.MustCompile(` the host has a private or reserved address`),
+		text:    allowPrivate,
+		resumed: allowPrivate,
 	},
 }
 
-// withHint adds the flag that remedies err, if one is known.
-func withHint(err error) error {
+const allowPrivate = "To allow it: --allow-private with its range, such as 127.0.0.0/8"
+
+// withHint adds the flag that remedies err, if one is known. resumed tells runs resume from run.
+func withHint(err error, resumed bool) error {
 	if err == nil {
 		return nil
 	}
 	for _, h := range hints {
-		if at := h.cause.FindStringSubmatchIndex(err.Error()); at != nil {
-			return fmt.Errorf("%w\n%s", err, h.cause.ExpandString(nil, h.text, err.Error(), at))
+		text := h.text
+		if resumed {
+			text = h.resumed
+		}
+		if at := h.cause.FindStringSubmatchIndex(err.Error()); at != nil && text != "" {
+			return fmt.Errorf("%w\n%s", err, h.cause.ExpandString(nil, text, err.Error(), at))
 		}
 	}
 	return err

@@ -301,7 +301,7 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 	if err != nil {
 		return err
 	}
-	return withHint(c.follow(ctx, cancel, a, events, show))
+	return withHint(c.follow(ctx, cancel, a, events, show), false)
 }
 
 // follow shows a run until it ends, and resumes it after pauses.

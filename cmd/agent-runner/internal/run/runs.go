@@ -330,7 +330,7 @@ func (c *runsCommand) resumeRun(ctx context.Context, r *runCommand, a *host.Agen
 	if err != nil {
 		return err
 	}
-	return r.follow(ctx, cancel, a, events, c.renderer(r))
+	return withHint(r.follow(ctx, cancel, a, events, c.renderer(r)), true)
 }
 
 func (c *runsCommand) renderer(r *runCommand) renderer {
