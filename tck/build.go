@@ -234,8 +234,8 @@ func (all contents) write(ctx context.Context, work, transport string) error {
 	if transport == typeScript {
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared",
-		"-o", filepath.Join(work, "out", suiteFile), "./"+suiteFolder)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+		"-buildmode=c-shared", "-o", filepath.Join(work, "out", suiteFile), "./"+suiteFolder)
 	cmd.Dir = filepath.Join(work, "src")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -138,7 +138,8 @@ func (e *example) file(t *testing.T) *agentfile.File {
 		server := e.servers[filepath.Base(command[0])]
 		require.NotEmpty(t, server)
 		command[0] = filepath.Join(t.TempDir(), "server")
-		built, err := exec.CommandContext(t.Context(), "go", "build", "-o", command[0], "./"+server).CombinedOutput()
+		built, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w",
+			"-o", command[0], "./"+server).CombinedOutput()
 		require.NoError(t, err, string(built))
 	}
 	return f

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
@@ -24,7 +25,8 @@ func TestFresh(t *testing.T) {
 		t.Skip("-short: it compiles every example")
 	}
 	t.Parallel()
-	root := filepath.Join("..", "..")
+	root, err := guestbuild.Root()
+	require.NoError(t, err)
 	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: testcache.Modules()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })

@@ -28,23 +28,19 @@ const Folder = "build/wasm"
 // TB is the part of testing.TB that Build needs.
 type TB interface {
 	Helper()
-	Context() context.Context
 	Fatalf(format string, args ...any)
 }
 
 // Build builds the guest in a folder of the repository, such as "examples/wasm-middlewares/redact",
-// and returns the module. Tests of several packages may build the same guest concurrently.
+// once per process, and returns the module. Tests of several packages may build the same guest
+// concurrently.
 func Build(tb TB, folder string) []byte {
 	tb.Helper()
-	root, err := Root()
-	if err == nil {
-		var b []byte
-		if b, err = module(tb.Context(), root, folder); err == nil {
-			return b
-		}
+	b, err := once(folder, func(root string) ([]byte, error) { return module(context.Background(), root, folder) })()
+	if err != nil {
+		tb.Fatalf("%v", err)
 	}
-	tb.Fatalf("%v", err)
-	return nil
+	return b
 }
 
 // Languages lists the folder names of guests in languages other than Go. A Go example may have a
@@ -112,9 +108,11 @@ func locked(ctx context.Context, root, folder, path string, build builder) ([]by
 	return os.ReadFile(path)
 }
 
+// goModule builds a guest in Go. The module does not contain the commit: otherwise each commit would
+// change every guest, and tests would compile all of them again.
 func goModule(ctx context.Context, root, folder, path string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
-		"-o", path, ".")
+	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s -w", "-o", path, ".")
 	build.Dir = filepath.Join(root, filepath.FromSlash(folder))
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {

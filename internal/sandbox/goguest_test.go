@@ -21,7 +21,7 @@ var goGuest = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "goguest.wasm")
-	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", out, "./testdata/goguest")
+	build := exec.Command("go", "build", "-buildvcs=false", "-buildmode=c-shared", "-o", out, "./testdata/goguest")
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

@@ -250,7 +250,7 @@ func (f *finish) same(open *wire.Item, c *abi.ToolCall) bool {
 			return false
 		}
 	}
-	return rest == ""
+	return rest == "" || rest == "{}" && rest == c.Function.Arguments // in Messages, no text stands for no arguments
 }
 
 // addCall appends a call that is not as the upstream sent it, or the text that takes the place of a

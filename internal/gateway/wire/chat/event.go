@@ -34,6 +34,9 @@ func readEvent(text []byte) (event, error) {
 		if bytes.IndexByte(text[at:end], '\r') >= 0 {
 			return e, upstreamError("the upstream's stream has a carriage return without a line feed")
 		}
+		if at == end && e.lines > 0 && len(bytes.Trim(text[next:], "\r\n")) > 0 {
+			return e, upstreamError("the upstream's stream has two events in one")
+		}
 		if !e.readLine(at, end) {
 			return e, upstreamError("the upstream's stream has the line %.100q, which is no field of an event", text[at:end])
 		}

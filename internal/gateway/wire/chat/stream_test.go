@@ -194,6 +194,7 @@ func TestDecodeRejects(t *testing.T) {
 		"no JSON":                  {"data: x\n\n", "not valid"},
 		"a line without a field":   {" data: {}\n\n", "no field"},
 		"a mark at the start":      {"\uFEFFdata: {}\n\n", "no field"},
+		"two events in one":        {"data: {}\n\ndata: {}\n\n", "two events"},
 		"a lone carriage return":   {"data: {}\rdata: {}\n\n", "carriage return"},
 		"an error of upstream":     {"data: {\"error\":{\"message\":\"overloaded\"}}\n\n", "overloaded"},
 		"a finish that is no text": {"data: {\"choices\":[{\"finish_reason\":{}}]}\n\n", "finish_reason"},
@@ -201,7 +202,11 @@ func TestDecodeRejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Protocol{}.NewStream("m")
 			var err error
-			for _, event := range split(c.stream) {
+			events := split(c.stream)
+			if name == "two events in one" {
+				events = []string{c.stream}
+			}
+			for _, event := range events {
 				require.NoError(t, err)
 				_, err = s.Decode([]byte(event))
 			}

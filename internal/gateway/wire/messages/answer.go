@@ -38,6 +38,9 @@ func (Protocol) ParseAnswer(body []byte) (wire.Answer, error) {
 
 func (a *answer) parse() *fieldError {
 	members := a.root.Members()
+	if err := checkNames(members); err != nil {
+		return err
+	}
 	a.content.role = abi.RoleAssistant
 	p := &parser{maxBlocks: maxBlocks, maxCalls: maxCalls}
 	if err := p.content(&a.content, get(members, "content")); err != nil {

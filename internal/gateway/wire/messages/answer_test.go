@@ -150,6 +150,7 @@ func TestParseAnswerRejects(t *testing.T) {
 		"no content":          `{}`,
 		"two calls of one ID": `{"content":[{"type":"tool_use","id":"a","name":"b","input":{}},{"type":"tool_use","id":"a","name":"c","input":{}}]}`,
 		"a call without ID":   `{"content":[{"type":"tool_use","name":"b","input":{}}]}`,
+		"Content":             `{"content":[],"Content":[]}`,
 		"a long reason":       `{"content":[],"stop_reason":"` + strings.Repeat("x", 200) + `"}`,
 		"too many calls":      `{"content":[` + strings.Repeat(`{"type":"tool_use","id":"a","name":"b","input":{}},`, maxCalls) + `{"type":"tool_use","id":"a","name":"b","input":{}}]}`,
 		"too many blocks":     `{"content":[` + strings.Repeat(`{},`, maxBlocks) + `{}]}`,

@@ -65,6 +65,9 @@ func (p *parser) block(v rawjson.Value, role string) (block, *fieldError) {
 		return b, problem("", "must be an object")
 	}
 	members := v.Members()
+	if err := checkNames(members); err != nil {
+		return b, err
+	}
 	kind := get(members, "type").String()
 	if kind == "" {
 		return b, problem("type", "must be a string that is not empty")

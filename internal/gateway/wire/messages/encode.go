@@ -164,8 +164,7 @@ func (w *rewrite) newSystem(m *abi.Message) error {
 	if slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return p.Type != abi.PartText }) {
 		return moduleError("instructions with a part that is not text were added")
 	}
-	among := slices.ContainsFunc(w.r.messages, func(c *container) bool { return c.role == abi.RoleSystem })
-	if among && len(w.list) > 0 {
+	if w.r.among && len(w.list) > 0 {
 		d := &draft{role: abi.RoleSystem}
 		w.list = append(w.list, d)
 		return d.addParts(0, m.Content.Parts())

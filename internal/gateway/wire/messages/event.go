@@ -66,6 +66,9 @@ func parseEvent(name string, data []byte) (*event, *fieldError) {
 		return nil, problem("", err.Error())
 	}
 	e := &event{doc: doc, members: doc.Members()}
+	if err := checkNames(e.members); err != nil {
+		return nil, err
+	}
 	e.kind = get(e.members, "type").String()
 	if e.kind == "" {
 		return nil, problem("type", "must be a string that is not empty")

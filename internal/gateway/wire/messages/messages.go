@@ -7,6 +7,9 @@
 // the text of its input. Images and documents are parts of the ABI if their source is in the request or,
 // for images, a URL.
 //
+// Tools that a block among the messages adds are not listed, because the block is opaque, but calls of them
+// are calls.
+//
 // Blocks of all other types are opaque: thinking, redacted_thinking, server_tool_use, results of the
 // upstream's tools, citations of its search, and types that are new. The upstream signs thinking and
 // rejects it if it changed, so that a stream does not show it as chunks of reasoning. For the same

@@ -21,6 +21,7 @@ type request struct {
 
 	system   *container // nil if the request has none
 	messages []*container
+	among    bool        // instructions are among the messages
 	listed   map[int]int // the indices in the call's tools of elements of tools
 	sources  map[string]source
 	call     wire.Call
@@ -55,7 +56,11 @@ func (r *request) Call() *wire.Call { return &r.call }
 func (r *request) parse() *fieldError {
 	var system rawjson.Value
 	var other []rawjson.Member
-	for _, m := range r.root.Members() {
+	members := r.root.Members()
+	if err := checkNames(members); err != nil {
+		return err
+	}
+	for _, m := range members {
 		switch m.Name {
 		case "model":
 			r.call.Model = m.Value.String()
@@ -126,6 +131,9 @@ func (r *request) parseMessage(p *parser, i int, v rawjson.Value, names map[stri
 		return problem("", "must be an object")
 	}
 	members := v.Members()
+	if err := checkNames(members); err != nil {
+		return err
+	}
 	c := &container{object: v, role: get(members, "role").String()}
 	switch c.role {
 	case abi.RoleUser, abi.RoleAssistant, abi.RoleSystem:
@@ -136,6 +144,7 @@ func (r *request) parseMessage(p *parser, i int, v rawjson.Value, names map[stri
 		return err
 	}
 	r.messages = append(r.messages, c)
+	r.among = r.among || c.role == abi.RoleSystem
 	id := "m" + strconv.Itoa(i)
 	rest := len(c.blocks) == 0
 	for k := range c.blocks {

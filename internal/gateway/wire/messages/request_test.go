@@ -487,6 +487,9 @@ func TestParseRequestRejects(t *testing.T) {
 		"input as text":          {`{"model":"m","messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":"{}"}]}]}`, "messages.0.content.0.input: must be an object"},
 		"a result of nothing":    {`{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result"}]}]}`, "messages.0.content.0.tool_use_id: must be"},
 		"a result's content":     {`{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[1]}]}]}`, "messages.0.content.0.content.0: must be an object"},
+		"Text":                   {`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a","Text":"b"}]}]}`, `the field "Text" must be written as "text"`},
+		"Messages":               {`{"model":"m","messages":[],"Messages":[]}`, `the field "Messages"`},
+		"a long s":               {`{"model":"m","messages":[{"role":"user","content":"","toolſ":""}]}`, `must be written as "tools"`},
 		"system":                 {`{"model":"m","messages":[],"system":[{}]}`, "system.content.0.type: must be"},
 		"a tool twice":           {`{"model":"m","messages":[],"tools":[{"name":"a"},{"name":"a"}]}`, "tools.1.name: two tools"},
 		"too many blocks": {

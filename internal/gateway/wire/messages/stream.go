@@ -145,6 +145,9 @@ func (s *stream) readStart(e *event, it *wire.Item) *fieldError {
 	if !m.IsObject() {
 		return problem("message", "must be an object")
 	}
+	if err := checkNames(m.Members()); err != nil {
+		return err.in("message")
+	}
 	if len(m.Get("content").Elements()) > 0 {
 		return problem("message.content", "must be empty")
 	}
@@ -165,6 +168,9 @@ func (s *stream) readBlockStart(e *event, it *wire.Item) ([]wire.Item, *fieldErr
 	}
 	v := get(e.members, "content_block")
 	members := v.Members()
+	if err := checkNames(members); err != nil {
+		return nil, err.in("content_block")
+	}
 	b := &streamBlock{index: index, kind: get(members, "type").String(), number: notBegun}
 	it.Block, it.Codec = index, b
 	first := ""
@@ -276,6 +282,9 @@ func (s *stream) readBlockDelta(e *event, it *wire.Item) *fieldError {
 	}
 	it.Block, it.Codec = b.index, b
 	delta := get(e.members, "delta").Members()
+	if err := checkNames(delta); err != nil {
+		return err.in("delta")
+	}
 	kind := get(delta, "type").String()
 	field, ok := map[string]string{
 		deltaText: "text", deltaJSON: "partial_json", deltaThinking: "thinking", deltaSignature: "signature",
@@ -351,7 +360,11 @@ func (s *stream) readDelta(e *event, it *wire.Item) *fieldError {
 		return problem("", "it comes out of order")
 	}
 	s.usage.read(get(e.members, "usage"))
-	reason := get(e.members, "delta").Get("stop_reason")
+	delta := get(e.members, "delta").Members()
+	if err := checkNames(delta); err != nil {
+		return err.in("delta")
+	}
+	reason := get(delta, "stop_reason")
 	if reason.IsNull() && !s.ending { // only usage
 		return nil
 	}
@@ -367,10 +380,10 @@ func (s *stream) readDelta(e *event, it *wire.Item) *fieldError {
 
 // end notes that no block follows.
 func (s *stream) end() *fieldError {
-	s.ending = true
-	if slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
+	if !s.ending && slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
 		return problem("", "the answer ends within a block")
 	}
+	s.ending = true
 	return nil
 }
 
@@ -378,9 +391,10 @@ func (s *stream) readStop(it *wire.Item) *fieldError {
 	if s.start == nil || s.ended {
 		return problem("", "it comes out of order")
 	}
-	s.ended = true
 	it.Kind = wire.End
-	return s.end()
+	err := s.end()
+	s.ended = err == nil
+	return err
 }
 
 // Response returns the upstream's answer so far.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/weave"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
@@ -31,7 +32,7 @@ func TestStreams(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, a.Files, 3)
 			upstream, changes := string(a.Files[0].Data), string(a.Files[1].Data)
-			got := madeID.ReplaceAllString(weave(t, upstream, changes), `"${1}_NEW"`)
+			got := madeID.ReplaceAllString(received(t, upstream, changes), `"${1}_NEW"`)
 			if strings.HasSuffix(file, "-unchanged.txtar") {
 				require.Equal(t, upstream, got, "an unchanged stream must keep its bytes")
 			}
@@ -47,7 +48,7 @@ func TestStreams(t *testing.T) {
 // madeID matches IDs that the gateway makes.
 var madeID = regexp.MustCompile(`"(msg|toolu)_[A-Z2-7]{26}"`)
 
-// changes lists the changes of modules and gates in a stream.
+// changes has the changes of a stream by modules and gates.
 type changes struct {
 	drop   map[int]string // blocks that are not passed, and the text in their place
 	texts  map[int]string // blocks with another text
@@ -88,8 +89,8 @@ func parseChanges(t *testing.T, lines string) *changes {
 	return c
 }
 
-// weave passes a stream through the codec with the given changes, and returns what the client receives.
-func weave(t *testing.T, upstream, lines string) string {
+// received passes a stream through the codec with the given changes, and returns what the client receives.
+func received(t *testing.T, upstream, lines string) string {
 	c := parseChanges(t, lines)
 	s := Protocol{}.NewStream("model-1")
 	out := s.AddText(nil, abi.ChunkText, c.before)
@@ -221,6 +222,10 @@ func TestDecodeRejects(t *testing.T) {
 		"a carriage return":    {"data: {}\rdata: {}\n\n", "carriage return"},
 		"two starts":           {start + start, "it comes twice"},
 		"content at the start": {`data: {"type":"message_start","message":{"content":[{}]}}` + "\n\n", "must be empty"},
+		"Content at the start": {`data: {"type":"message_start","message":{"Content":[{}]}}` + "\n\n", "must be written as"},
+		"Text in a delta":      {text + delta(`{"type":"text_delta","text":"x","Text":"y"}`), "must be written as"},
+		"Type of a block":      {block(`{"type":"x","Type":"tool_use"}`), "must be written as"},
+		"Delta":                {`data: {"type":"ping","Delta":{}}` + "\n\n", "must be written as"},
 		"a block at first":     {`data: {"type":"content_block_start","index":0,"content_block":{"type":"text"}}` + "\n\n", "out of order"},
 		"a gap":                {start + `data: {"type":"content_block_start","index":1,"content_block":{"type":"text"}}` + "\n\n", "out of order"},
 		"an index as 0.0":      {start + `data: {"type":"content_block_start","index":0.0,"content_block":{"type":"text"}}` + "\n\n", "index: must be"},
@@ -256,6 +261,7 @@ func TestDecodeRejects(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, wire.CodeUpstream, e.Code)
 			require.Contains(t, e.Message, c.want)
+			require.Equal(t, name == "two ends", s.Complete())
 		})
 	}
 }
@@ -370,5 +376,31 @@ func checkStream(t *testing.T, c *changes, out []byte) {
 	require.Len(t, regexp.MustCompile("denied").FindAllString(all, len(c.drop)), len(c.drop))
 	if len(res.Message.ToolCalls) == 0 && len(c.drop) > 0 {
 		require.NotEqual(t, abi.FinishToolCalls, res.FinishReason)
+	}
+}
+
+// TestThroughWeaver checks that a stream keeps its bytes behind a chain that changes nothing.
+func TestThroughWeaver(t *testing.T) {
+	files, err := filepath.Glob("testdata/streams/*-unchanged.txtar")
+	require.NoError(t, err)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			s := Protocol{}.NewStream("")
+			w := weave.New(s, weave.Options{})
+			var out []byte
+			for _, event := range split(string(a.Files[0].Data)) {
+				items, err := s.Decode([]byte(event))
+				require.NoError(t, err)
+				var chunks []abi.Chunk
+				out, chunks, err = w.Receive(out, items)
+				require.NoError(t, err)
+				out = w.Leave(out, chunks)
+			}
+			out, err = w.Finish(out, s.Response(), nil)
+			require.NoError(t, err)
+			require.Equal(t, string(a.Files[0].Data), string(out))
+		})
 	}
 }

@@ -18,6 +18,9 @@ func parseTool(v rawjson.Value) (abi.Tool, bool, *fieldError) {
 		return abi.Tool{}, false, problem("", "must be an object")
 	}
 	members := v.Members()
+	if err := checkNames(members); err != nil {
+		return abi.Tool{}, false, err
+	}
 	kind := get(members, "type").String()
 	own := kind == "" || kind == "custom"
 	if !own && !slices.ContainsFunc(clientTools, func(p string) bool { return strings.HasPrefix(kind, p) }) {

@@ -18,6 +18,7 @@ type streamItem struct {
 
 	raw      []byte // the whole item, if it is a call that has ended
 	repeated bool   // whether the end of the answer has it
+	last     bool   // whether only the end of the answer has it
 
 	placed bool  // whether a part of it was written
 	out    int64 // output_index for the client

@@ -1,8 +1,6 @@
 package responses
 
 import (
-	"strings"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
@@ -27,7 +25,7 @@ func (r *request) Encode(next *wire.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{request: r, changed: tools.apply(change), custom: map[string]bool{}}
+	e := &encoder{request: r, changed: tools.apply(change), added: map[string]form{}}
 	if err := e.encode(change, next.Messages); err != nil {
 		return nil, err
 	}
@@ -40,7 +38,7 @@ func (r *request) Encode(next *wire.Call) ([]byte, error) {
 type encoder struct {
 	*request
 	changed map[int][]byte  // items of which tools changed, by their number
-	custom  map[string]bool // whether a call is one of a custom tool, by its ID
+	added   map[string]form // the forms of calls that modules added, by their ID
 	out     []element
 	edited  bool // whether an item differs from the request's
 }
@@ -182,10 +180,6 @@ func (e *encoder) item(i int) []byte {
 
 // put appends an item of the request, with its text or another.
 func (e *encoder) put(i int, text []byte) {
-	v := e.items[i]
-	if v.Get("type").String() == "custom_tool_call" {
-		e.custom[v.Get("call_id").String()] = true
-	}
 	e.out = append(e.out, element{text, i})
 }
 
@@ -309,219 +303,5 @@ func (e *encoder) rewriteField(i int, name string, was, now abi.Content, textTyp
 		return err
 	}
 	e.put(i, edit(e.items[i].Text, map[string][]byte{name: text}))
-	return nil
-}
-
-// changedContent returns the text of a content whose ABI form was changed from was to now. Parts that are
-// equal keep their text.
-func changedContent(v rawjson.Value, was, now abi.Content, textType string) ([]byte, error) {
-	old, next := was.Parts(), now.Parts()
-	if v.IsString() && len(next) == 1 && next[0].Type == abi.PartText && len(next[0].Unknown) == 0 {
-		return rawjson.Quote(next[0].Text), nil
-	}
-	if err := sameOpaque(old, next); err != nil {
-		return nil, err
-	}
-	elements := v.Elements()
-	if v.IsString() || len(elements) != len(old) {
-		return newContent(now, textType)
-	}
-	if sameTypes(old, next) {
-		edits := rawjson.Edits{Doc: v.Text}
-		for i, x := range parsed(v.Text).Elements() {
-			if samePart(&old[i], &next[i]) {
-				continue
-			}
-			text, err := changedPart(elements[i].Text, &old[i], &next[i], textType)
-			if err != nil {
-				return nil, err
-			}
-			edits.Replace(x, text)
-		}
-		return edits.Apply(), nil
-	}
-	return rebuilt(elements, old, next, textType)
-}
-
-// rebuilt returns a content with other parts than before. A part that is equal to one before keeps its text.
-func rebuilt(elements []rawjson.Value, old, next []abi.Part, textType string) ([]byte, error) {
-	known := map[string][][]byte{}
-	for i := range old {
-		known[partKey(&old[i])] = append(known[partKey(&old[i])], elements[i].Text)
-	}
-	list := make([][]byte, len(next))
-	for i := range next {
-		key := partKey(&next[i])
-		if texts := known[key]; len(texts) > 0 {
-			list[i], known[key] = texts[0], texts[1:]
-			continue
-		}
-		var err error
-		if list[i], err = newPart(&next[i], textType); err != nil {
-			return nil, err
-		}
-	}
-	return rawjson.Array(list), nil
-}
-
-// partKey is equal for parts that are the same.
-func partKey(p *abi.Part) string {
-	if p.Type == abi.PartText && len(p.Unknown) == 0 {
-		return "t" + p.Text
-	}
-	text, err := p.MarshalJSON()
-	if err != nil {
-		return p.Type
-	}
-	return "p" + string(canonical(text))
-}
-
-// sameOpaque returns an error unless next has the opaque parts of old in their order.
-func sameOpaque(old, next []abi.Part) error {
-	var kept []*abi.Part
-	for i := range next {
-		if wire.Opaque(&next[i]) {
-			kept = append(kept, &next[i])
-		}
-	}
-	for i := range old {
-		if !wire.Opaque(&old[i]) {
-			continue
-		}
-		if len(kept) == 0 || !samePart(&old[i], kept[0]) {
-			return opaqueError(old[i].Type)
-		}
-		kept = kept[1:]
-	}
-	if len(kept) > 0 {
-		return opaqueError(kept[0].Type)
-	}
-	return nil
-}
-
-func sameTypes(a, b []abi.Part) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Type != b[i].Type {
-			return false
-		}
-	}
-	return true
-}
-
-// textType returns the type of text in a message of a role.
-func textType(role string) string {
-	if role == abi.RoleAssistant {
-		return "output_text"
-	}
-	return "input_text"
-}
-
-// newContent returns the text of a content that modules wrote.
-func newContent(c abi.Content, textType string) ([]byte, error) {
-	if !c.IsParts() {
-		return rawjson.Quote(c.String()), nil
-	}
-	parts := c.Parts()
-	list := make([][]byte, len(parts))
-	for i := range parts {
-		var err error
-		if list[i], err = newPart(&parts[i], textType); err != nil {
-			return nil, err
-		}
-	}
-	return rawjson.Array(list), nil
-}
-
-// add appends the items of a message that a module wrote.
-func (e *encoder) add(m *abi.Message) error {
-	switch m.Role {
-	case abi.RoleSystem, abi.RoleDeveloper, abi.RoleUser:
-		if len(m.ToolCalls) > 0 {
-			return broken("a module added a tool call to a message of role %q", m.Role)
-		}
-		return e.addContent(m.Role, m.Content)
-	case abi.RoleTool:
-		return e.addOutput(m)
-	case abi.RoleAssistant:
-	default:
-		return broken("a module added a message with the unknown role %.40q", m.Role)
-	}
-	if m.ReasoningContent != "" {
-		return reasoningError()
-	}
-	if len(m.Content.Parts()) > 0 && (m.Content.IsParts() || m.Content.String() != "") || len(m.ToolCalls) == 0 {
-		if err := e.addContent(m.Role, m.Content); err != nil {
-			return err
-		}
-	}
-	for i := range m.ToolCalls {
-		if err := e.addCall(&m.ToolCalls[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func newUser(content []byte) []byte {
-	return newObject(str("type", "message"), str("role", abi.RoleUser), field{"content", content})
-}
-
-func (e *encoder) addContent(role string, c abi.Content) error {
-	content, err := newContent(c, textType(role))
-	if err != nil {
-		return err
-	}
-	e.append(newObject(str("type", "message"), str("role", role), field{"content", content}))
-	return nil
-}
-
-func (e *encoder) addCall(c *abi.ToolCall) error {
-	if c.ID == "" || c.Function.Name == "" {
-		return broken("a module added a tool call without an ID or a name")
-	}
-	namespace, name := e.split(c.Function.Name)
-	fields := []field{str("type", "function_call"), str("call_id", c.ID), str("name", name),
-		str("arguments", c.Function.Arguments)}
-	if e.tools.custom[c.Function.Name] {
-		input, err := customInput(c.Function.Arguments)
-		if err != nil {
-			return broken("a module added the call %.100q: %v", c.ID, err)
-		}
-		fields = []field{str("type", "custom_tool_call"), str("call_id", c.ID), str("name", name), str("input", input)}
-		e.custom[c.ID] = true
-	}
-	if namespace != "" {
-		fields = append(fields, str("namespace", namespace))
-	}
-	e.append(newObject(fields...))
-	return nil
-}
-
-// split returns the namespace and the name of a tool of the request.
-func (e *encoder) split(name string) (namespace, rest string) {
-	if e.tools.was[name] != nil {
-		if namespace, rest, ok := strings.Cut(name, "."); ok {
-			return namespace, rest
-		}
-	}
-	return "", name
-}
-
-func (e *encoder) addOutput(m *abi.Message) error {
-	if m.ToolCallID == "" {
-		return broken("a module added the result of a tool without the ID of its call")
-	}
-	output, err := newContent(m.Content, "input_text")
-	if err != nil {
-		return err
-	}
-	typ := "function_call_output"
-	if e.custom[m.ToolCallID] {
-		typ = "custom_tool_call_output"
-	}
-	e.append(newObject(str("type", typ), str("call_id", m.ToolCallID), field{"output", output}))
 	return nil
 }

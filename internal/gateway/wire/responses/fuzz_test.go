@@ -1,29 +1,24 @@
 package responses
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 func FuzzRequest(f *testing.F) {
-	f.Add([]byte(codexRequest))
+	f.Add([]byte(codexRequest), uint16(1<<3|1<<5))
+	f.Add([]byte(`{"instructions":"x","input":"y","tools":[{"type":"function","name":"a","strict":true}]}`), uint16(1))
 	f.Add(
-		[]byte(
-			`{"instructions":"x","input":"y","tools":[{"type":"function","name":"a","strict":true}],"tool_choice":{"type":"function","name":"a"}}`,
-		),
+		[]byte(`{"input":[{"type":"reasoning"},{"role":"assistant","content":null},{"type":"item_reference"}]}`),
+		uint16(2),
 	)
-	f.Add(
-		[]byte(`{"input":[{"type":"reasoning"},{"role":"assistant","content":null},{"type":"item_reference","id":"x"}]}`),
-	)
-	f.Fuzz(func(t *testing.T, body []byte) {
+	f.Fuzz(func(t *testing.T, body []byte, removed uint16) {
 		r, err := Protocol{}.ParseRequest(body)
 		if err != nil {
 			return
@@ -47,6 +42,7 @@ func FuzzRequest(f *testing.F) {
 				m.Content = abi.Parts(parts...)
 			}
 		}
+		checkRemoved(t, r.(*request), removed)
 		got, err := r.Encode(changed)
 		if err != nil {
 			return
@@ -58,6 +54,30 @@ func FuzzRequest(f *testing.F) {
 			require.True(t, sameContent(changed.Messages[i].Content, again.Call().Messages[i].Content))
 		}
 	})
+}
+
+// checkRemoved removes messages, and checks that the request is an error or one that the upstream accepts.
+func checkRemoved(t *testing.T, r *request, removed uint16) {
+	c := next(r)
+	var kept []abi.Message
+	for i := range c.Messages {
+		if removed>>(i%16)&1 == 0 {
+			kept = append(kept, c.Messages[i])
+		}
+	}
+	c.Messages = kept
+	got, err := r.Encode(c)
+	if err != nil {
+		var e *wire.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, wire.CodeModule, e.Code)
+		return
+	}
+	again, err := Protocol{}.ParseRequest(got)
+	require.NoError(t, err, "%s", got)
+	if checkItems(r.items) == nil {
+		require.NoError(t, checkItems(again.(*request).items), "%s", got)
+	}
 }
 
 func FuzzAnswer(f *testing.F) {
@@ -85,16 +105,8 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func FuzzStream(f *testing.F) {
-	files, err := filepath.Glob("testdata/streams/*.txtar")
-	require.NoError(f, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		for _, section := range txtar.Parse(text).Files {
-			if section.Name == "upstream" {
-				f.Add(framed(section.Data), "x", uint8(len(file)))
-			}
-		}
+	for file, stream := range upstreams(f) {
+		f.Add(stream, "x", uint8(len(file)))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, text string, fates uint8) {
 		text = strings.ToValidUTF8(text, "?")

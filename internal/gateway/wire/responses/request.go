@@ -23,6 +23,7 @@ type request struct {
 	call  wire.Call
 	items []rawjson.Value // of the input, if it is an array
 	spans map[string]span // which items a message of the call stands for, by its ID
+	forms map[string]form // of calls, by their ID
 	tools tools
 }
 
@@ -43,7 +44,7 @@ func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
 	if !root.IsObject() {
 		return nil, invalid("", "the request must be an object")
 	}
-	r := &request{body: body, root: root, top: members(root), spans: map[string]span{}}
+	r := &request{body: body, root: root, top: members(root), spans: map[string]span{}, forms: map[string]form{}}
 	for _, read := range []func() error{r.readTop, r.readInput, r.readTools, r.readParams} {
 		if err := read(); err != nil {
 			return nil, err
@@ -215,7 +216,7 @@ func (in *reader) readCall(i int, c *call, f object) error {
 	}
 	in.begin(i, abi.RoleAssistant, true)
 	in.msg.ToolCalls = append(in.msg.ToolCalls, c.abi())
-	in.names[c.id] = c.name
+	in.names[c.id], in.forms[c.id] = c.name, c.form
 	return nil
 }
 

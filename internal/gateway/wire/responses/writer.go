@@ -1,9 +1,6 @@
 package responses
 
 import (
-	"fmt"
-
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
@@ -57,11 +54,13 @@ func (w *writer) place(it *streamItem) {
 	if it == nil || it.placed {
 		return
 	}
-	it.placed, it.out = true, it.index
-	if w.renumber {
+	it.placed, it.entry = true, len(w.entries)
+	if it.out = it.index; w.renumber {
 		it.out = w.output
 	}
-	w.output, it.entry = max(w.output, it.out+1), len(w.entries)
+	if !it.last {
+		w.output = max(w.output, it.out+1)
+	}
 	w.entries = append(w.entries, entry{item: it})
 }
 
@@ -305,213 +304,4 @@ func (s *stream) Drop(open *wire.Item) {
 	if b.call == nil {
 		b.item.gone++
 	}
-}
-
-// beginAnswer appends the start of the answer if nothing was written.
-func (s *stream) beginAnswer(dst []byte) []byte {
-	if s.started {
-		return dst
-	}
-	if s.start != nil {
-		return s.send(dst, s.start, nil, nil, nil)
-	}
-	return s.own(dst, "response.created", field{"response", newObject(append(
-		responseStart(s.responseID(), s.model, "in_progress"),
-		raw("incomplete_details", "null"), raw("output", "[]"), raw("usage", "null"))...)})
-}
-
-// responseID returns the ID of the response, which is the upstream's if it has sent one.
-func (w *writer) responseID() string {
-	if w.id == "" {
-		w.id = newID("resp_")
-	}
-	return w.id
-}
-
-// AddText appends a whole message. Reasoning is omitted, see the package's documentation.
-func (s *stream) AddText(dst []byte, kind, text string) []byte {
-	if kind != abi.ChunkText {
-		return dst
-	}
-	dst = s.beginAnswer(dst)
-	id := newID("msg_")
-	item := newMessage(id, text)
-	at := s.addItem(item)
-	where := []field{str("item_id", id), at, num("content_index", 0)}
-	with := func(more ...field) []field { return append(where[:3:3], more...) }
-	dst = s.own(dst, "response.output_item.added", at, field{"item", newObject(str("type", "message"), str("id", id),
-		str("status", "in_progress"), str("role", "assistant"), raw("content", "[]"))})
-	dst = s.own(dst, "response.content_part.added", with(field{"part", outputText("")})...)
-	if text != "" {
-		dst = s.own(dst, "response.output_text.delta", with(str("delta", text), raw("logprobs", "[]"))...)
-	}
-	dst = s.own(dst, "response.output_text.done", with(str("text", text), raw("logprobs", "[]"))...)
-	dst = s.own(dst, "response.content_part.done", with(field{"part", outputText(text)})...)
-	return s.own(dst, "response.output_item.done", at, field{"item", item})
-}
-
-// addItem gives an item that the upstream did not send its place, and returns its output_index.
-func (w *writer) addItem(item []byte) field {
-	w.change()
-	w.entries = append(w.entries, entry{added: item})
-	w.output++
-	return num("output_index", w.output-1)
-}
-
-// AddCall appends a whole call. A call with the ID of one that was dropped has that call's other fields.
-func (s *stream) AddCall(dst []byte, c *abi.ToolCall) []byte {
-	dst = s.beginAnswer(dst)
-	item, err := s.callItem(c)
-	if err != nil {
-		return s.AddText(dst, abi.ChunkText, fmt.Sprintf("A call of the tool %.100q was left out, because a module "+
-			"changed it: %v.", c.Function.Name, err))
-	}
-	at := s.addItem(item)
-	o, err := readOutput(parsed(item), "a call")
-	if err != nil || o.call == nil {
-		return dst
-	}
-	name, event := "arguments", "response.function_call_arguments"
-	begun := map[string][]byte{}
-	if parsed(item).Get("status").Exists() {
-		begun["status"] = []byte(`"in_progress"`)
-	}
-	switch o.call.form {
-	case native:
-		dst = s.own(dst, "response.output_item.added", at, field{"item", edit(item, begun)})
-		return s.own(dst, "response.output_item.done", at, field{"item", item})
-	case custom:
-		name, event = "input", "response.custom_tool_call_input"
-	}
-	begun[name] = []byte(`""`)
-	id := str("item_id", o.id)
-	dst = s.own(dst, "response.output_item.added", at, field{"item", edit(item, begun)})
-	dst = s.own(dst, event+".delta", id, at, str("delta", o.call.text))
-	dst = s.own(dst, event+".done", id, at, str(name, o.call.text))
-	return s.own(dst, "response.output_item.done", at, field{"item", item})
-}
-
-// callItem returns the item of a call.
-func (s *stream) callItem(c *abi.ToolCall) ([]byte, error) {
-	if b := s.calls[c.ID]; b != nil && b.closed {
-		return withCall(b.item.raw, b.call, c)
-	}
-	return newCall(c, s.custom)
-}
-
-// End appends the events that end the answer.
-func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
-	dst = s.flush(dst)
-	if s.isDangling() {
-		dst = s.AddText(dst, abi.ChunkText, "")
-	}
-	if len(ends) == 0 {
-		return s.endNew(dst, finish)
-	}
-	for i := range ends {
-		if it := &ends[i]; it.Kind == wire.End {
-			dst = s.passEnd(dst, it.Event, finish)
-		} else {
-			dst = s.Pass(dst, it)
-		}
-	}
-	return dst
-}
-
-// isDangling reports whether the last item that was written is reasoning whose following item was dropped.
-func (s *stream) isDangling() bool {
-	if !s.renumber || len(s.entries) == 0 || len(s.items) == 0 || s.items[len(s.items)-1].typ == "reasoning" {
-		return false
-	}
-	last := s.entries[len(s.entries)-1].item
-	return last != nil && last.typ == "reasoning"
-}
-
-// endNew appends the end of an answer for which there is no upstream.
-func (s *stream) endNew(dst []byte, finish string) []byte {
-	dst = s.beginAnswer(dst)
-	output := make([][]byte, 0, len(s.entries))
-	for _, e := range s.entries {
-		if e.item == nil {
-			output = append(output, e.added)
-		}
-	}
-	status, _ := outcome(finish)
-	return s.own(dst, "response."+status,
-		field{"response", newResponse(s.responseID(), s.model, output, finish, s.usage)})
-}
-
-// passEnd appends the event that ends the answer, with the items as they were written.
-func (s *stream) passEnd(dst, raw []byte, finish string) []byte {
-	e, err := readEvent(raw)
-	if err != nil || !e.data.Exists() {
-		return append(dst, raw...)
-	}
-	response := e.fields["response"]
-	typ, change := e.typ, map[string][]byte{}
-	changedStatus(change, s.finish, finish)
-	if len(change) > 0 {
-		status, _ := outcome(finish)
-		typ = "response." + status
-	}
-	if s.renumber && len(response.Get("output").Elements()) > 0 {
-		change["output"] = s.finalOutput(response.Get("output").Elements())
-	}
-	top := map[string][]byte{}
-	if len(change) > 0 {
-		top["response"] = edit(response.Text, change)
-	}
-	if typ != e.typ {
-		top["type"] = rawjson.Quote(typ)
-	}
-	if s.renumber {
-		top = s.numbers(e, nil, nil, top)
-	}
-	return s.sendEvent(dst, e, typ, top)
-}
-
-// finalOutput returns the output of the whole answer, of which elements is the upstream's.
-func (s *stream) finalOutput(elements []rawjson.Value) []byte {
-	var out [][]byte
-	at := 0
-	added := func(to int) { // appends the items that were added before an entry
-		for ; at < to; at++ {
-			if s.entries[at].item == nil {
-				out = append(out, s.entries[at].added)
-			}
-		}
-	}
-	for i, v := range elements {
-		it := s.final[i]
-		fates := it.fates()
-		switch {
-		case it.placed:
-			added(it.entry)
-		case it.call != nil, len(fates) > 0 && isEmpty(v, fates):
-			continue
-		}
-		out = append(out, withTexts(v.Text, fates))
-	}
-	added(len(s.entries))
-	return rawjson.Array(out)
-}
-
-// Error appends the event of an error that ends the stream. Codex retries an answer that failed, unless the
-// code is invalid_prompt.
-func (s *stream) Error(dst []byte, err *wire.Error) []byte {
-	code := "invalid_prompt"
-	switch err.Code {
-	case wire.CodeBusy:
-		code = "rate_limit_exceeded"
-	case wire.CodeUpstream:
-		code = "server_error"
-	}
-	fields := responseStart(s.responseID(), s.model, "failed")
-	for i := range fields {
-		if fields[i].name == "error" {
-			fields[i].text = newObject(str("code", code), str("message", err.Message))
-		}
-	}
-	return s.own(dst, "response.failed", field{"response", newObject(append(fields,
-		raw("incomplete_details", "null"), raw("output", "[]"), raw("usage", "null"))...)})
 }

@@ -64,6 +64,7 @@ func (m *matcher) match(o *output) ([]wire.Item, error) {
 		if err != nil {
 			return nil, err
 		}
+		it.last = true
 		items = m.openQuiet(it)
 	}
 	if it.repeated {

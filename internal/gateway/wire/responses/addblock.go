@@ -1,0 +1,99 @@
+package responses
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// beginAnswer appends the start of the answer if nothing was written.
+func (s *stream) beginAnswer(dst []byte) []byte {
+	if s.started {
+		return dst
+	}
+	if s.start != nil {
+		return s.send(dst, s.start, nil, nil, nil)
+	}
+	return s.own(dst, "response.created", field{"response", newObject(append(
+		responseStart(s.responseID(), s.model, "in_progress"),
+		raw("incomplete_details", "null"), raw("output", "[]"), raw("usage", "null"))...)})
+}
+
+// responseID returns the ID of the response, which is the upstream's if it has sent one.
+func (w *writer) responseID() string {
+	if w.id == "" {
+		w.id = newID("resp_")
+	}
+	return w.id
+}
+
+// AddText appends a whole message. Reasoning is omitted, see the package's documentation.
+func (s *stream) AddText(dst []byte, kind, text string) []byte {
+	if kind != abi.ChunkText {
+		return dst
+	}
+	dst = s.beginAnswer(dst)
+	id := newID("msg_")
+	item := newMessage(id, text)
+	at := s.addItem(item)
+	where := []field{str("item_id", id), at, num("content_index", 0)}
+	with := func(more ...field) []field { return append(where[:3:3], more...) }
+	dst = s.own(dst, "response.output_item.added", at, field{"item", newObject(str("type", "message"), str("id", id),
+		str("status", "in_progress"), str("role", "assistant"), raw("content", "[]"))})
+	dst = s.own(dst, "response.content_part.added", with(field{"part", outputText("")})...)
+	if text != "" {
+		dst = s.own(dst, "response.output_text.delta", with(str("delta", text), raw("logprobs", "[]"))...)
+	}
+	dst = s.own(dst, "response.output_text.done", with(str("text", text), raw("logprobs", "[]"))...)
+	dst = s.own(dst, "response.content_part.done", with(field{"part", outputText(text)})...)
+	return s.own(dst, "response.output_item.done", at, field{"item", item})
+}
+
+// addItem gives an item that the upstream did not send its place, and returns its output_index.
+func (w *writer) addItem(item []byte) field {
+	w.change()
+	w.entries = append(w.entries, entry{added: item})
+	w.output++
+	return num("output_index", w.output-1)
+}
+
+// AddCall appends a whole call. A call with the ID of one that was dropped has that call's other fields.
+func (s *stream) AddCall(dst []byte, c *abi.ToolCall) []byte {
+	dst = s.beginAnswer(dst)
+	item, err := s.callItem(c)
+	if err != nil {
+		return s.AddText(dst, abi.ChunkText, fmt.Sprintf("A call of the tool %.100q was left out, because a module "+
+			"changed it: %v.", c.Function.Name, err))
+	}
+	at := s.addItem(item)
+	o, err := readOutput(parsed(item), "a call")
+	if err != nil || o.call == nil {
+		return dst
+	}
+	name, event := "arguments", "response.function_call_arguments"
+	begun := map[string][]byte{}
+	if parsed(item).Get("status").Exists() {
+		begun["status"] = []byte(`"in_progress"`)
+	}
+	switch o.call.form {
+	case native:
+		dst = s.own(dst, "response.output_item.added", at, field{"item", edit(item, begun)})
+		return s.own(dst, "response.output_item.done", at, field{"item", item})
+	case custom:
+		name, event = "input", "response.custom_tool_call_input"
+	}
+	begun[name] = []byte(`""`)
+	id := str("item_id", o.id)
+	dst = s.own(dst, "response.output_item.added", at, field{"item", edit(item, begun)})
+	dst = s.own(dst, event+".delta", id, at, str("delta", o.call.text))
+	dst = s.own(dst, event+".done", id, at, str(name, o.call.text))
+	return s.own(dst, "response.output_item.done", at, field{"item", item})
+}
+
+// callItem returns the item of a call.
+func (s *stream) callItem(c *abi.ToolCall) ([]byte, error) {
+	if b := s.calls[c.ID]; b != nil && b.closed {
+		return withCall(b.item.raw, b.call, c)
+	}
+	return newCall(c, s.custom)
+}
