@@ -186,6 +186,9 @@ type callDelta struct {
 
 func readCallDelta(v rawjson.Value) (callDelta, error) {
 	d := callDelta{raw: v}
+	if !v.IsObject() {
+		return d, upstreamError("a tool call of the upstream is no object")
+	}
 	var function, custom rawjson.Value
 	for _, m := range v.Members() {
 		switch m.Name {
@@ -199,7 +202,9 @@ func readCallDelta(v rawjson.Value) (callDelta, error) {
 			}
 			d.index = n
 		case "id":
-			d.id = m.Value.String()
+			if err := readText(m.Name, m.Value, &d.id); err != nil {
+				return d, upstreamError("a tool call of the upstream is not valid: %v", err)
+			}
 		case typeFunction:
 			function = m.Value
 		case typeCustom:
@@ -220,7 +225,9 @@ func readCallDelta(v rawjson.Value) (callDelta, error) {
 	for _, m := range inner.Members() {
 		switch m.Name {
 		case "name":
-			d.name = m.Value.String()
+			if err := readText(m.Name, m.Value, &d.name); err != nil {
+				return d, upstreamError("a tool call of the upstream is not valid: %v", err)
+			}
 		case name:
 			d.text = m.Value
 		default:
