@@ -113,7 +113,7 @@ generated: generate
 
 .PHONY: race
 race: ## the concurrent packages, with the race detector
-	go test -race ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./host/telemetry ./internal/egress ./host/agui
+	go test -race ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./internal/gateway/... ./host/telemetry ./internal/egress ./host/agui
 	go test -race -skip $(SLOW_RACES) ./internal/server/... # without what compiles the engine of scripts, or needs Chromium, npm or PostgreSQL
 
 .PHONY: long

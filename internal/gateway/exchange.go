@@ -142,8 +142,13 @@ func (x *exchange) failure(err error) *wire.Error {
 	if fault, ok := errors.AsType[*ending.FaultError](err); ok {
 		return wire.Errorf(wire.CodeModule, "the module %s", fault.Error())
 	}
-	if failed, ok := errors.AsType[*abi.Error](err); ok && failed.Code == abi.CodeDenied {
-		return wire.Errorf(wire.CodeDenied, "%s", failed.Error())
+	if failed, ok := errors.AsType[*abi.Error](err); ok {
+		switch failed.Code {
+		case abi.CodeDenied:
+			return wire.Errorf(wire.CodeDenied, "%s", failed.Error())
+		case abi.CodeModel:
+			return wire.Errorf(wire.CodeUpstream, "%s", failed.Error())
+		}
 	}
 	return wire.Errorf(wire.CodeModule, "%v", err)
 }
