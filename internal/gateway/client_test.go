@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,15 +23,7 @@ import (
 func TestChatClients(t *testing.T) {
 	u := newUpstream(t, nil)
 	u.answer = agentModel(u)
-	deny := &native.Middleware{
-		GateTool: func(_ context.Context, _ *native.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
-			if in.Call.Name == "remove" {
-				return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "files stay"}, nil
-			}
-			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
-		},
-	}
-	g := newGateway(t, u, nil, placeholders("bob@example.org", "[1]"), deny, reader())
+	g := newGateway(t, u, nil, placeholders("bob@example.org", "[1]"), denyRemove(), reader())
 	removed := filepath.Join(t.TempDir(), "removed")
 	out := npmtest.Script(t, "testdata/chat.mjs", "CHAT_URL="+g.at+"/v1", "REMOVED="+removed)
 
@@ -68,6 +61,18 @@ func TestChatClients(t *testing.T) {
 	require.Equal(t, 6, results, "each agent sends the result of its call")
 }
 
+// denyRemove is a middleware that denies the calls of the tool remove.
+func denyRemove() *native.Middleware {
+	return &native.Middleware{
+		GateTool: func(_ context.Context, _ *native.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if in.Call.Name == "remove" {
+				return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "files stay"}, nil
+			}
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		},
+	}
+}
+
 // placeholders is a middleware that replaces a text in requests, and puts it back in answers.
 func placeholders(text, placeholder string) *native.Middleware {
 	restore := func(s string) string { return strings.ReplaceAll(s, placeholder, text) }
@@ -76,13 +81,9 @@ func placeholders(text, placeholder string) *native.Middleware {
 			list := c.List(abi.ListRequest)
 			var messages []abi.Message
 			for i := range list.Len() {
-				m := list.At(i)
-				if m.Content.IsNull() {
-					messages = append(messages, m)
-					continue
-				}
-				m.Content = abi.Text(strings.ReplaceAll(m.Content.String(), text, placeholder))
-				messages = append(messages, m)
+				messages = append(messages, inText(list.At(i), func(s string) string {
+					return strings.ReplaceAll(s, text, placeholder)
+				}))
 			}
 			change := abi.ListPatch{Splice: []abi.Splice{{Remove: len(messages), Insert: messages}}}
 			return &abi.BeforeModelAnswer{Request: abi.RequestPatch{Messages: change}}, nil
@@ -90,7 +91,7 @@ func placeholders(text, placeholder string) *native.Middleware {
 		OnChunk: func(_ context.Context, _ *native.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
 			out := append([]abi.Chunk{}, in.Chunks...)
 			for i := range out {
-				out[i].Text = restore(out[i].Text)
+				out[i].Text, out[i].Arguments = restore(out[i].Text), restore(out[i].Arguments)
 			}
 			return &abi.OnChunkAnswer{Chunks: out}, nil
 		},
@@ -99,10 +100,31 @@ func placeholders(text, placeholder string) *native.Middleware {
 				return &abi.AfterModelAnswer{}, nil
 			}
 			res := *in.Response
-			res.Message.Content = abi.Text(restore(res.Message.Content.String()))
+			res.Message = inText(res.Message, restore)
 			return &abi.AfterModelAnswer{Response: &res}, nil
 		},
 	}
+}
+
+// inText returns a message whose text and arguments were replaced.
+func inText(m abi.Message, replace func(string) string) abi.Message {
+	switch {
+	case m.Content.IsParts():
+		parts := slices.Clone(m.Content.Parts())
+		for i := range parts {
+			if parts[i].Type == abi.PartText {
+				parts[i].Text = replace(parts[i].Text)
+			}
+		}
+		m.Content = abi.Parts(parts...)
+	case !m.Content.IsNull():
+		m.Content = abi.Text(replace(m.Content.String()))
+	}
+	m.ToolCalls = slices.Clone(m.ToolCalls)
+	for i := range m.ToolCalls {
+		m.ToolCalls[i].Function.Arguments = replace(m.ToolCalls[i].Function.Arguments)
+	}
+	return m
 }
 
 // agentModel returns a model that calls both tools, answers their results, and answers in JSON if

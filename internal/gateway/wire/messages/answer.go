@@ -72,8 +72,9 @@ func (a *answer) Encode(next *abi.Response, denied map[string]string) ([]byte, e
 		return nil, moduleError("reasoning was added; in the Messages API only the upstream can sign it")
 	}
 	d := draft{of: &a.content, role: abi.RoleAssistant}
-	m := &next.Message
-	if err := d.apply(&edit{parts: m.Content.Parts(), calls: m.ToolCalls, denied: denied}); err != nil {
+	upstream, _ := a.content.parts()
+	parts := separated(upstream, next.Message.Content.Parts())
+	if err := d.apply(&edit{parts: parts, calls: next.Message.ToolCalls, denied: denied}); err != nil {
 		return nil, err
 	}
 	d.sort()

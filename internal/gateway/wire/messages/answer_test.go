@@ -3,6 +3,7 @@ package messages
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +105,42 @@ func copiedResponse(t *testing.T, res *abi.Response) *abi.Response {
 	next := &abi.Response{}
 	require.NoError(t, json.Unmarshal(b, next))
 	return next
+}
+
+// TestJoinedText encodes answers whose text was joined before the other parts, as by a chain of chunks.
+func TestJoinedText(t *testing.T) {
+	const thinking, search = `{"type":"thinking","thinking":"a","signature":"b"}`, `{"type":"server_tool_use","id":"s"}`
+	texts := func(texts ...string) string {
+		for i := range texts {
+			texts[i] = `{"type":"text","text":"` + texts[i] + `"}`
+		}
+		return strings.Join(texts, " , ")
+	}
+	for name, c := range map[string]struct{ content, text, want string }{
+		"nothing changed": {
+			thinking + " , " + texts("One ", "two ") + "," + search + "," + texts("three"), "One two three",
+			thinking + " , " + texts("One ", "two ") + "," + search + "," + texts("three"),
+		},
+		"the middle": {texts("One ", "two ", "three"), "One 2 three", texts("One ", "2 ", "three")},
+		"the end":    {texts("One ", "two"), "One two three", texts("One ", "two three")},
+		"all":        {thinking + "," + texts("One ", "two"), "x", thinking + "," + texts("x")},
+		"no text":    {thinking, "x", thinking + "," + texts("x")},
+		"one gone":   {texts("One ", "two"), "two", texts("two")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := `{"content":[` + c.content + `],"stop_reason":"end_turn"}`
+			a := parseAnswer(t, body)
+			next := copiedResponse(t, a.Response())
+			parts := slices.DeleteFunc(
+				slices.Clone(next.Message.Content.Parts()),
+				func(p abi.Part) bool { return p.Type == "text" },
+			)
+			next.Message.Content = abi.Parts(append([]abi.Part{{Type: "text", Text: c.text}}, parts...)...)
+			got, err := a.Encode(next, nil)
+			require.NoError(t, err)
+			require.Equal(t, `{"content":[`+c.want+`],"stop_reason":"end_turn"}`, string(got))
+		})
+	}
 }
 
 // TestAddToTextAnswer adds a call to an answer that a stop sequence ended.

@@ -10,6 +10,9 @@
 // Tools that a block among the messages adds are not listed, because the block is opaque, but calls of them
 // are calls.
 //
+// A thread, whose earlier messages the upstream stores, is rejected: modules could not see them, and a denied
+// call would remain among them.
+//
 // Blocks of all other types are opaque: thinking, redacted_thinking, server_tool_use, results of the
 // upstream's tools, citations of its search, and types that are new. The upstream signs thinking and
 // rejects it if it changed, so that a stream does not show it as chunks of reasoning. For the same
@@ -67,6 +70,9 @@ func (Protocol) Error(err *wire.Error) (status int, body []byte) {
 	}
 	body = append([]byte(`{"type":"error","error":{"type":`), rawjson.Quote(s.kind)...)
 	body = append(append(body, `,"message":`...), rawjson.Quote(text)...)
+	if err.Code == wire.CodeInvalid && err.Param == fieldThread { // clients then send all messages, without a thread
+		body = append(body, `,"details":{"error_code":"thread_unsupported_request","unsupported":["modules"]}`...)
+	}
 	return s.status, append(body, "}}"...)
 }
 

@@ -10,7 +10,7 @@ import (
 // fieldNames are the fields whose values the gateway or modules must see.
 var fieldNames = strings.Fields(`
 	content content_block data delta description error id index input input_schema is_error max_tokens media_type message
-	messages model name partial_json role signature source stop_reason stop_sequences stream system temperature text
+	messages model name partial_json role signature source stop_reason stop_sequences stream system temperature text thread
 	thinking tool_choice tool_use_id tools top_k top_p type url`)
 
 // checkNames rejects a field whose name differs in case only from one that the gateway knows. Some

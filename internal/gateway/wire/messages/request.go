@@ -12,6 +12,9 @@ import (
 // systemID is the ID of the message for the field system.
 const systemID = "system"
 
+// fieldThread is the field of a request that continues messages which the upstream stores.
+const fieldThread = "thread"
+
 // A request is a parsed request.
 type request struct {
 	body  []byte
@@ -75,6 +78,11 @@ func (r *request) parse() *fieldError {
 			system = m.Value
 		case "tools":
 			r.tools = m.Value
+		case fieldThread:
+			if !m.Value.IsNull() {
+				return problem(fieldThread, "a thread's messages are stored at the upstream, where modules cannot see them; "+
+					"send all messages without a thread")
+			}
 		default:
 			other = append(other, m)
 		}

@@ -490,6 +490,7 @@ func TestParseRequestRejects(t *testing.T) {
 		"Text":                   {`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a","Text":"b"}]}]}`, `the field "Text" must be written as "text"`},
 		"Messages":               {`{"model":"m","messages":[],"Messages":[]}`, `the field "Messages"`},
 		"a long s":               {`{"model":"m","messages":[{"role":"user","content":"","toolſ":""}]}`, `must be written as "tools"`},
+		"a thread":               {`{"model":"m","messages":[],"thread":{"type":"create"}}`, "thread: a thread's messages are stored"},
 		"system":                 {`{"model":"m","messages":[],"system":[{}]}`, "system.content.0.type: must be"},
 		"a tool twice":           {`{"model":"m","messages":[],"tools":[{"name":"a"},{"name":"a"}]}`, "tools.1.name: two tools"},
 		"too many blocks": {
@@ -529,6 +530,18 @@ func TestErrors(t *testing.T) {
 		require.NotEmpty(t, v.Error.Type)
 		require.Equal(t, `model: a "rule"`, v.Error.Message)
 	}
+}
+
+// TestThreadRejected checks the details by which Anthropic's clients learn to send all messages.
+func TestThreadRejected(t *testing.T) {
+	_, err := Protocol{}.ParseRequest(
+		[]byte(`{"model":"m","messages":[],"thread":{"type":"continue","previous_message_id":"msg_1"}}`),
+	)
+	var e *wire.Error
+	require.ErrorAs(t, err, &e)
+	status, body := Protocol{}.Error(e)
+	require.Equal(t, 400, status)
+	require.Contains(t, string(body), `"details":{"error_code":"thread_unsupported_request","unsupported":[`)
 }
 
 // FuzzRequest checks that a request that did not change keeps its bytes, and that changed text makes

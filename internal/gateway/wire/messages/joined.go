@@ -1,0 +1,76 @@
+package messages
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// separated returns the parts of an answer in the order of old, the upstream's. Chunks of an answer that
+// passed through the chain have all of its text in one part, before the other parts.
+func separated(old, next []abi.Part) []abi.Part {
+	if sameTypes(old, next) {
+		return next
+	}
+	var text strings.Builder
+	var opaque []abi.Part
+	for i := range next {
+		switch p := &next[i]; {
+		case wire.Opaque(p):
+			opaque = append(opaque, *p)
+		case p.Type == abi.PartText:
+			text.WriteString(p.Text)
+		default:
+			return next
+		}
+	}
+	var texts []string
+	for i := range old {
+		if old[i].Type == abi.PartText {
+			texts = append(texts, old[i].Text)
+		}
+	}
+	if len(old)-len(texts) != len(opaque) {
+		return next
+	}
+	texts = spread(texts, text.String())
+	out := slices.Clone(old)
+	for i := range out {
+		if out[i].Type == abi.PartText {
+			out[i].Text, texts = texts[0], texts[1:]
+		} else {
+			out[i], opaque = opaque[0], opaque[1:]
+		}
+	}
+	for _, rest := range texts {
+		out = append(out, abi.Part{Type: abi.PartText, Text: rest})
+	}
+	return out
+}
+
+// sameTypes reports whether parts have the same types in the same order.
+func sameTypes(a, b []abi.Part) bool {
+	return slices.EqualFunc(a, b, func(a, b abi.Part) bool { return a.Type == b.Type })
+}
+
+// spread divides text among blocks: those at the beginning and the end whose text it has there keep
+// it, and the first of the others, or the last block, gets the rest. Without blocks, the text is one.
+func spread(blocks []string, text string) []string {
+	if len(blocks) == 0 {
+		return []string{text}
+	}
+	out := make([]string, len(blocks))
+	first, last := 0, len(blocks)
+	for first < last && strings.HasPrefix(text, blocks[first]) {
+		out[first], text = blocks[first], text[len(blocks[first]):]
+		first++
+	}
+	for last > first+1 && strings.HasSuffix(text, blocks[last-1]) {
+		last--
+		out[last], text = blocks[last], text[:len(text)-len(blocks[last])]
+	}
+	out[min(first, len(out)-1)] += text
+	return out
+}
