@@ -126,7 +126,7 @@ func TestParseAnswerRejects(t *testing.T) {
 		"not JSON":            `<html>`,
 		"item":                `{"output":[1]}`,
 		"call without an ID":  `{"output":[{"type":"function_call","name":"a","arguments":""}]}`,
-		"two calls of one ID": `{"output":[` + strings.Repeat(`{"type":"function_call","call_id":"c","name":"a","arguments":""},`, 2) + `1]}`,
+		"two calls of one ID": `{"output":[{"type":"function_call","call_id":"c","name":"a"},{"type":"function_call","call_id":"c","name":"b"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Protocol{}.ParseAnswer([]byte(body))

@@ -55,6 +55,8 @@ func TestCutStream(t *testing.T) {
 	failed := string(s.Error(nil, wire.Errorf(wire.CodeUpstream, "cut")))
 	require.Contains(t, failed, "event: response.failed\n")
 	require.Contains(t, failed, `"error":{"code":"server_error","message":"cut"}`)
+	failed = string(s.Error(nil, wire.Errorf(wire.CodeDenied, "no")))
+	require.Contains(t, failed, `"code":"invalid_prompt"`, "Codex does not retry this code")
 }
 
 // TestStreamsThatDisagree checks that an upstream cannot show modules other text or another call than the client
@@ -146,4 +148,29 @@ func TestSplitDelta(t *testing.T) {
 	checkClient(t, dst, true)
 	require.Equal(t, 2, bytes.Count(dst, []byte("data: {\"type\":\"response.output_text.delta\"")))
 	require.Contains(t, string(dst), `"sequence_number":5,"item":{"type":"message"`)
+}
+
+// TestLongAnswer checks that the text of an answer is limited.
+func TestLongAnswer(t *testing.T) {
+	s := Protocol{}.NewStream("m").(*stream)
+	s.size = maxText - 1
+	in := framed([]byte(`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}
+{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hi"}`))
+	_, err := play(s, in, &plan{})
+	require.ErrorContains(t, err, "bytes")
+}
+
+// TestAddedCustomCall checks that a call which a module adds has the form of its tool.
+func TestAddedCustomCall(t *testing.T) {
+	s := Protocol{}.NewStream("m")
+	_, err := s.Decode(
+		[]byte(`data: {"type":"response.created","response":{"tools":[{"type":"custom","name":"exec"}]}}` + "\n\n"),
+	)
+	require.NoError(t, err)
+	call := abi.NewToolCall("c1", "exec", `{"input":"ls()"}`)
+	require.Contains(t, string(s.AddCall(nil, &call)), `"type":"custom_tool_call"`)
+	call.Function.Arguments = `{"program":"ls()"}`
+	out := string(s.AddCall(nil, &call))
+	require.NotContains(t, out, "custom_tool_call")
+	require.Contains(t, out, "A call of the tool \\\"exec\\\" was left out")
 }

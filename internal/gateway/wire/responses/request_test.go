@@ -269,6 +269,10 @@ func TestEncodeRejects(t *testing.T) {
 			c.Messages[3].Content, c.Messages[3].ToolCalls = abi.Parts(reasoning(c)), nil
 			c.Messages = c.Messages[:4]
 		},
+		"reasoning in front of a user's message": func(c *wire.Call) {
+			c.Messages[3].Content, c.Messages[3].ToolCalls = abi.Parts(reasoning(c)), nil
+			c.Messages = append(c.Messages[:4], abi.User("And?"))
+		},
 		"unknown role": func(c *wire.Call) { c.Messages[1].Role = "narrator" },
 		"image of the assistant": func(c *wire.Call) {
 			c.Messages = append(c.Messages, abi.Message{Role: abi.RoleAssistant, Content: abi.Parts(abi.Part{Type: abi.PartImage, ImageURL: abi.JSON(`{"url":"x"}`)})})
@@ -307,4 +311,30 @@ func TestRemovedTools(t *testing.T) {
 	require.Contains(t, string(got), `{"type":"web_search"}`)
 	require.NotContains(t, string(got), `"crm","tools"`)
 	require.Equal(t, len(r.Call().Messages), len(again.Call().Messages))
+}
+
+func TestEncodeUnknownPart(t *testing.T) {
+	const body = `{"input":[{"role":"user","content":[{"type":"input_video","url":"v"},{"type":"input_text","text":"Hi"}]}]}`
+	r := parse(t, body)
+	video := r.Call().Messages[0].Content.Parts()[0]
+	n := next(r)
+	n.Messages[0].Content = abi.Parts(video, abi.Part{Type: "text", Text: "Ho"}, abi.Part{Type: "text", Text: "!"})
+	got, err := r.Encode(n)
+	require.NoError(t, err)
+	require.Equal(t, strings.Replace(body, `{"type":"input_text","text":"Hi"}`,
+		`{"type":"input_text","text":"Ho"},{"type":"input_text","text":"!"}`, 1), string(got))
+	for _, parts := range [][]abi.Part{{{Type: "text", Text: "Hi"}}, {video, video}} {
+		n.Messages[0].Content = abi.Parts(parts...)
+		_, err = r.Encode(n)
+		require.Error(t, err)
+	}
+}
+
+func TestEncodeResultOfCustomTool(t *testing.T) {
+	r := parse(t, codexRequest)
+	n := next(r)
+	n.Messages[4] = abi.ToolMessage("call_1", "exec", abi.Text("b.txt"))
+	got, err := r.Encode(n)
+	require.NoError(t, err)
+	require.Contains(t, string(got), `{"type":"custom_tool_call_output","call_id":"call_1","output":"b.txt"}`)
 }
