@@ -157,7 +157,7 @@ class Late {
 
 	// The constructor counts the late results from message i on.
 	constructor(messages: Messages, i: number) {
-		let calls: ToolCall[] = [];
+		let calls: readonly ToolCall[] = [];
 		for (; i < messages.length; i++) {
 			const m = messages.at(i)!;
 			if (m.role !== "tool") calls = m.tool_calls ?? [];
