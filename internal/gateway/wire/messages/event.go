@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -11,7 +12,6 @@ import (
 // readEvent returns the name and the data of a server-sent event. data is nil if the event has none, as
 // a comment. readEvent rejects text that clients could divide into events or lines in another way.
 func readEvent(event []byte) (name string, data []byte, err *fieldError) {
-	event = bytes.TrimPrefix(event, []byte("\uFEFF"))
 	event = bytes.ReplaceAll(event, []byte("\r\n"), []byte("\n"))
 	if bytes.IndexByte(event, '\r') >= 0 {
 		return "", nil, problem("", "an event has a carriage return within a line")
@@ -25,6 +25,9 @@ func readEvent(event []byte) (name string, data []byte, err *fieldError) {
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "event":
+			if name != "" {
+				return "", nil, problem("", "an event has two names")
+			}
 			name = string(value)
 		case "data":
 			if data != nil {
@@ -34,6 +37,9 @@ func readEvent(event []byte) (name string, data []byte, err *fieldError) {
 			if data == nil {
 				data = []byte{}
 			}
+		case "", "id", "retry": // "" is a comment
+		default: // also a field after white space, which some clients ignore
+			return "", nil, problem("", fmt.Sprintf("a line is no field of an event: %.64q", line))
 		}
 	}
 	return name, data, nil
