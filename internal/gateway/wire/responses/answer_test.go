@@ -123,10 +123,12 @@ func TestEncodeAnswerAfterReasoning(t *testing.T) {
 
 func TestParseAnswerRejects(t *testing.T) {
 	for name, body := range map[string]string{
-		"not JSON":            `<html>`,
-		"item":                `{"output":[1]}`,
-		"call without an ID":  `{"output":[{"type":"function_call","name":"a","arguments":""}]}`,
-		"two calls of one ID": `{"output":[{"type":"function_call","call_id":"c","name":"a"},{"type":"function_call","call_id":"c","name":"b"}]}`,
+		"not JSON":                   `<html>`,
+		"item":                       `{"output":[1]}`,
+		"call without an ID":         `{"output":[{"type":"function_call","name":"a","arguments":""}]}`,
+		"arguments that are no text": `{"output":[{"type":"function_call","call_id":"c","name":"a","arguments":{"x":1}}]}`,
+		"text that is no string":     `{"output":[{"type":"message","content":[{"type":"output_text","text":["x"]}]}]}`,
+		"two calls of one ID":        `{"output":[{"type":"function_call","call_id":"c","name":"a"},{"type":"function_call","call_id":"c","name":"b"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Protocol{}.ParseAnswer([]byte(body))

@@ -49,6 +49,9 @@ func readCall(typ string, f object) (c call, ok bool) {
 	return c, true
 }
 
+// isCall reports whether an item of a type is a call that readCall reads.
+func isCall(typ string) bool { return typ == "function_call" || typ == "custom_tool_call" }
+
 // readOutputCall is readCall for the items of an answer. It includes the calls of tools that are a part
 // of the API and run at the client.
 func readOutputCall(typ string, v rawjson.Value, f object) (call, bool) {

@@ -91,6 +91,7 @@ func TestStreamsThatDisagree(t *testing.T) {
 		"event after the end":                 final + `{"type":"response.output_item.done","output_index":5,"item":{"type":"function_call","call_id":"e","name":"rm","arguments":"{}"}}`,
 		"call without an ID":                  other(begin, `"c"`, `""`),
 		"call twice at the end of the answer": other(final, `[`, `[{"type":"function_call","call_id":"c","name":"ls","arguments":"{}"},`),
+		"delta that is no string":             begin + other(delta, `"{}"`, `{"x":1}`),
 		"negative number":                     other(begin, ":0", ":-1"),
 		"the same member twice":               `{"type":"response.created","type":"response.output_item.done"}`,
 	} {

@@ -22,6 +22,16 @@ func members(v rawjson.Value) object {
 	return out
 }
 
+// notString returns the first of the names whose value is neither a string nor absent, or "".
+func (f object) notString(names ...string) string {
+	for _, name := range names {
+		if v := f[name]; !v.IsNull() && !v.IsString() {
+			return name
+		}
+	}
+	return ""
+}
+
 // A field is a member of an object that the gateway writes.
 type field struct {
 	name string

@@ -31,6 +31,9 @@ func readOutput(v rawjson.Value, where string) (*output, error) {
 		return nil, err
 	}
 	o := &output{raw: v.Text, typ: f["type"].String(), id: f["id"].String()}
+	if name := f.notString("call_id", "name", "namespace", "arguments", "input"); name != "" && isCall(o.typ) {
+		return nil, upstream("%s of the answer has a %s that is not a string", where, name)
+	}
 	if c, ok := readOutputCall(o.typ, v, f); ok {
 		if c.id == "" || c.name == "" {
 			return nil, upstream("%s of the answer is a tool call without an ID or a name", where)
@@ -52,6 +55,9 @@ func readOutput(v rawjson.Value, where string) (*output, error) {
 		}
 		typ := part["type"].String()
 		if name := textField(typ); name != "" {
+			if part.notString(name) != "" {
+				return nil, upstream("%s of the answer has a %s that is not a string", where, name)
+			}
 			o.texts = append(o.texts, text{i, typ, part[name].String()})
 		}
 	}

@@ -211,6 +211,9 @@ func (in *reader) readCall(i int, c *call, f object) error {
 			return invalid(inputItem(i)+"."+name, "%s.%s must be a string", inputItem(i), name)
 		}
 	}
+	if f.notString("namespace") != "" {
+		return invalid(inputItem(i)+".namespace", "%s.namespace must be a string", inputItem(i))
+	}
 	if in.calls++; in.calls > maxCalls {
 		return invalid("input", "input has more than %d tool calls", maxCalls)
 	}

@@ -239,6 +239,9 @@ func (s *stream) textDelta(e *event) ([]wire.Item, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.fields.notString("delta") != "" {
+		return nil, upstream("the upstream's answer has a delta that is not a string")
+	}
 	text := e.fields["delta"].String()
 	b.text.WriteString(text)
 	return append(items, b.delta(text, e.raw)), s.grow(text)
@@ -326,6 +329,9 @@ func (s *stream) callDelta(e *event) ([]wire.Item, error) {
 	b, err := s.callBlock(e)
 	if err != nil {
 		return nil, err
+	}
+	if e.fields.notString("delta") != "" {
+		return nil, upstream("the upstream's answer has a delta that is not a string")
 	}
 	text := e.fields["delta"].String()
 	b.text.WriteString(text)
