@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -230,14 +228,7 @@ func messagesAnswer(w io.Writer, stream, done bool) {
 // requests, one changes streamed text, and one denies a tool. The tool must not run, and the
 // client must go on.
 func TestClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it needs npm packages")
-	}
-	packages, err := npmtest.Install("../../testdata/npm-clients", "../../build/npm")
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skipf("SKIPPED, because the npm packages are missing: %v", err)
-	}
-	require.NoError(t, err)
+	npmtest.Folder(t) // skips the test before it starts servers
 	up := &scripted{}
 	u := httptest.NewServer(up)
 	defer u.Close()
@@ -262,15 +253,9 @@ func TestClients(t *testing.T) {
 	s := httptest.NewServer(g)
 	defer s.Close()
 
-	script, err := os.ReadFile("testdata/clients.mjs")
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "node", "--input-type=module")
-	cmd.Dir, cmd.Stdin = packages, strings.NewReader(string(script))
-	cmd.Env = append(os.Environ(), "GATEWAY_URL="+s.URL, "OPENAI_AGENTS_DISABLE_TRACING=1", "OPENAI_API_KEY=x")
-	out, err := cmd.Output()
-	require.NoError(t, err, string(out))
+	out := npmtest.Script(t, "testdata/clients.mjs", "GATEWAY_URL="+s.URL, "OPENAI_API_KEY=x")
 	tasks := 0
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		var got struct {
 			Name, Text, Failed string
 			Ran                []string
