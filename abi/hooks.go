@@ -42,6 +42,21 @@ type BeforeAgentAnswer struct {
 	Messages       ListPatch  `json:"messages,omitzero"`
 	// Respond is an assistant message that ends the run without a model call.
 	Respond *Message `json:"respond,omitempty"`
+	// Model and Params are those of every model call of the agent; see [RequestPatch]. They need the
+	// grant set:model.
+	Model  string `json:"model,omitempty"`
+	Params Params `json:"params,omitempty"`
+	// Limits changes limits of the run. It needs the grant set:limits.
+	Limits *LimitsPatch `json:"limits,omitempty"`
+}
+
+// LimitsPatch is a change of limits of a run. Limits that are absent, or 0, stay unchanged. Only
+// modules of the outer and the inner ring may raise a limit.
+type LimitsPatch struct {
+	MaxSteps   int            `json:"max_steps,omitempty"`
+	ModelCalls int            `json:"model_calls,omitempty"`
+	ToolCalls  int            `json:"tool_calls,omitempty"`
+	Tools      map[string]int `json:"tools,omitempty"` // calls by tool; tools that are absent stay unchanged
 }
 
 // BeforeModelRewriteStateInput is the input of before_model_rewrite_state.

@@ -433,6 +433,7 @@ typedef struct am_interrupt am_interrupt;
 typedef struct am_tools_patch am_tools_patch;
 typedef struct am_splice am_splice;
 typedef struct am_list_patch am_list_patch;
+typedef struct am_limits_patch am_limits_patch;
 typedef struct am_before_agent_answer am_before_agent_answer;
 typedef struct am_state_tool am_state_tool;
 typedef struct am_before_model_rewrite_state_input am_before_model_rewrite_state_input;
@@ -682,6 +683,14 @@ struct am_list_patch {
 	bool whole;
 };
 
+/* LimitsPatch is a change of limits of a run. Limits that are absent, or 0, stay unchanged. Only modules of the outer and the inner ring may raise a limit. */
+struct am_limits_patch {
+	int32_t max_steps;
+	int32_t model_calls;
+	int32_t tool_calls;
+	am_members tools; /* calls by tool; tools that are absent stay unchanged */
+};
+
 /* BeforeAgentAnswer is the answer of before_agent. */
 struct am_before_agent_answer {
 	am_stop *stop;
@@ -691,6 +700,9 @@ struct am_before_agent_answer {
 	am_strs return_directly;
 	am_list_patch messages;
 	am_message *respond; /* respond is an assistant message that ends the run without a model call. */
+	am_str model; /* model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model. */
+	am_members params;
+	am_limits_patch *limits; /* limits changes limits of the run. It needs the grant set:limits. */
 };
 
 /* A StateTool is a tool in the input of a state hook. Active reports whether the model is offered the tool. */
@@ -1264,6 +1276,7 @@ static const am_type am_type_interrupt;
 static const am_type am_type_tools_patch;
 static const am_type am_type_splice;
 static const am_type am_type_list_patch;
+static const am_type am_type_limits_patch;
 static const am_type am_type_before_agent_answer;
 static const am_type am_type_state_tool;
 static const am_type am_type_before_model_rewrite_state_input;
@@ -1475,6 +1488,14 @@ static const am_type am_type_splice = {am_fields_splice, 3, sizeof(am_splice), A
 
 static const am_type am_type_list_patch = {0, 0, sizeof(am_list_patch), AM_FORM_LIST_PATCH, 0};
 
+static const am_field am_fields_limits_patch[] = {
+	AM_FIELD("max_steps", am_limits_patch, max_steps, AM_INT, AM_OMIT, 0),
+	AM_FIELD("model_calls", am_limits_patch, model_calls, AM_INT, AM_OMIT, 0),
+	AM_FIELD("tool_calls", am_limits_patch, tool_calls, AM_INT, AM_OMIT, 0),
+	AM_FIELD("tools", am_limits_patch, tools, AM_MEMBERS, AM_OMIT, 0),
+};
+static const am_type am_type_limits_patch = {am_fields_limits_patch, 4, sizeof(am_limits_patch), AM_FORM_FIELDS, 0};
+
 static const am_field am_fields_before_agent_answer[] = {
 	AM_FIELD("stop", am_before_agent_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
 	AM_FIELD("interrupt", am_before_agent_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
@@ -1483,8 +1504,11 @@ static const am_field am_fields_before_agent_answer[] = {
 	AM_FIELD("return_directly", am_before_agent_answer, return_directly, AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0),
 	AM_FIELD("messages", am_before_agent_answer, messages, AM_OBJECT, AM_OMIT, &am_type_list_patch),
 	AM_FIELD("respond", am_before_agent_answer, respond, AM_REF, AM_OMIT, &am_type_message),
+	AM_FIELD("model", am_before_agent_answer, model, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("params", am_before_agent_answer, params, AM_MEMBERS, AM_OMIT, 0),
+	AM_FIELD("limits", am_before_agent_answer, limits, AM_REF, AM_OMIT, &am_type_limits_patch),
 };
-static const am_type am_type_before_agent_answer = {am_fields_before_agent_answer, 7, sizeof(am_before_agent_answer), AM_FORM_FIELDS, 0};
+static const am_type am_type_before_agent_answer = {am_fields_before_agent_answer, 10, sizeof(am_before_agent_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_state_tool[] = {
 	AM_FIELD("name", am_state_tool, name, AM_TEXT, 0, 0),

@@ -110,6 +110,11 @@ export interface BeforeAgentAnswer extends Control {
 	readonly messages?: MessagesPatch;
 	/** respond is an assistant message that ends the run without a model call. */
 	readonly respond?: Message;
+	/** model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model. */
+	readonly model?: string;
+	readonly params?: Params;
+	/** limits changes limits of the run. It needs the grant set:limits. */
+	readonly limits?: LimitsPatch;
 }
 
 /** BeforeAgentInput is the input of before_agent. */
@@ -445,6 +450,15 @@ export type Hook = "describe" | "configure" | "before_agent" | "before_model_rew
 export interface Interrupt {
 	readonly reason: string;
 	readonly payload?: unknown;
+}
+
+/** LimitsPatch is a change of limits of a run. Limits that are absent, or 0, stay unchanged. Only modules of the outer and the inner ring may raise a limit. */
+export interface LimitsPatch {
+	readonly max_steps?: number;
+	readonly model_calls?: number;
+	readonly tool_calls?: number;
+	/** calls by tool; tools that are absent stay unchanged */
+	readonly tools?: Readonly<Record<string, number>>;
 }
 
 /** A List represents a list of messages in a hook's input. It does not change while the hook runs. */

@@ -404,6 +404,18 @@ func (x *BeforeAgentAnswer) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"respond\":")
 		(*Message)(p).writeValue(w)
 	}
+	if x.Model != "" {
+		w.Key("\"model\":")
+		w.Text(string(x.Model))
+	}
+	if len(x.Params) > 0 {
+		w.Key("\"params\":")
+		jsoncodec.WriteMap(w, x.Params, writeJSON)
+	}
+	if p := x.Limits; p != nil {
+		w.Key("\"limits\":")
+		(*LimitsPatch)(p).writeValue(w)
+	}
 	w.B = append(w.B, '}')
 }
 
@@ -1448,6 +1460,30 @@ func (x *Interrupt) writeValue(w *jsoncodec.Writer) {
 	w.B = append(w.B, '}')
 }
 
+// LimitsPatch is an [abi.LimitsPatch] with its codec.
+type LimitsPatch abi.LimitsPatch
+
+func (x *LimitsPatch) writeValue(w *jsoncodec.Writer) {
+	w.B = append(w.B, '{')
+	if x.MaxSteps != 0 {
+		w.Key("\"max_steps\":")
+		w.Int(int64(x.MaxSteps))
+	}
+	if x.ModelCalls != 0 {
+		w.Key("\"model_calls\":")
+		w.Int(int64(x.ModelCalls))
+	}
+	if x.ToolCalls != 0 {
+		w.Key("\"tool_calls\":")
+		w.Int(int64(x.ToolCalls))
+	}
+	if len(x.Tools) > 0 {
+		w.Key("\"tools\":")
+		jsoncodec.WriteMap(w, x.Tools, writeInt)
+	}
+	w.B = append(w.B, '}')
+}
+
 // List is an [abi.List] with its codec.
 type List abi.List
 
@@ -2465,9 +2501,9 @@ func extendCall(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]ab
 
 func writeString(w *jsoncodec.Writer, v *string) { w.Text(string(*v)) }
 
-func writeTool(w *jsoncodec.Writer, v *abi.Tool) { (*Tool)(v).writeValue(w) }
-
 func writeJSON(w *jsoncodec.Writer, v *abi.JSON) { w.Raw(*v) }
+
+func writeTool(w *jsoncodec.Writer, v *abi.Tool) { (*Tool)(v).writeValue(w) }
 
 func extendTool(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Tool)(p), n) }
 
@@ -2507,6 +2543,8 @@ func extendHTTPHeader(p unsafe.Pointer, n int) unsafe.Pointer {
 	return extended((*[]abi.HTTPHeader)(p), n)
 }
 
+func writeInt(w *jsoncodec.Writer, v *int) { w.Int(int64(*v)) }
+
 func writeMessage(w *jsoncodec.Writer, v *abi.Message) { (*Message)(v).writeValue(w) }
 
 func extendMessage(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Message)(p), n) }
@@ -2528,5 +2566,3 @@ func writeAsk(w *jsoncodec.Writer, v *abi.Ask) { (*Ask)(v).writeValue(w) }
 func extendAsk(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.Ask)(p), n) }
 
 func growStreamEnd(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**contract.StreamEnd)(p)) }
-
-func writeInt(w *jsoncodec.Writer, v *int) { w.Int(int64(*v)) }

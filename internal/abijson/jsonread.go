@@ -289,7 +289,7 @@ func (x *Ask) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Ask) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "tools", "return_directly", "messages", "respond"}
+var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "tools", "return_directly", "messages", "respond", "model", "params", "limits"}
 
 func (x *BeforeAgentAnswer) FieldNames() []string { return fieldsOfBeforeAgentAnswer }
 
@@ -307,6 +307,12 @@ func (x *BeforeAgentAnswer) ReadField(s *jsoncodec.Scanner, i int) error {
 		return (*ListPatch)(&x.Messages).ReadValue(s)
 	case 6:
 		return jsoncodec.ReadPointer(s, &x.Respond, readMessage)
+	case 7:
+		return jsoncodec.ReadString(s, &x.Model)
+	case 8:
+		return jsoncodec.ReadMap(s, &x.Params, readJSON)
+	case 9:
+		return jsoncodec.ReadPointer(s, &x.Limits, readLimitsPatch)
 	}
 	return nil
 }
@@ -982,6 +988,26 @@ func (x *Interrupt) ReadField(s *jsoncodec.Scanner, i int) error {
 }
 
 func (x *Interrupt) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
+
+var fieldsOfLimitsPatch = []string{"max_steps", "model_calls", "tool_calls", "tools"}
+
+func (x *LimitsPatch) FieldNames() []string { return fieldsOfLimitsPatch }
+
+func (x *LimitsPatch) ReadField(s *jsoncodec.Scanner, i int) error {
+	switch i {
+	case 0:
+		return jsoncodec.ReadInt(s, &x.MaxSteps)
+	case 1:
+		return jsoncodec.ReadInt(s, &x.ModelCalls)
+	case 2:
+		return jsoncodec.ReadInt(s, &x.ToolCalls)
+	case 3:
+		return jsoncodec.ReadMap(s, &x.Tools, jsoncodec.ReadInt[int])
+	}
+	return nil
+}
+
+func (x *LimitsPatch) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
 var fieldsOfList = []string{"list", "revision", "total", "items"}
 
@@ -1941,6 +1967,12 @@ func codecOf(v any) codec {
 		}
 	case abi.Interrupt:
 		return (*Interrupt)(&x)
+	case *abi.LimitsPatch:
+		if x != nil {
+			return (*LimitsPatch)(x)
+		}
+	case abi.LimitsPatch:
+		return (*LimitsPatch)(&x)
 	case *abi.List:
 		if x != nil {
 			return (*List)(x)
@@ -2215,9 +2247,13 @@ func readToolAgain(s *jsoncodec.Scanner, v *abi.ToolAgain) error { return (*Tool
 
 func readCall(s *jsoncodec.Scanner, v *abi.Call) error { return (*Call)(v).ReadValue(s) }
 
-func readTool(s *jsoncodec.Scanner, v *abi.Tool) error { return (*Tool)(v).ReadValue(s) }
-
 func readJSON(s *jsoncodec.Scanner, v *abi.JSON) error { return s.Raw((*[]byte)(v)) }
+
+func readLimitsPatch(s *jsoncodec.Scanner, v *abi.LimitsPatch) error {
+	return (*LimitsPatch)(v).ReadValue(s)
+}
+
+func readTool(s *jsoncodec.Scanner, v *abi.Tool) error { return (*Tool)(v).ReadValue(s) }
 
 func readBy(s *jsoncodec.Scanner, v *abi.By) error { return (*By)(v).ReadValue(s) }
 

@@ -141,7 +141,7 @@ func (k *recorder) stage() {
 func (k *recorder) takeState(head *runlog.State) {
 	s := &k.run.state
 	p := &k.pending
-	if now := (&runlog.Fixed{Instruction: s.Instruction, Tools: s.Tools, Input: s.Input}); !now.Same(k.fixed) {
+	if now := runlog.FixedOf(s); !now.Same(k.fixed) {
 		p.Fixed, k.fixed = now, now
 	}
 	p.Head = head

@@ -92,13 +92,18 @@ func (l Limits) complete() (Limits, error) {
 	return l, nil
 }
 
-// forModules returns the limits as before_agent receives them.
-func (o *Options) forModules() abi.RunLimits {
+// limits returns the run's limits on steps and calls: those that before_agent set, or those of the
+// first agent.
+func (r *run) limits() abi.RunLimits {
+	if l := r.state.Limits; l != nil {
+		return *l
+	}
+	a := r.root
 	return abi.RunLimits{
-		MaxSteps:   o.MaxSteps,
-		ModelCalls: o.Limits.ModelCalls,
-		ToolCalls:  o.Limits.ToolCalls,
-		Tools:      o.Limits.Tools,
+		MaxSteps:   a.MaxSteps,
+		ModelCalls: a.Limits.ModelCalls,
+		ToolCalls:  a.Limits.ToolCalls,
+		Tools:      a.Limits.Tools,
 	}
 }
 
@@ -139,16 +144,16 @@ const (
 // mayStep returns an error, which ends the run, if no further step is allowed. With LimitAnswer, it
 // marks the last step, in which the model is offered no tools, by setting LastLimit.
 func (r *run) mayStep() error {
-	s, l := &r.state, &r.root.Limits
+	s, l, on := &r.state, r.limits(), r.root.Limits.OnLimit
 	for _, limit := range []struct {
 		name        string
 		limit, used int
-	}{{LimitMaxSteps, r.root.MaxSteps, s.Step}, {LimitModelCalls, l.ModelCalls, r.modelCalls()}} {
+	}{{LimitMaxSteps, l.MaxSteps, s.Step}, {LimitModelCalls, l.ModelCalls, r.modelCalls()}} {
 		switch left := limit.limit - limit.used; {
 		case limit.limit == 0:
 		case left <= 0:
 			return &ending.LimitError{Limit: limit.name, Value: int64(limit.limit)}
-		case left == 1 && l.OnLimit == LimitAnswer && s.LastLimit == nil:
+		case left == 1 && on == LimitAnswer && s.LastLimit == nil:
 			s.LastLimit = &ending.LimitError{Limit: limit.name, Value: int64(limit.limit)}
 		}
 	}
@@ -164,29 +169,38 @@ func (r *run) modelCalls() int {
 // countModelCall counts a model call in advance, in this run and in those around it. If a limit of
 // one of them rejects the call, none of them counts it, and the error is an [*ending.LimitError].
 func (r *run) countModelCall() error {
-	return r.addModelCall(r.root.Limits.ModelCalls)
+	r.mu.Lock()
+	limit := r.limits().ModelCalls
+	r.mu.Unlock()
+	return r.addModelCall(limit)
 }
 
 // addModelCall is like countModelCall, but compares the calls of this run with limit instead of
-// Limits.ModelCalls. If Limits.ModelCalls is 0, this run rejects no call.
+// its own limit. If the run has no limit, it rejects no call.
 func (r *run) addModelCall(limit int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.root.Limits.ModelCalls; l > 0 && r.state.ModelCalls >= limit {
+	if l := r.limits().ModelCalls; l > 0 && r.state.ModelCalls >= limit {
 		return &ending.LimitError{Limit: LimitModelCalls, Value: int64(l)}
 	}
 	if outer := r.parent; outer != nil {
-		l := &outer.root.Limits
-		limit := l.ModelCalls
-		if l.OnLimit == LimitAnswer {
-			limit-- // the last call is for the outer run's own answer
-		}
-		if err := outer.addModelCall(limit); err != nil {
+		if err := outer.addInnerModelCall(); err != nil {
 			return err
 		}
 	}
 	r.state.ModelCalls++
 	return nil
+}
+
+// addInnerModelCall counts a model call of a run inside this one.
+func (r *run) addInnerModelCall() error {
+	r.mu.Lock()
+	limit := r.limits().ModelCalls
+	r.mu.Unlock()
+	if r.root.Limits.OnLimit == LimitAnswer {
+		limit-- // the last call is for this run's own answer
+	}
+	return r.addModelCall(limit)
 }
 
 // lastCall returns the message that tells the model to answer without tools.
@@ -285,7 +299,7 @@ func (r *run) countToolCall(name string) *ending.LimitError {
 // toolLimit returns the limit of this run that rejects another call of a tool, or nil. Callers hold
 // mu.
 func (r *run) toolLimit(name string) *ending.LimitError {
-	l, used := &r.root.Limits, r.state.ToolCalls
+	l, used := r.limits(), r.state.ToolCalls
 	if limit := l.Tools[name]; limit > 0 && used[name] >= limit {
 		return &ending.LimitError{Limit: LimitToolCalls, Tool: name, Value: int64(limit)}
 	}

@@ -33,9 +33,10 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 		tools = nil
 	}
 	s.Offered = toolNames(tools)
+	m := r.model()
 	call := chain.ModelCall{
-		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: r.agent.ModelName,
-			Params: r.agent.Params, Stream: !r.agent.NoStream && !r.delivered()},
+		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: m.Name,
+			Params: m.Params, Stream: !r.agent.NoStream && !r.delivered()},
 		State:     s.Messages,
 		Generate:  r.generate,
 		Delivered: r.delivered,
@@ -48,14 +49,22 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	if err != nil {
 		return "", failedBy(source, err)
 	}
-	m := res.Message
+	answer := res.Message
 	s.Finish = res.FinishReason
-	m.ToolCalls = r.uniqueIDs(m.ToolCalls)
-	if m.ID == "" {
-		m.ID = r.NewID()
+	answer.ToolCalls = r.uniqueIDs(answer.ToolCalls)
+	if answer.ID == "" {
+		answer.ID = r.NewID()
 	}
-	s.Messages = s.Messages.Append(m)
+	s.Messages = s.Messages.Append(answer)
 	return runlog.PhaseDecide, nil
+}
+
+// model returns the model and the parameters of the agent's calls.
+func (r *run) model() runlog.Model {
+	if m := r.state.Model; m != nil {
+		return *m
+	}
+	return runlog.Model{Name: r.agent.ModelName, Params: r.agent.Params}
 }
 
 // request returns the messages of a model request: the instruction, then the conversation. In the

@@ -19,11 +19,12 @@ var _ chain.Nester = (*run)(nil)
 // OwnModel implements [chain.Nester]. The call counts toward the run's usage and its limit of model
 // calls.
 func (r *run) OwnModel() chain.ModelCall {
+	m := r.model()
 	return chain.ModelCall{
 		Request: chain.ModelRequest{
 			Messages: message.NewList(r.revs, nil),
-			Model:    r.agent.ModelName,
-			Params:   r.agent.Params,
+			Model:    m.Name,
+			Params:   m.Params,
 		},
 		State:    r.state.Messages,
 		Generate: r.ask,

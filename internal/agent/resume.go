@@ -130,7 +130,7 @@ func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64
 	r.recorder.eraser.seen = r.state.Messages
 	r.recorder.eraser.first = runlog.EntryBefore(stored.Log, r.state.Window.Phase)
 	r.recorder.rounds = len(r.state.Rounds)
-	r.recorder.fixed = &runlog.Fixed{Instruction: r.state.Instruction, Tools: r.state.Tools, Input: r.state.Input}
+	r.recorder.fixed = runlog.FixedOf(&r.state)
 }
 
 // checkContinue returns an error if a run cannot be resumed. It is called before the claim.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,7 +173,7 @@ func (r *run) Where() abi.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.state
-	w := abi.Run{ID: s.ID, Agent: s.Agent, Step: s.Step, StepID: s.StepID, MaxSteps: r.root.MaxSteps,
+	w := abi.Run{ID: s.ID, Agent: s.Agent, Step: s.Step, StepID: s.StepID, MaxSteps: r.limits().MaxSteps,
 		Usage: s.Usage, Metadata: s.Metadata, NowMS: now.UnixMilli(), Parent: s.Parent}
 	if !s.Deadline.IsZero() {
 		w.DeadlineMS = max(1, s.Deadline.Sub(now).Milliseconds())
@@ -420,12 +421,24 @@ func (r *run) phase(ctx context.Context) (runlog.Phase, error) {
 // start runs before_agent, and activates all tools that it leaves.
 func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
+	m, limits := r.model(), r.limits()
 	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
 		Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
-		Model: r.agent.ModelName, Params: r.agent.Params, Limits: r.root.forModules(),
+		Model: m.Name, Params: m.Params, Limits: limits, MaxSteps: MaxStepsBound,
+		Allow: func(model string, params abi.Params) error {
+			return r.allow(&chain.ModelRequest{Model: model, Params: params})
+		},
 	})
 	if err != nil {
 		return "", err
+	}
+	if begun.Model != m.Name || !reflect.DeepEqual(begun.Params, m.Params) {
+		s.Model = &runlog.Model{Name: begun.Model, Params: begun.Params}
+	}
+	if !reflect.DeepEqual(begun.Limits, limits) {
+		r.mu.Lock()
+		s.Limits = &begun.Limits
+		r.mu.Unlock()
 	}
 	s.Instruction, s.ReturnDirectly, s.Respond = begun.Instruction, begun.ReturnDirectly, begun.Respond
 	s.Messages, s.Tools = begun.Messages, begun.Tools
@@ -500,13 +513,13 @@ func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 
 // draft returns the input of the hooks that may change the messages and active tools of a step.
 func (r *run) draft() chain.Draft {
-	s := &r.state
+	s, m := &r.state, r.model()
 	return chain.Draft{
 		Messages: s.Messages,
 		Tools:    s.Tools,
 		Active:   s.Active,
-		Model:    r.agent.ModelName,
-		Params:   r.agent.Params,
+		Model:    m.Name,
+		Params:   m.Params,
 	}
 }
 

@@ -133,8 +133,8 @@ func (o *onToolLimit) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_tool_limit", onToolLimits)
 }
 
-// A Grant is a capability of a module, such as "read:last", "model", "tool:NAME", "http:HOST" or
-// "store".
+// A Grant is a capability of a module, such as "read:last", "model", "tool:NAME", "http:HOST",
+// "store", "set:model" or "set:limits".
 type Grant string
 
 // UnmarshalText reads a grant.

@@ -1,7 +1,9 @@
 package chain
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -9,12 +11,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Start is the input of before_agent. Hooks may change all fields except Model, Params and
-// Limits.
+// maxParams bounds the size of the parameters that before_agent sets, in bytes. The host holds them
+// for the whole run.
+const maxParams = 64 << 10
+
+// A Start is the input of before_agent, and its outcome.
 type Start struct {
 	Instruction    string
 	Tools          []abi.Tool
@@ -24,6 +30,11 @@ type Start struct {
 	Params         abi.Params
 	Limits         abi.RunLimits
 	Respond        *abi.Message // an answer that replaces the model's
+
+	// MaxSteps bounds the limit of steps that hooks set. If it is 0, hooks can set no limit.
+	MaxSteps int
+	// Allow rejects models and parameters that modules must not choose. Nil rejects all.
+	Allow func(model string, params abi.Params) error
 }
 
 // BeforeAgent runs before_agent from the outside in. A hook that responds or fails skips the
@@ -114,6 +125,18 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, ow
 	if out.ReturnDirectly != nil {
 		next.ReturnDirectly = out.ReturnDirectly
 	}
+	if out.Model != "" || len(out.Params) > 0 {
+		next.Model, next.Params = cmp.Or(out.Model, s.Model), toolset.MergeParams(s.Params, out.Params)
+		if n := size.Params(next.Params); n > maxParams {
+			return s, fmt.Errorf("params: %d bytes; at most %d are allowed", n, maxParams)
+		}
+		if err := s.allow(next.Model, next.Params); err != nil {
+			return s, err
+		}
+	}
+	if next.Limits, err = s.changeLimits(out.Limits, m.Ring != hook.Tenant); err != nil {
+		return s, fmt.Errorf("limits: %w", err)
+	}
 	if out.Respond != nil {
 		res := abi.Response{Message: *out.Respond}
 		if err := message.CheckResponse(&res, m.Name, nil); err != nil {
@@ -122,6 +145,16 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, ow
 		next.Respond = &res.Message
 	}
 	return next, nil
+}
+
+func (s *Start) allow(model string, params abi.Params) error {
+	if s.Allow == nil {
+		return errors.New("model: before_agent cannot set the model or its parameters here")
+	}
+	if err := s.Allow(model, params); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
 }
 
 // A Draft is the input of the state hooks of a step, which may change its messages and, before the

@@ -61,7 +61,7 @@ type entryFile struct {
 	Ring    string         `yaml:"ring"`
 	OnFault string         `yaml:"on_fault"`
 	Read    string         `yaml:"read"`
-	Grants  []string       `yaml:"grants"` // for its own calls: "model" or "tool:NAME"
+	Grants  []string       `yaml:"grants"` // as in an agent file
 	When    *wire.When     `yaml:"when"`
 	Config  map[string]any `yaml:"config"`
 }

@@ -77,7 +77,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	text := strings.NewReplacer("$INPUT", literal(v.Input), "$ANSWER", literal(v.Answer), "$ERROR",
 		literal(v.Error), "$HOOK", string(v.Hook)).
 		Replace(vectorScript)
-	s := &session{mw: configure(t, loadScript(t, l, text, policy.Limits{}), ""), entry: "guard", run: "run-7"}
+	s := &session{mw: configureSetter(t, loadScript(t, l, text, policy.Limits{})), entry: "guard", run: "run-7"}
 	defer s.Close()
 	in := reflect.New(reflect.TypeOf(shape[0])).Interface()
 	_, err := abijson.Decode(v.Input, in)

@@ -144,7 +144,9 @@ func (s *session) serve(ctx context.Context, inv *invoke.Invocation, out any) er
 	case failed:
 		refusal, err = inv.DecodeFailure()
 	default:
-		err = inv.DecodeAnswer(out)
+		if err = inv.DecodeAnswer(out); err == nil {
+			err = inv.CheckGrants(out)
+		}
 	}
 	w.visit = nil
 	if inv.Recorder != nil {

@@ -107,6 +107,15 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	s.Close()
 }
 
+// configureSetter configures a module whose answers may set everything.
+func configureSetter(t *testing.T, m *Module) *Middleware {
+	t.Helper()
+	mw, err := Configure(t.Context(), m, "guard", nil, policy.Grants{SetModel: true, SetLimits: true})
+	require.NoError(t, err)
+	t.Cleanup(mw.Close)
+	return mw
+}
+
 // vectorAnswer checks that a call returns the module's answer or error unchanged.
 func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	t.Helper()
@@ -121,7 +130,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	require.NoError(t, err)
 	m, err := loadBytes(t, unconfigured(t, answering(t, string(hooks), answer, returns)), policy.Limits{})
 	require.NoError(t, err)
-	session, err := configure(t, m, "").Open(t.Context(), "guard", "run-7")
+	session, err := configureSetter(t, m).Open(t.Context(), "guard", "run-7")
 	require.NoError(t, err)
 	defer session.Close()
 

@@ -114,6 +114,16 @@ var faults = []fault{
 	{"an agent is matched by the name of another", "own-when-run", transferFile,
 		"Agent: a.Name, Metadata", "Agent: s.Agent, Metadata"},
 
+	// The settings of a run.
+	{"a tenant raises a limit", "own-start-limits", "internal/chain/limits.go",
+		"case now > 0 && n > now && !raise:", "case now > n+n && !raise:"},
+	{"before_agent sets the model without a grant", "own-start-model-not-granted", "internal/module/invoke/own.go",
+		"case a.Model != \"\" && !inv.Grants.SetModel:", "case false:"},
+	{"an agent has the model of the one before", "own-start-limits-of-an-operator", transferFile,
+		"\ts.Model = nil\n", ""},
+	{"the model of before_agent is forgotten", "own-start-model", "internal/agent/run.go",
+		"s.Model = &runlog.Model{", "_ = &runlog.Model{"},
+
 	// Processing of answers.
 	{"no after hooks on a short-circuit", "own-short-circuit-passes-the-ring", exchangeFile,
 		"\tshort := rep.Res != nil || rep.Err != nil\n",

@@ -433,6 +433,31 @@ export class Splice extends Value {
 	}
 }
 
+/** LimitsPatch is a change of limits of a run. Limits that are absent, or 0, stay unchanged. Only modules of the outer and the inner ring may raise a limit. */
+export class LimitsPatch extends Value {
+	max_steps: i32 = 0;
+	model_calls: i32 = 0;
+	tool_calls: i32 = 0;
+	/** calls by tool; tools that are absent stay unchanged */
+	tools: Members = new Members();
+
+	readField(key: string, r: Reader): bool {
+		if (key == "max_steps") this.max_steps = r.small();
+		else if (key == "model_calls") this.model_calls = r.small();
+		else if (key == "tool_calls") this.tool_calls = r.small();
+		else if (key == "tools") this.tools = r.members();
+		else return false;
+		return true;
+	}
+
+	writeFields(w: Writer): void {
+		if (this.max_steps != 0) w.wholeField("max_steps", this.max_steps);
+		if (this.model_calls != 0) w.wholeField("model_calls", this.model_calls);
+		if (this.tool_calls != 0) w.wholeField("tool_calls", this.tool_calls);
+		if (this.tools.length > 0) w.membersField("tools", this.tools);
+	}
+}
+
 /** BeforeAgentAnswer is the answer of before_agent. */
 export class BeforeAgentAnswer extends Value {
 	stop: Stop | null = null;
@@ -443,6 +468,11 @@ export class BeforeAgentAnswer extends Value {
 	messages: ListPatch = new ListPatch();
 	/** respond is an assistant message that ends the run without a model call. */
 	respond: Message | null = null;
+	/** model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model. */
+	model: string = "";
+	params: Members = new Members();
+	/** limits changes limits of the run. It needs the grant set:limits. */
+	limits: LimitsPatch | null = null;
 
 	readField(key: string, r: Reader): bool {
 		if (key == "stop") this.stop = r.none() ? null : r.object<Stop>();
@@ -452,6 +482,9 @@ export class BeforeAgentAnswer extends Value {
 		else if (key == "return_directly") this.return_directly = r.none() ? null : r.texts();
 		else if (key == "messages") this.messages.read(r);
 		else if (key == "respond") this.respond = r.none() ? null : r.object<Message>();
+		else if (key == "model") this.model = r.text();
+		else if (key == "params") this.params = r.members();
+		else if (key == "limits") this.limits = r.none() ? null : r.object<LimitsPatch>();
 		else return false;
 		return true;
 	}
@@ -464,6 +497,9 @@ export class BeforeAgentAnswer extends Value {
 		if (this.return_directly !== null) w.textsField("return_directly", this.return_directly!);
 		if (!this.messages.isEmpty()) w.objectField("messages", this.messages);
 		if (this.respond !== null) w.objectField("respond", this.respond);
+		if (this.model.length > 0) w.textField("model", this.model);
+		if (this.params.length > 0) w.membersField("params", this.params);
+		if (this.limits !== null) w.objectField("limits", this.limits);
 	}
 }
 

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // An AgentStart is a run before its first step. The hook may change Instruction, Tools,
-// ReturnDirectly and Messages in any way. The other fields are read-only.
+// ReturnDirectly and Messages in any way.
 type AgentStart struct {
 	Instruction string
 	Tools       []abi.Tool
@@ -19,8 +20,12 @@ type AgentStart struct {
 	ReturnDirectly []string
 	Messages       *Messages
 
+	// Model and Params are those of every model call of the agent. Params is never nil. Changing them
+	// needs the grant set:model.
 	Model  string
 	Params abi.Params
+	// Limits are the limits of the run. Changing them needs the grant set:limits. Only modules of the
+	// outer and the inner ring may raise a limit, and no module removes one.
 	Limits abi.RunLimits
 
 	respond *abi.Message
@@ -60,6 +65,57 @@ func (a *AgentStart) RemoveTool(names ...string) {
 	a.Tools = slices.DeleteFunc(slices.Clone(a.Tools), func(t abi.Tool) bool { return slices.Contains(names, t.Name) })
 }
 
+// SetParam sets a parameter of every model call of the agent by its OpenAI name, for example
+// SetParam("temperature", 0.2). It needs the grant set:model.
+func (a *AgentStart) SetParam(name string, value any) error { return setParam(a.Params, name, value) }
+
+// settings sets the model, the parameters and the limits of an answer to the changes from in. It
+// fails if the model or a limit was removed.
+func (a *AgentStart) settings(in *abi.BeforeAgentInput, out *abi.BeforeAgentAnswer) error {
+	if a.Model != in.Model {
+		if a.Model == "" {
+			return misuse("a run needs a model")
+		}
+		out.Model = a.Model
+	}
+	out.Params = paramsPatch(in.Params, a.Params)
+	was, now, p := &in.Limits, &a.Limits, &abi.LimitsPatch{}
+	changed := false
+	for _, l := range []struct {
+		was, now int
+		to       *int
+	}{
+		{was.MaxSteps, now.MaxSteps, &p.MaxSteps},
+		{was.ModelCalls, now.ModelCalls, &p.ModelCalls},
+		{was.ToolCalls, now.ToolCalls, &p.ToolCalls},
+	} {
+		switch l.now {
+		case l.was:
+		case 0:
+			return misuse("a limit of a run cannot be removed")
+		default:
+			*l.to, changed = l.now, true
+		}
+	}
+	for name, n := range now.Tools {
+		if n != was.Tools[name] {
+			if p.Tools == nil {
+				p.Tools = map[string]int{}
+			}
+			p.Tools[name], changed = n, true
+		}
+	}
+	for name := range was.Tools {
+		if _, ok := now.Tools[name]; !ok {
+			return misuse("a limit of a run cannot be removed")
+		}
+	}
+	if changed {
+		out.Limits = p
+	}
+	return nil
+}
+
 // Respond makes the run end with an assistant message, without a model call. The hooks
 // after_model_rewrite_state and after_agent still run.
 func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
@@ -79,9 +135,13 @@ func (*AgentStart) serve(s *served) (answer abijson.Writable, err error) {
 		ReturnDirectly: slices.Clone(in.ReturnDirectly),
 		Messages:       v.list(in.Messages),
 		Model:          in.Model,
-		Params:         in.Params,
+		Params:         maps.Clone(in.Params),
 		Limits:         in.Limits,
 	}
+	if run.Params == nil {
+		run.Params = abi.Params{}
+	}
+	run.Limits.Tools = maps.Clone(in.Limits.Tools)
 	for _, h := range hooks[BeforeAgentHook](s) {
 		if err := h.BeforeAgent(v.ctx, run); err != nil {
 			return nil, err
@@ -98,6 +158,9 @@ func (*AgentStart) serve(s *served) (answer abijson.Writable, err error) {
 		out.ReturnDirectly = append([]string{}, run.ReturnDirectly...)
 	}
 	if out.Tools, err = clone.ToolsPatch(in.Tools, run.Tools); err != nil {
+		return nil, err
+	}
+	if err := run.settings((*abi.BeforeAgentInput)(in), (*abi.BeforeAgentAnswer)(out)); err != nil {
 		return nil, err
 	}
 	out.Messages, err = run.Messages.patch()

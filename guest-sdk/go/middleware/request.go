@@ -41,12 +41,7 @@ func (c *call) request(in *abi.Request) *Request {
 // SetParam sets a parameter of the call by its OpenAI name, for example
 // SetParam("temperature", 0.2).
 func (r *Request) SetParam(name string, value any) error {
-	raw, err := abijson.MarshalValue(value)
-	if err != nil {
-		return jsoncodec.Wrap("encode parameter "+name, err)
-	}
-	r.Params[name] = raw
-	return nil
+	return setParam(r.Params, name, value)
 }
 
 // patch returns the changes since the hook received the request. It fails if the model was removed
@@ -59,26 +54,42 @@ func (r *Request) patch() (abi.RequestPatch, error) {
 		}
 		out.Model = r.Model
 	}
-	params := abi.Params{}
-	for name, value := range r.Params {
-		if old, ok := r.shown.Params[name]; !ok || !bytes.Equal(old, value) {
-			params[name] = value
-		}
-	}
-	for name := range r.shown.Params {
-		if _, ok := r.Params[name]; !ok {
-			params[name] = []byte("null")
-		}
-	}
-	if len(params) > 0 {
-		out.Params = params
-	}
+	out.Params = paramsPatch(r.shown.Params, r.Params)
 	var err error
 	if out.Tools, err = clone.ToolsPatch(r.shown.Tools, r.Tools); err != nil {
 		return out, err
 	}
 	out.Messages, err = r.Messages.patch()
 	return out, err
+}
+
+// paramsPatch returns the patch that changes parameters from old to now, or nil if they are the same.
+func paramsPatch(old, now abi.Params) abi.Params {
+	patch := abi.Params{}
+	for name, value := range now {
+		if was, ok := old[name]; !ok || !bytes.Equal(was, value) {
+			patch[name] = value
+		}
+	}
+	for name := range old {
+		if _, ok := now[name]; !ok {
+			patch[name] = []byte("null")
+		}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return patch
+}
+
+// setParam sets a parameter to the JSON of value.
+func setParam(params abi.Params, name string, value any) error {
+	raw, err := abijson.MarshalValue(value)
+	if err != nil {
+		return jsoncodec.Wrap("encode parameter "+name, err)
+	}
+	params[name] = raw
+	return nil
 }
 
 // cloneOf sets r to a copy of another request that can be changed independently.

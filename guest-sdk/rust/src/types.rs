@@ -510,6 +510,34 @@ impl Object for Splice {
     }
 }
 
+/// LimitsPatch is a change of limits of a run. Limits that are absent, or 0, stay unchanged. Only modules of the outer and the inner ring may raise a limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LimitsPatch {
+    pub max_steps: i32,
+    pub model_calls: i32,
+    pub tool_calls: i32,
+    /// calls by tool; tools that are absent stay unchanged
+    pub tools: Members,
+}
+
+impl Object for LimitsPatch {
+    fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool {
+        read_fields!(self, key, r,
+            "max_steps" => max_steps,
+            "model_calls" => model_calls,
+            "tool_calls" => tool_calls,
+            "tools" => tools,
+        );
+        false
+    }
+    fn write_fields(&self, w: &mut Writer) {
+        w.optional("max_steps", &self.max_steps);
+        w.optional("model_calls", &self.model_calls);
+        w.optional("tool_calls", &self.tool_calls);
+        w.optional("tools", &self.tools);
+    }
+}
+
 /// BeforeAgentAnswer is the answer of before_agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BeforeAgentAnswer {
@@ -521,6 +549,11 @@ pub struct BeforeAgentAnswer {
     pub messages: ListPatch,
     /// respond is an assistant message that ends the run without a model call.
     pub respond: Option<Message>,
+    /// model and Params are those of every model call of the agent; see RequestPatch. They need the grant set:model.
+    pub model: String,
+    pub params: Members,
+    /// limits changes limits of the run. It needs the grant set:limits.
+    pub limits: Option<LimitsPatch>,
 }
 
 impl Object for BeforeAgentAnswer {
@@ -533,6 +566,9 @@ impl Object for BeforeAgentAnswer {
             "return_directly" => return_directly,
             "messages" => messages,
             "respond" => respond,
+            "model" => model,
+            "params" => params,
+            "limits" => limits,
         );
         false
     }
@@ -544,6 +580,9 @@ impl Object for BeforeAgentAnswer {
         w.optional("return_directly", &self.return_directly);
         w.optional("messages", &self.messages);
         w.optional("respond", &self.respond);
+        w.optional("model", &self.model);
+        w.optional("params", &self.params);
+        w.optional("limits", &self.limits);
     }
 }
 

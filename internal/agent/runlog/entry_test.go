@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -23,6 +24,25 @@ func TestEntryBefore(t *testing.T) {
 	for phase, entry := range []int64{1, 1, 2, 3, 4, 5} {
 		require.Equal(t, entry, EntryBefore(log, int64(phase)), "phase %d", phase)
 	}
+}
+
+// TestRestoredSettings checks that a log has the model and the limits that before_agent set, and
+// that the head of each phase does not repeat them.
+func TestRestoredSettings(t *testing.T) {
+	t.Parallel()
+	s := &State{Phase: PhaseStep, Messages: message.NewList(message.NewRevisions(), nil),
+		Model:  &Model{Name: "large", Params: abi.Params{"n": []byte("1")}},
+		Limits: &abi.RunLimits{MaxSteps: 3, Tools: map[string]int{"t": 1}}}
+	e := NewEntry()
+	e.Fixed, e.Head = FixedOf(s), HeadOf(s)
+	require.Nil(t, e.Head.Model)
+	require.True(t, e.Fixed.Same(FixedOf(s)))
+	line, err := json.Marshal(e)
+	require.NoError(t, err)
+	restored, _, err := Restore([][]byte{append(line, '\n')})
+	require.NoError(t, err)
+	require.Equal(t, s.Model, restored.Model)
+	require.Equal(t, s.Limits, restored.Limits)
 }
 
 // TestRequestEditsAreBounded checks that a module that removes large messages from each request does

@@ -59,6 +59,11 @@ type State struct {
 	// field in an older version.
 	CalledPastLimit bool `json:"deaf,omitempty"`
 
+	// Model is the model that before_agent set for the agent's calls, or nil for the agent's own.
+	Model *Model `json:"model,omitempty"`
+	// Limits are the limits that before_agent set, or nil for those of the first agent.
+	Limits *abi.RunLimits `json:"limits,omitempty"`
+
 	Instruction string     `json:"instruction"`
 	Tools       []abi.Tool `json:"tools"`
 	Active      []string   `json:"active"` // names of the tools that the model is offered
@@ -98,6 +103,12 @@ type State struct {
 	LastSeq   int64 `json:"last_seq"`
 
 	Window
+}
+
+// A Model is the name of a model, with the parameters of its calls.
+type Model struct {
+	Name   string     `json:"name"`
+	Params abi.Params `json:"params,omitempty"`
 }
 
 // A Window is the part of a run whose stored text is erased together. The first one starts with the
@@ -171,6 +182,12 @@ const overhead = 256
 // SizeOf returns the approximate size of the state in memory, in bytes.
 func SizeOf(s *State) int64 {
 	n := s.Messages.Size() + int64(len(s.Instruction))
+	if s.Model != nil {
+		n += size.Params(s.Model.Params)
+	}
+	if s.Limits != nil {
+		n += int64(len(s.Limits.Tools)) * overhead
+	}
 	for i := range s.Tools {
 		t := &s.Tools[i]
 		n += int64(overhead + len(t.Name) + len(t.Description) + len(t.Parameters))

@@ -79,6 +79,15 @@ func Event(e *abi.Event) int64 {
 	return n + Result(e.Result)
 }
 
+// Params returns the approximate size of parameters, in bytes.
+func Params(params abi.Params) int64 {
+	n := int64(0)
+	for name, value := range params {
+		n += int64(len(name) + len(value))
+	}
+	return n
+}
+
 // fields returns the size of the names and values of fields in bytes.
 func fields(fields abi.Fields) int64 {
 	var n int64

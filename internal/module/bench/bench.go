@@ -206,7 +206,8 @@ func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	s := chain.Start{Instruction: "You help with files. Be brief.", Tools: benchTools, Model: "gpt-4o-mini",
 		Params: abi.Params{
 			"temperature": json.RawMessage("0.2"),
-		}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: message.NewList(revisions, b.messages)}
+		}, Limits: abi.RunLimits{MaxSteps: 20}, Messages: message.NewList(revisions, b.messages),
+		MaxSteps: 20, Allow: func(string, abi.Params) error { return nil }}
 	r.Note(abi.Event{Type: abi.EventRunStarted, Agent: "bench", Model: s.Model})
 	if changed, err := r.BeforeAgent(ctx, s); err == nil {
 		s = changed

@@ -65,6 +65,22 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 	)
 }
 
+// CheckGrants returns an error if an answer changes what the entry's grants do not include.
+func (inv *Invocation) CheckGrants(answer any) error {
+	a, ok := answer.(*abi.BeforeAgentAnswer)
+	switch {
+	case !ok:
+		return nil
+	case a.Model != "" && !inv.Grants.SetModel:
+		return fmt.Errorf("model: %s", notGranted("set:model").Message)
+	case a.Params != nil && !inv.Grants.SetModel:
+		return fmt.Errorf("params: %s", notGranted("set:model").Message)
+	case a.Limits != nil && !inv.Grants.SetLimits:
+		return fmt.Errorf("limits: %s", notGranted("set:limits").Message)
+	}
+	return nil
+}
+
 // syncClock advances the guest's clock to the host's, after a call that waited.
 func (inv *Invocation) syncClock() { inv.Now = inv.Call.Where().NowMS * 1e6 }
 

@@ -17,12 +17,14 @@ type Grants struct {
 	Tools []string  // names of the agent's tools that it may call
 	HTTP  []string  // hosts that it may send requests to; see [egress.Pattern]
 	Store bool      // whether it may use durable values
+	// SetModel and SetLimits allow before_agent to set the run's model and parameters, and its limits.
+	SetModel, SetLimits bool
 }
 
-const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store"
+const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store, set:model, set:limits"
 
 // ParseGrants parses grants as configurations write them, such as "read:last", "model",
-// "tool:NAME", "http:HOST" and "store".
+// "tool:NAME", "http:HOST", "store", "set:model" and "set:limits".
 func ParseGrants(list []string) (Grants, error) {
 	var g Grants
 	for _, s := range list {
@@ -45,6 +47,13 @@ func (g *Grants) add(s string) error {
 		return nil
 	case "read":
 		return g.addRead(hook.Read(what))
+	case "set":
+		if what != "model" && what != "limits" {
+			return fmt.Errorf("want set:model or set:limits")
+		}
+		g.SetModel = g.SetModel || what == "model"
+		g.SetLimits = g.SetLimits || what == "limits"
+		return nil
 	case "tool":
 		if what == "" || len(what) > contract.MaxName {
 			return fmt.Errorf("want tool:NAME, with the name of one of the agent's tools")
@@ -100,6 +109,12 @@ func GrantStrings(g Grants) []string {
 	}
 	if g.Store {
 		out = append(out, "store")
+	}
+	if g.SetModel {
+		out = append(out, "set:model")
+	}
+	if g.SetLimits {
+		out = append(out, "set:limits")
 	}
 	slices.Sort(out)
 	return out

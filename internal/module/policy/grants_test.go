@@ -10,17 +10,21 @@ import (
 
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	g, err := ParseGrants([]string{"read:last", "tool:search", "model", "http:API.example.com", "store", "tool:search"})
+	g, err := ParseGrants([]string{
+		"read:last", "tool:search", "model", "http:API.example.com", "store", "tool:search", "set:limits", "set:model",
+	})
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		Grants{Read: hook.ReadLast, Model: true, Tools: []string{"search"}, HTTP: []string{"api.example.com"}, Store: true},
+		Grants{Read: hook.ReadLast, Model: true, Tools: []string{"search"}, HTTP: []string{"api.example.com"}, Store: true,
+			SetModel: true, SetLimits: true},
 		g,
 	)
 	again, err := ParseGrants(GrantStrings(g))
 	require.NoError(t, err)
 	require.Equal(t, g, again)
 	for grant, want := range map[string]string{
+		"set:tools":           "want set:model or set:limits",
 		"files":               `grant "files": unknown grant; want one of read:all`,
 		"read":                "want read:all, read:last or read:none",
 		"read:some":           "want read:all, read:last or read:none",

@@ -224,6 +224,12 @@ var scripts = map[string]middleware.Middleware{
 		})
 	}),
 	"before_agent_unchanged": beforeAgent(func(*middleware.Context, *middleware.AgentStart) error { return nil }),
+	"before_agent_settings": beforeAgent(func(_ *middleware.Context, run *middleware.AgentStart) error {
+		run.Model = "large"
+		run.Limits.MaxSteps, run.Limits.Tools = 10, map[string]int{"time": 1}
+		delete(run.Params, "max_tokens")
+		return run.SetParam("temperature", 1)
+	}),
 	"before_agent_whole_tools": beforeAgent(func(_ *middleware.Context, run *middleware.AgentStart) error {
 		run.Tools[0].Description = "Adds and multiplies."
 		run.ReturnDirectly = nil
