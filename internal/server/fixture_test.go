@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/storetest"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
@@ -37,7 +37,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, set ...func(*Options)) *fixture {
 	t.Helper()
-	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"), set...)
+	return newFixtureAt(t, storetest.File(t), set...)
 }
 
 // newFixtureAt returns a fixture with its store at the location where: the path of an SQLite file,
