@@ -94,7 +94,7 @@ func TestMessagesClients(t *testing.T) {
 	u.answer = messagesModel(u)
 	g := newGateway(t, u, overMessages, placeholders("bob@example.org", "[1]"), denyRemove(), reader())
 	removed := filepath.Join(t.TempDir(), "removed")
-	out := npmtest.ClientScript(t, "testdata/messages.mjs", "MESSAGES_URL="+g.at, "REMOVED="+removed)
+	out := npmtest.Script(t, "testdata/messages.mjs", "MESSAGES_URL="+g.at, "REMOVED="+removed)
 	require.Equal(t, 8, strings.Count(out, "\n"), out)
 	for line := range strings.Lines(out) {
 		var got struct {

@@ -44,40 +44,21 @@ func Folder(t testing.TB) string {
 	t.Helper()
 	skipShort(t)
 	dir, err := install()
-	checkInstalled(t, err)
-	return dir
-}
-
-// checkInstalled fails or skips the test if packages could not be installed.
-func checkInstalled(t testing.TB, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("npm packages: %v", err)
-	default:
-		t.Skipf("SKIPPED, because the npm packages are missing: %v", err)
+	if err == nil {
+		return dir
 	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("npm packages: %v", err)
+	}
+	t.Skipf("SKIPPED, because the npm packages are missing: %v", err)
+	return ""
 }
 
 // Script runs a script with Node.js in Folder's folder, where its imports resolve, and returns its
 // output. It fails the test if the script fails. env adds variables as "NAME=value".
 func Script(t testing.TB, path string, env ...string) string {
 	t.Helper()
-	return script(t, Folder(t), path, env)
-}
-
-// ClientScript is like Script, with the packages of testdata/npm-clients.
-func ClientScript(t testing.TB, path string, env ...string) string {
-	t.Helper()
-	skipShort(t)
-	dir, err := installClients()
-	checkInstalled(t, err)
-	return script(t, dir, path, env)
-}
-
-func script(t testing.TB, dir, path string, env []string) string {
-	t.Helper()
+	dir := Folder(t)
 	script, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -112,30 +93,24 @@ func Chromium(t testing.TB) string {
 	return ""
 }
 
-// install and installClients install packages once per process. Install coordinates several processes.
-var (
-	install        = sync.OnceValues(func() (string, error) { return installFrom("npm") })
-	installClients = sync.OnceValues(func() (string, error) { return installFrom("npm-clients") })
-)
-
-// installFrom installs the packages of a folder in testdata.
-func installFrom(name string) (string, error) {
+// install installs the packages once per process. Install coordinates several processes.
+var install = sync.OnceValues(func() (string, error) {
 	root, err := os.Getwd() // the folder of the package under test
 	if err != nil {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(root, "testdata", name, "package.json")); err == nil {
+		if _, err := os.Stat(filepath.Join(root, "testdata", "npm", "package.json")); err == nil {
 			break
 		}
 		parent := filepath.Dir(root)
 		if parent == root {
-			return "", fmt.Errorf("no folder above the working directory has testdata/%s; run the tests in a clone", name)
+			return "", errors.New("no folder above the working directory has testdata/npm; run the tests in a clone")
 		}
 		root = parent
 	}
-	return Install(filepath.Join(root, "testdata", name), filepath.Join(root, "build", "npm"))
-}
+	return Install(filepath.Join(root, "testdata", "npm"), filepath.Join(root, "build", "npm"))
+})
 
 // Install installs the packages that a package.json and a package-lock.json list. Both files are in
 // the directory from. Install returns the directory of the packages, a subdirectory of into that is
