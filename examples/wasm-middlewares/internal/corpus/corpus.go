@@ -16,6 +16,8 @@ const (
 	end   = "<!-- end -->"
 )
 
+var update = flag.Bool("update", false, "write the measurement to README.md")
+
 // Measured compares a measurement with the one in the README of the test's folder. With
 // -update it writes the measurement to the README instead.
 func Measured(t *testing.T, text string) {
@@ -28,7 +30,7 @@ func Measured(t *testing.T, text string) {
 	require.True(t, ok, "README.md needs the line %s", end)
 	dir, err := os.Getwd()
 	require.NoError(t, err)
-	if flag.Lookup("update").Value.String() == "true" {
+	if *update {
 		require.NoError(t, os.WriteFile("README.md", []byte(head+begin+text+end+tail), 0o600))
 		return
 	}
