@@ -12,6 +12,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -52,7 +53,8 @@ type Gateway struct {
 	o    Options
 
 	mu      sync.RWMutex
-	current *generation
+	current *generation    // nil once the gateway is closed
+	closing sync.WaitGroup // earlier generations
 }
 
 // A generation is a gateway with the chains of one file.
@@ -92,10 +94,14 @@ func (g *Gateway) Replace(ctx context.Context, f *File) error {
 		return err
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	last := g.current
+	if last == nil {
+		next.close()
+		return errors.New("the gateway is closed")
+	}
 	g.current = next
-	g.mu.Unlock()
-	go last.close()
+	g.closing.Go(last.close)
 	return nil
 }
 
@@ -108,6 +114,7 @@ func (g *Gateway) Close() {
 	if last != nil {
 		last.close()
 	}
+	g.closing.Wait()
 }
 
 // ServeHTTP serves one request of a client.

@@ -25,7 +25,7 @@ type Gateway struct {
 
 // A ClientKey is a key of clients.
 type ClientKey struct {
-	Name string `json:"name" jsonschema:"The client's name in logs."`
+	Name string `json:"name" jsonschema:"The client's name."`
 	Env  string `json:"env" jsonschema:"The environment variable with the key."`
 }
 

@@ -191,8 +191,11 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	x.header = res.Header
 	x.mu.Unlock()
 	switch {
-	case res.StatusCode != http.StatusOK || x.endpoint.count:
+	case res.StatusCode >= http.StatusBadRequest || x.endpoint.count && res.StatusCode == http.StatusOK:
 		return nil, x.refuse(res)
+	case res.StatusCode != http.StatusOK:
+		// A client would follow a redirect past the modules, and takes other answers for the model's.
+		return nil, x.fail(unexpected(res))
 	case out == nil:
 		return x.whole(res)
 	case !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
@@ -219,9 +222,17 @@ const maxRefusal = 4 << 20
 // refuse keeps an answer of the upstream that is no answer of the model. Modules see an error; a count
 // of tokens ends the chain.
 func (x *exchange) refuse(res *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
-	if err != nil {
+	x.mu.Lock()
+	x.header = nil // it belongs to this answer only
+	x.mu.Unlock()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal+1))
+	switch {
+	case err != nil:
 		return &abi.Error{Code: abi.CodeModel, Message: "the upstream's answer was cut", Status: res.StatusCode}
+	case len(body) > maxRefusal:
+		return x.fail(
+			wire.Errorf(wire.CodeUpstream, "the upstream answered %s with more than %d bytes", res.Status, maxRefusal),
+		)
 	}
 	if x.endpoint.count && res.StatusCode == http.StatusOK {
 		x.refusal = refusal{response: res, body: body}
@@ -231,6 +242,11 @@ func (x *exchange) refuse(res *http.Response) error {
 		Retryable: res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500}
 	x.refusal = refusal{response: res, body: body, err: failed}
 	return failed
+}
+
+// unexpected returns the error for an answer that is neither one of the model nor an error.
+func unexpected(res *http.Response) *wire.Error {
+	return wire.Errorf(wire.CodeUpstream, "the upstream answered %s, which the gateway does not pass on", res.Status)
 }
 
 // isRefusal reports whether err is what the upstream answered, unchanged by modules.
@@ -270,18 +286,30 @@ func (x *exchange) whole(res *http.Response) (*abi.Response, error) {
 	return answer.Response(), nil
 }
 
+// afterEnd is the time for which events after the end of an answer are awaited.
+const afterEnd = 250 * time.Millisecond
+
+// complete reports whether the upstream's answer is complete.
+func (x *exchange) complete() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stream.Complete()
+}
+
 // receive reads a streamed answer. Its chunks go to put.
-func (x *exchange) receive(body io.Reader, put func(abi.Chunk) error) (*abi.Response, error) {
+func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.Response, error) {
 	events := newEventReader(body)
+	var last *time.Timer // after the end of the answer, for upstreams that keep the connection open
 	for {
 		event, err := events.next()
+		complete := x.complete()
 		switch {
-		case errors.Is(err, io.EOF) && x.stream.Complete():
-			return visible(x.stream.Response()), nil
-		case errors.Is(err, io.ErrUnexpectedEOF) && x.stream.Complete(): // some upstreams omit the last line
+		case errors.Is(err, io.ErrUnexpectedEOF) && complete: // some upstreams omit the last line
 			if _, err := x.take(event); err != nil {
 				return nil, err
 			}
+			return visible(x.stream.Response()), nil
+		case err != nil && complete:
 			return visible(x.stream.Response()), nil
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, &abi.Error{Code: abi.CodeModel, Message: "the upstream's answer was cut", Retryable: true}
@@ -294,6 +322,10 @@ func (x *exchange) receive(body io.Reader, put func(abi.Chunk) error) (*abi.Resp
 		chunks, err := x.take(event)
 		if err != nil {
 			return nil, err
+		}
+		if last == nil && x.complete() {
+			last = time.AfterFunc(afterEnd, func() { _ = body.Close() })
+			defer last.Stop()
 		}
 		for i := range chunks {
 			if err := put(chunks[i]); err != nil {

@@ -141,7 +141,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	switch {
-	case r.Header.Get("Upgrade") != "":
+	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
 		// Codex falls back to HTTP at once after this status, and not after others.
 		http.Error(w, "the gateway does not speak WebSocket; use HTTP", http.StatusUpgradeRequired)
 	case r.Header.Get("Origin") != "" && len(g.o.Keys) == 0:
@@ -177,6 +177,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Timeout)
 	defer cancel()
+	control, end := http.NewResponseController(w), time.Now().Add(g.o.Timeout)
+	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its place for longer
+	_ = control.SetWriteDeadline(end)
 	err := g.answer(ctx, w, r, e)
 	switch {
 	case err == nil || r.Context().Err() != nil: // the client is gone

@@ -405,10 +405,12 @@ func TestRefusals(t *testing.T) {
 		status     int
 		want       string
 	}{
-		"no such path":   {path: "/v1/embeddings", status: 404, want: "it has POST /v1/chat/completions"},
-		"not JSON":       {body: "{", status: 400, want: "the request is not valid"},
-		"no model":       {body: "{}", status: 400, want: "an object with a model"},
-		"duplicate name": {body: `{"model":"a","model":"b"}`, status: 400, want: "duplicate object member name"},
+		"no such path":    {path: "/v1/embeddings", status: 404, want: "it has POST /v1/chat/completions"},
+		"not JSON":        {body: "{", status: 400, want: "the request is not valid"},
+		"another upgrade": {body: "{}", headers: []string{"Upgrade", "h2c"}, status: 400, want: "with a model"},
+		"count of chat":   {path: "/v1/chat/completions/count_tokens", body: question, status: 404, want: "it has POST"},
+		"no model":        {body: "{}", status: 400, want: "an object with a model"},
+		"duplicate name":  {body: `{"model":"a","model":"b"}`, status: 400, want: "duplicate object member name"},
 		"compressed": {body: "x", headers: []string{"Content-Encoding", "gzip"}, status: 400,
 			want: "send it uncompressed"},
 		"too large": {body: question, change: func(o *Options) { o.MaxBody = 20 }, status: 413, want: "more than 20 bytes"},
@@ -468,6 +470,51 @@ func TestArgumentsWithDuplicateNames(t *testing.T) {
 	_, got, _ := g.ask(t, question)
 	require.NotContains(t, got, "tool_calls")
 	require.Contains(t, got, "the gateway denied the call of rm")
+}
+
+// TestOtherStatus checks that an answer which the client would take for the model's, or a redirect
+// past the gateway, does not reach it.
+func TestOtherStatus(t *testing.T) {
+	for _, status := range []int{201, 206, 302, 307, 308} {
+		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://example.com/v1/chat/completions")
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"choices":[{"message":{"tool_calls":[{"id":"c1"}]}}]}`)
+		})
+		for _, mws := range [][]*native.Middleware{nil, {gate(abi.DecideDeny, "")}} {
+			if len(mws) == 0 && status < 300 {
+				continue // without modules all answers pass
+			}
+			g := newGateway(t, u, nil, mws...)
+			got, body, header := g.ask(t, question)
+			require.Equal(t, http.StatusBadGateway, got)
+			require.NotContains(t, body, "c1")
+			require.Empty(t, header.Get("Location"))
+		}
+	}
+}
+
+// TestEventsAfterEnd checks that a call behind the end of an answer does not pass by the gates.
+func TestEventsAfterEnd(t *testing.T) {
+	u := newUpstream(t, answers(streamed+endStop+call+endCalls))
+	g := newGateway(t, u, nil, gate(abi.DecideDeny, ""))
+	_, got, _ := g.ask(t, question)
+	require.NotContains(t, got, "tool_calls")
+}
+
+// TestOpenEnd checks that an upstream that keeps the connection open does not delay the end of an answer.
+func TestOpenEnd(t *testing.T) {
+	gone := make(chan struct{})
+	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		answers(streamed+endStop)(w, r)
+		<-r.Context().Done()
+		close(gone)
+	})
+	g := newGateway(t, u, nil, reader())
+	_, got, _ := g.ask(t, question)
+	require.Equal(t, streamed+endStop, got)
+	<-gone
 }
 
 func TestUnreachable(t *testing.T) {

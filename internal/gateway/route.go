@@ -17,8 +17,11 @@ type endpoint struct {
 	count    bool // counts the tokens of a request, instead of answering it
 }
 
-// countTokens follows the path of an endpoint whose requests are counted.
-const countTokens = "/count_tokens"
+// countTokens follows the path of the Messages API for requests whose tokens are counted.
+const (
+	messagesPath = "/v1/messages"
+	countTokens  = "/count_tokens"
+)
 
 // endpointOf returns the endpoint of a request. There is one for each protocol that a route has.
 func (g *Gateway) endpointOf(r *http.Request) (endpoint, bool) {
@@ -27,7 +30,7 @@ func (g *Gateway) endpointOf(r *http.Request) (endpoint, bool) {
 	}
 	at, count := strings.CutSuffix(r.URL.Path, countTokens)
 	for i := range g.o.Routes {
-		if u := &g.o.Routes[i].Upstream; u.Path == at {
+		if u := &g.o.Routes[i].Upstream; u.Path == at && (!count || at == messagesPath) {
 			return endpoint{path: at, protocol: u.Protocol, count: count}, true
 		}
 	}

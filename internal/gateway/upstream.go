@@ -3,8 +3,10 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
@@ -36,6 +38,9 @@ func (g *Gateway) send(
 	g.credentials(req, &route.Upstream)
 	res, err := g.o.Client.Do(req)
 	if err != nil {
+		if with, ok := errors.AsType[*url.Error](err); ok {
+			err = with.Err // the URL has the client's query
+		}
 		g.o.Logger.Warn("upstream", "route", route.Name, "error", err)
 		return nil, wire.Errorf(wire.CodeUpstream, "the upstream %s cannot be reached", u.Host)
 	}
@@ -48,7 +53,7 @@ func (g *Gateway) credentials(req *http.Request, u *Upstream) {
 	if u.Key == "" && len(g.o.Keys) == 0 {
 		return
 	}
-	for _, name := range []string{"Authorization", "X-Api-Key", "Cookie"} {
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cookie"} {
 		req.Header.Del(name)
 	}
 	switch {
@@ -77,6 +82,9 @@ func (g *Gateway) forward(
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode >= 300 && res.StatusCode < 400 {
+		return unexpected(res) // the client would send its next request elsewhere
+	}
 	relay(w, res)
 	return nil
 }

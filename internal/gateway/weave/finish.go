@@ -14,7 +14,8 @@ func (w *Weaver) Finish(dst []byte, res *abi.Response, denied map[string]string)
 	if w.o.Direct && w.began {
 		return w.stream.End(dst, w.ends(), res.FinishReason), nil
 	}
-	f := &finish{Weaver: w, denied: denied, calls: map[string]*abi.ToolCall{}, fates: map[int]*fate{}}
+	f := &finish{Weaver: w, denied: denied, calls: map[string]*abi.ToolCall{}, fates: map[int]*fate{},
+		args: map[int]*strings.Builder{}}
 	for i := range res.Message.ToolCalls {
 		c := &res.Message.ToolCalls[i]
 		f.calls[c.ID] = c
@@ -79,6 +80,7 @@ type finish struct {
 	kept   int                      // calls that were written and not denied
 	texts  []*text                  // the blocks of text that are left, in order
 	more   map[string]string        // text that has no block
+	args   map[int]*strings.Builder // the arguments of the calls in the queue, by block
 	fates  map[int]*fate            // the blocks that are not passed as the upstream sent them
 }
 
@@ -108,7 +110,12 @@ func (f *finish) place(rest map[string]string) {
 	was := map[*text]*strings.Builder{}
 	for i := range f.queue {
 		switch it := &f.queue[i].Item; {
-		case it.Kind == wire.Open && it.Chunk.Kind != abi.ChunkToolCall:
+		case (it.Kind == wire.Open || it.Kind == wire.Delta) && it.Chunk.Kind == abi.ChunkToolCall:
+			if f.args[it.Block] == nil {
+				f.args[it.Block] = &strings.Builder{}
+			}
+			f.args[it.Block].WriteString(it.Chunk.Arguments)
+		case it.Kind == wire.Open:
 			t := &text{kind: it.Chunk.Kind}
 			f.texts, byBlock[it.Block] = append(f.texts, t), t
 		case it.Kind == wire.Delta && byBlock[it.Block] != nil:
@@ -231,26 +238,12 @@ func (f *finish) openCall(dst []byte, it *wire.Item) []byte {
 	return f.addCall(dst, c)
 }
 
-// same reports whether the call that begins at the head of the queue has the name and arguments of c.
+// same reports whether the call that begins at the head of the queue has the name and arguments of c. In
+// Messages, a call without arguments has no text for them.
 func (f *finish) same(open *wire.Item, c *abi.ToolCall) bool {
-	if open.Chunk.Name != c.Function.Name {
-		return false
-	}
-	rest := c.Function.Arguments
-	for i := range f.queue {
-		it := &f.queue[i].Item
-		if it.Block != open.Block || it.Kind != wire.Open && it.Kind != wire.Delta {
-			if it.Kind == wire.Close && it.Block == open.Block {
-				break
-			}
-			continue
-		}
-		var ok bool
-		if rest, ok = strings.CutPrefix(rest, it.Chunk.Arguments); !ok {
-			return false
-		}
-	}
-	return rest == "" || rest == "{}" && rest == c.Function.Arguments // in Messages, no text stands for no arguments
+	args := f.args[open.Block].String()
+	return open.Chunk.Name == c.Function.Name &&
+		(args == c.Function.Arguments || args == "" && c.Function.Arguments == "{}")
 }
 
 // addCall appends a call that is not as the upstream sent it, or the text that takes the place of a

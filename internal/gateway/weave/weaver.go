@@ -39,6 +39,7 @@ type Weaver struct {
 	waiting bool                        // everything waits for Finish
 	sent    bool
 	began   bool // the upstream answered
+	ended   bool // the upstream ended its answer
 }
 
 // A queued is an item in the queue.
@@ -75,6 +76,10 @@ func (w *Weaver) Receive(dst []byte, items []wire.Item) ([]byte, []abi.Chunk, er
 	w.began = true
 	for i := range items {
 		it := &items[i]
+		if w.ended && (it.Kind == wire.Open || it.Kind == wire.Delta || it.Kind == wire.Close) {
+			return dst, nil, wire.Errorf(wire.CodeUpstream, "the upstream's answer goes on after its end")
+		}
+		w.ended = w.ended || it.Kind == wire.End
 		call := it.Kind == wire.Open && it.Chunk.Kind == abi.ChunkToolCall
 		if it.Kind == wire.Delta || call {
 			chunks = append(chunks, it.Chunk)

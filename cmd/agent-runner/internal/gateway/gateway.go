@@ -30,6 +30,7 @@ type command struct {
 	env       *cli.Env
 	file      string
 	listen    string
+	address   string // to listen on
 	private   []string
 	drain     time.Duration
 	logFormat string
@@ -98,21 +99,17 @@ For one program on this machine, use: agent-runner wrap.`,
 
 // run serves until ctx is done.
 func (c *command) run(ctx context.Context) error {
-	f, err := c.load(ctx)
+	f, seen, err := c.load(ctx)
 	if err != nil {
 		return err
 	}
-	address := cmp.Or(c.listen, f.Listen, DefaultListen)
-	if len(f.Keys) == 0 && !isLoopback(address) {
-		return cli.Usagef(
-			"the gateway would listen on %s for everyone; add keys to %s, or listen on 127.0.0.1",
-			address,
-			c.file,
-		)
+	c.address = cmp.Or(c.listen, f.Listen, DefaultListen)
+	if err := c.guarded(f); err != nil {
+		return err
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", c.address)
 	if err != nil {
-		return cli.Usagef("cannot listen on %s: %w", address, err)
+		return cli.Usagef("cannot listen on %s: %w", c.address, err)
 	}
 	defer l.Close()
 	h, _, err := hosting.NewHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: c.log})
@@ -134,7 +131,7 @@ func (c *command) run(ctx context.Context) error {
 	c.greet(f, l.Addr())
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	go c.watch(watching, g, f)
+	go c.watch(watching, g, seen)
 	return serve(
 		ctx,
 		&http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
@@ -143,13 +140,25 @@ func (c *command) run(ctx context.Context) error {
 	)
 }
 
-// load reads the file, and builds the source folders that it names.
-func (c *command) load(ctx context.Context) (*gateway.File, error) {
-	f, err := gateway.LoadFile(c.file)
+// load reads the file, and builds the source folders that it names. If the file was read, seen has
+// the files to watch as they were before.
+func (c *command) load(ctx context.Context) (f *gateway.File, seen watched, err error) {
+	f, err = gateway.LoadFile(c.file)
 	if err != nil {
-		return nil, err
+		return nil, seen, err
 	}
-	return f, build(ctx, c.env, f)
+	seen.files = append([]string{c.file}, f.Files()...)
+	seen.stamps = stamps(seen.files)
+	return f, seen, build(ctx, c.env, f)
+}
+
+// guarded returns an error if other machines could use the gateway without a key.
+func (c *command) guarded(f *gateway.File) error {
+	if len(f.Keys) == 0 && !isLoopback(c.address) {
+		return cli.Usagef("the gateway would listen on %s for everyone; add keys to %s, or listen on 127.0.0.1",
+			c.address, c.file)
+	}
+	return nil
 }
 
 // build builds the source folders that a file names as modules.

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,31 +14,38 @@ import (
 // watchInterval is the time between two looks at the files of a gateway.
 const watchInterval = 400 * time.Millisecond
 
+// A watched is the files of a gateway, and their stamps.
+type watched struct {
+	files  []string
+	stamps string
+}
+
 // watch replaces the routes of g when the file or one of its modules changes, until ctx is done.
-func (c *command) watch(ctx context.Context, g *gateway.Gateway, f *gateway.File) {
-	files := append([]string{c.file}, f.Files()...)
-	seen := stamps(files)
+func (c *command) watch(ctx context.Context, g *gateway.Gateway, seen watched) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(watchInterval):
 		}
-		now := stamps(files)
-		if now == seen {
+		now := stamps(seen.files)
+		if now == seen.stamps {
 			continue
 		}
-		seen = now
-		next, err := c.load(ctx)
+		seen.stamps = now
+		f, named, err := c.load(ctx)
+		if f != nil {
+			seen = named
+		}
 		if err == nil {
-			err = g.Replace(ctx, next)
+			err = c.guarded(f)
+		}
+		if err == nil {
+			err = g.Replace(ctx, f)
 		}
 		if err != nil {
 			c.log.Error("the change is not active", "error", err)
 			continue
-		}
-		if named := append([]string{c.file}, next.Files()...); !slices.Equal(named, files) {
-			files, seen = named, stamps(named)
 		}
 		c.log.Info("the change is active")
 	}
@@ -51,13 +57,17 @@ const maxWatched = 2000
 // stamps returns a text that changes when one of the files, or a file in one of the folders, does.
 func stamps(files []string) string {
 	var b strings.Builder
-	for _, path := range files {
+	for _, root := range files {
 		n := 0
-		_ = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if real, err := filepath.EvalSymlinks(root); err == nil {
+			root = real
+		}
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if n++; err != nil || n > maxWatched {
 				return filepath.SkipAll
 			}
-			if name := d.Name(); d.IsDir() && (name == "node_modules" || name == ".git" || name == "build" || name == "target") {
+			if name := d.Name(); path != root && d.IsDir() &&
+				(name == "node_modules" || name == ".git" || name == "build" || name == "target") {
 				return filepath.SkipDir
 			}
 			if info, err := os.Stat(path); err == nil && !info.IsDir() {

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ did to standard error.
 claude and codex are known. Other programs get $` + envAnthropic + ` and $` + envOpenAI + `,
 which the SDKs of Anthropic and OpenAI read. If the environment has them, they name the
 gateway's upstreams.`,
-		Example: `  agent-runner wrap -m tool-policy.wasm --module-config 'tool-policy={"deny":["WebFetch"]}' claude
+		Example: `  agent-runner wrap -m tool-policy.wasm --module-config 'tool-policy={"rules":[{"tools":["WebFetch"],"action":"deny"}]}' claude
   agent-runner wrap -m redact.wasm --module-config 'redact={"reversible":true}' codex -- exec "list the files"
   agent-runner wrap -m redact.wasm python -- agent.py`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -197,17 +198,48 @@ func (c *wrapper) start(ctx context.Context, path string, args []string, at stri
 	}
 	cmd := exec.CommandContext(ctx, path, rest...)
 	cmd.Env = append(os.Environ(), envAnthropic+"="+at, envOpenAI+"="+at+"/v1", "OPENAI_API_BASE="+at+"/v1")
+	for _, name := range []string{"NO_PROXY", "no_proxy"} { // a proxy must not get requests for the gateway
+		cmd.Env = append(cmd.Env, name+"="+strings.TrimPrefix(c.env.Getenv(name)+",127.0.0.1", ","))
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.env.In, c.env.Out, c.env.Err
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt)
-	defer signal.Stop(signals)
-	err := cmd.Run()
+	err := runSignaled(cmd)
 	var exited *exec.ExitError
 	switch {
 	case errors.As(err, &exited) && exited.ExitCode() > 0:
 		return cli.Exited(exited.ExitCode())
+	case errors.As(err, &exited):
+		if status, ok := exited.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return cli.Exited(128 + int(status.Signal()))
+		}
+		return cli.Exited(cli.ExitFailed)
 	case err != nil:
 		return cli.Ended(cli.ExitFailed, fmt.Errorf("%s: %w", args[0], err))
 	}
 	return nil
+}
+
+// runSignaled runs a program, and passes it the signals that end this process otherwise. The terminal
+// sends an interrupt to both.
+func runSignaled(cmd *exec.Cmd) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case s := <-signals:
+				if s != os.Interrupt {
+					_ = cmd.Process.Signal(s)
+				}
+			}
+		}
+	}()
+	return cmd.Wait()
 }

@@ -61,6 +61,10 @@ func readChunk(ev event) (*chunk, error) {
 	}
 	list := choices.Elements()
 	switch {
+	case !choices.IsNull() && !choices.IsArray():
+		return nil, upstreamError("choices of an event of the upstream is no array")
+	case len(list) == 1 && !list[0].IsObject():
+		return nil, upstreamError("the choice of an event of the upstream is no object")
 	case len(list) > 1:
 		return nil, upstreamError("an event of the upstream has %d choices instead of one", len(list))
 	case len(list) == 1:
@@ -92,6 +96,9 @@ func (c *chunk) readChoice(v rawjson.Value) error {
 				return upstreamError("an event of the upstream is of choice %.20s instead of 0", m.Value.Text)
 			}
 		case "delta":
+			if !m.Value.IsNull() && !m.Value.IsObject() {
+				return upstreamError("the delta of an event of the upstream is no object")
+			}
 			c.delta = m.Value
 		case "finish_reason":
 			if !m.Value.IsNull() && !m.Value.IsString() {

@@ -338,3 +338,14 @@ func responseOf(t *testing.T, text string) *abi.Response {
 	}
 	return s.Response()
 }
+
+// TestChoicesOfOtherTypes checks that no event passes whose choices some clients would read as the codec
+// does not.
+func TestChoicesOfOtherTypes(t *testing.T) {
+	for _, choices := range []string{
+		`{"0":{"delta":{"tool_calls":[{"id":"c1"}]}}}`, `"x"`, `[[]]`, `["x"]`, `[{"delta":[{"tool_calls":[]}]}]`,
+	} {
+		_, err := Protocol{}.NewStream("m").Decode([]byte("data: {\"choices\":" + choices + "}\n\n"))
+		require.Error(t, err, choices)
+	}
+}

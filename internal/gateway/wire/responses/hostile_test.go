@@ -89,6 +89,8 @@ func TestStreamsThatDisagree(t *testing.T) {
 		"text outside of a message":           begin + `{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hi"}`,
 		"part that ends without its text":     text + `{"type":"response.content_part.done","output_index":0,"content_index":0}`,
 		"event after the end":                 final + `{"type":"response.output_item.done","output_index":5,"item":{"type":"function_call","call_id":"e","name":"rm","arguments":"{}"}}`,
+		"event after the mark of the end":     "[DONE]\n" + begin + delta + end,
+		"output at the beginning":             `{"type":"response.created","response":{"output":[{"type":"function_call"}]}}`,
 		"call without an ID":                  other(begin, `"c"`, `""`),
 		"call twice at the end of the answer": other(final, `[`, `[{"type":"function_call","call_id":"c","name":"ls","arguments":"{}"},`),
 		"delta that is no string":             begin + other(delta, `"{}"`, `{"x":1}`),

@@ -20,6 +20,7 @@ type stream struct {
 	usage  *abi.Usage
 	finish string
 	ended  bool
+	done   bool // [DONE] was read
 }
 
 // NewStream returns the codec of one streamed answer.
@@ -47,8 +48,9 @@ func (s *stream) Decode(raw []byte) ([]wire.Item, error) {
 	case e.typ == "" && !e.data.Exists():
 		return []wire.Item{{Kind: wire.Ping, Block: noBlock, Event: e.raw}}, nil
 	case e.typ == doneMark:
+		s.done = true
 		return []wire.Item{{Kind: wire.End, Block: noBlock, Event: e.raw}}, nil
-	case s.ended:
+	case s.ended || s.done:
 		return nil, upstream("the upstream sent an event of type %.60q after the end of its answer", e.typ)
 	}
 	return s.decode(e)
@@ -57,7 +59,9 @@ func (s *stream) Decode(raw []byte) ([]wire.Item, error) {
 func (s *stream) decode(e *event) ([]wire.Item, error) {
 	switch e.typ {
 	case "response.created", "response.queued", "response.in_progress":
-		s.begin(e)
+		if err := s.begin(e); err != nil {
+			return nil, err
+		}
 	case "response.output_item.added":
 		return s.beginItem(e)
 	case "response.output_item.done":
@@ -104,13 +108,17 @@ func (s *stream) itemOf(e *event) *streamItem {
 	return s.last
 }
 
-// begin notes the start of the answer.
-func (s *stream) begin(e *event) {
+// begin notes the start of the answer, which has no output yet.
+func (s *stream) begin(e *event) error {
 	response := members(e.fields["response"])
+	if out := response["output"]; !out.IsNull() && (!out.IsArray() || len(out.Elements()) > 0) {
+		return upstream("the upstream's answer begins with output")
+	}
 	noteCustom(s.custom, response["tools"])
 	if s.start == nil && e.typ == "response.created" {
 		s.start, s.id = e.raw, response["id"].String()
 	}
+	return nil
 }
 
 // maxIndex limits the numbers of items and parts.
@@ -428,6 +436,9 @@ func (s *stream) completeCall(it *streamItem, o *output, event []byte) ([]wire.I
 	b := it.call
 	if b.call.id != o.call.id || b.call.name != o.call.name || b.call.form != o.call.form {
 		return nil, upstream("the upstream's answer ends a tool call as another one")
+	}
+	if b.call.form == native && b.early != "" && b.early != "{}" && b.early != o.call.text {
+		return nil, upstream("the upstream's answer ends a tool call with another action than it began with")
 	}
 	if b.call.form != native && !strings.HasPrefix(o.call.text, b.early) {
 		return nil, upstream("the upstream's answer ends a tool call with other arguments")
