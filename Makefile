@@ -18,7 +18,7 @@ SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|
 EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
 
 # The programs in bench; its guests are built for Wasm.
-BENCH := ./figures ./agents ./history ./codec ./report ./server
+BENCH := ./figures ./agents ./history ./codec ./report ./server ./gateway
 
 .DEFAULT_GOAL := help
 
@@ -205,6 +205,10 @@ bench-build:
 bench-server: build bench-build ## docs/platform-figures.md: the platform under load, and beside a hostile tenant
 	cd bench && go build -o ../build/bench/ ./server
 	./build/bench/server $(BIN) build/bench/look.wasm docs/platform-figures.md
+
+.PHONY: bench-gateway
+bench-gateway: examples ## docs/gateway-figures.md: the time that the gateway adds to requests
+	cd bench && go run ./gateway ../build/wasm ../docs/gateway-figures.md
 
 .PHONY: bench-go
 bench-go: ## benchmarks of packages, five counts each
