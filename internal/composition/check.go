@@ -91,8 +91,8 @@ func streamed(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{})
 }
 
-// cutsOff reports whether an on_chunk hook may end a stream while other calls wait. Without
-// streaming, those calls have ended earlier.
+// cutsOff reports whether an on_chunk hook may end a stream while hooks of inner entries are still in
+// progress. Without streaming, those hooks finish first, so the two runs cannot be compared.
 func (c *Composition) cutsOff() bool {
 	for _, e := range c.Entries {
 		s := e.Hooks[contract.HookOnChunk]

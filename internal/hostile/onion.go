@@ -346,7 +346,7 @@ func streamCases() []Case {
 	}
 }
 
-// storageCases returns cases that fill stored values, counters, logs and events.
+// storageCases returns cases that overfill or misuse run-local values, counters, logs and events.
 func storageCases() []Case {
 	logging := func(text string, n int) func() []byte { return func() []byte { return logging(text, n) } }
 	return []Case{

@@ -45,8 +45,8 @@ type Options struct {
 	Memory int64
 	// Release frees caches. It is nil if there are none.
 	Release func()
-	// Evict ends the work that holds the most memory, and reports whether there was any. It
-	// is nil if there is nothing to end.
+	// Evict ends the unit of work that holds the most memory, and reports whether it found one.
+	// If Evict is nil, the manager ends no work.
 	Evict func(State) bool
 	// TuneGC makes the manager set the Go runtime's memory limit. The limit accounts for the
 	// smallest limit of the process and for the memory outside the runtime.

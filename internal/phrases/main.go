@@ -113,8 +113,8 @@ func isProse(file, line string) bool {
 	return filepath.Ext(file) == ".md" || comment.MatchString(line)
 }
 
-// phrases match the dialect: sentences without a plain subject, idioms for words that the field
-// has, and doc comments that do not say what the identifier does.
+// phrases match the wording that this command reports: sentences without a plain subject, idioms where
+// the field has a standard term, and doc comments that do not say what the identifier does.
 var phrases = []*regexp.Regexp{
 	regexp.MustCompile(
 		`(?i)(^|[.:;,] |// )(who|whose|of which|of what) (is|are|was|has|have|had|asks?|waits?|wants?|comes?|goes|does|did|reads?|writes?|would|may|can)\b`,

@@ -58,8 +58,8 @@ func rowOf(rows map[string]int, pkg string) (int, bool) {
 	return 0, false
 }
 
-// packages returns the packages of this project's Go module by folder, and the packages of the project
-// that their files, except tests, import.
+// packages maps the folder of each package in the project's Go module to the project's packages that
+// its non-test files import.
 func packages(t *testing.T) map[string][]string {
 	out := map[string][]string{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

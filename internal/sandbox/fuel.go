@@ -53,7 +53,7 @@ func (in *Instance) fill() {
 	}
 }
 
-// drain reads the counters after a call.
+// drain reads the guest's remaining fuel after a call, and records the fuel that the call used.
 func (in *Instance) drain() {
 	if in.core.fuel != nil {
 		in.tank.rest = int64(in.core.fuel.Get())

@@ -50,8 +50,8 @@ type Source struct {
 	// Text is the script's text if it is not in a file. Entry is then its name below Root, and it
 	// can import only [Package].
 	Text *string `json:"text,omitempty"`
-	// Guarded rejects sources that could crash the bundler or keep it busy, for bundling in this
-	// process: see [guard].
+	// Guarded makes Build reject sources that could crash the bundler or keep it busy; see [guard].
+	// Set it to bundle untrusted scripts in this process rather than in a child process.
 	Guarded bool `json:"guarded,omitempty"`
 }
 

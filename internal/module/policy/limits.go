@@ -25,8 +25,9 @@ type Limits struct {
 	// OutputBytes bounds a hook's answer, and each argument of a host call. Default 8 MiB.
 	OutputBytes int
 
-	// ReplyBytes bounds the reply of one host call. The guest receives an error with code limit in
-	// place of a larger one. The default is 8 MiB.
+	// ReplyBytes bounds the reply of one host call. In place of a larger reply, the guest receives an
+	// error with code limit; a larger response to an Extism plug-in's HTTP request is a fault. The
+	// default is 8 MiB.
 	ReplyBytes int
 
 	// HostCalls bounds the host calls of one hook. Calls of WASI, and those with which Extism

@@ -87,8 +87,8 @@ func readFunction(v rawjson.Value, text string, to *abi.FunctionCall) (err error
 	return nil
 }
 
-// editCalls returns the tool_calls of a message, whose value is v, for the calls next, or nil if they
-// are equal to old.
+// editCalls returns v, the tool_calls value of a message, edited to hold next instead of old. It returns
+// nil if nothing changes.
 func editCalls(v rawjson.Value, old, next []abi.ToolCall) ([]byte, error) {
 	elements := v.Elements()
 	place := map[string][]int{} // by ID; a hostile history may repeat one

@@ -202,7 +202,8 @@ func stopReason(old, finish string, before, calls int) string {
 	return reason
 }
 
-// usage counts tokens. Those read from a cache and written to it are part of the input.
+// usage counts tokens. input does not include the tokens read from a cache (cached) or written to
+// one (written).
 type usage struct {
 	input, output, cached, written int64
 }

@@ -76,7 +76,8 @@ func (s *stream) Text(dst []byte, open *wire.Item, text string) []byte {
 	return appendDelta(dst, b, b.number, text)
 }
 
-// CloseText appends the event that ends the block that open has begun.
+// CloseText appends the event that ends the block of open, preceded by the event that begins it if that
+// has not been written. It appends nothing if the block was dropped.
 func (s *stream) CloseText(dst []byte, open *wire.Item, _ string) []byte {
 	dst = s.Text(dst, open, "")
 	b := s.blocks[open.Block]

@@ -121,7 +121,7 @@ func (s *stream) begin(e *event) error {
 	return nil
 }
 
-// maxIndex limits the numbers of items and parts.
+// maxIndex is the maximum index of an item in an answer, and of a part in an item.
 const maxIndex = 1 << 30
 
 // newItem adds an item that v has the beginning or all of.
