@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,13 @@ func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 		o.Keys[k.Name] = value
 	}
 	for i := range f.Routes {
+		if r := &f.Routes[i]; len(f.Keys) > 0 && r.APIKeyEnv == "" && g.o.Logger != nil {
+			g.o.Logger.Warn(
+				"the upstream gets no credentials: clients send a key of the gateway, and the route has no api_key_env",
+				"route",
+				r.Name,
+			)
+		}
 		route, chain, err := g.route(ctx, f, i)
 		if err != nil {
 			next.close()
@@ -186,7 +194,23 @@ func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *ho
 		return out, nil, nil
 	}
 	chain, err := g.host.NewChainFromFile(ctx, r.Chain(), g.o.Modules)
+	if err == nil {
+		g.warn(r, chain)
+	}
 	return out, chain, err
+}
+
+// warn logs the modules of a route that the gateway never calls.
+func (g *Gateway) warn(r *agentfile.GatewayRoute, c *host.Chain) {
+	if g.o.Logger == nil {
+		return
+	}
+	for _, e := range c.Chain.Entries() {
+		has := e.Middleware.Describe().Hooks
+		if !slices.ContainsFunc(has, gateway.Calls) {
+			g.o.Logger.Warn("the gateway calls none of the module's hooks", "route", r.Name, "module", e.Name, "hooks", has)
+		}
+	}
 }
 
 func (g *Gateway) getenv(name string) string {

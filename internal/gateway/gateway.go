@@ -181,6 +181,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its place for longer
 	_ = control.SetWriteDeadline(end)
 	err := g.answer(ctx, w, r, e)
+	if err != nil {
+		g.o.Logger.Info("rejected", "path", r.URL.Path, "code", string(err.Code), "error", err.Message)
+	}
 	switch {
 	case err == nil || r.Context().Err() != nil: // the client is gone
 	case ctx.Err() != nil:

@@ -37,7 +37,8 @@ func (g *Gateway) authenticate(r *http.Request) *wire.Error {
 func (g *Gateway) read(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, wire.Errorf(wire.CodeInvalid,
-			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed", encoding)
+			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed "+
+				"(Codex: -c features.enable_request_compression=false)", encoding)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, g.o.MaxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {

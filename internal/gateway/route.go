@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
@@ -70,6 +72,16 @@ func (r *Route) has(model string) bool {
 		ok, err := path.Match(plain.Replace(pattern), plain.Replace(model))
 		return ok && err == nil
 	})
+}
+
+// Calls reports whether the gateway calls a hook.
+func Calls(h abi.Hook) bool {
+	switch h {
+	case contract.HookBeforeModel, contract.HookWrapModel, contract.HookOnChunk, contract.HookAfterModel,
+		contract.HookGateTool, contract.HookObserve:
+		return true
+	}
+	return false
 }
 
 // models lists the models that routes name, in OpenAI's format, which also has the fields of

@@ -51,11 +51,12 @@ the API: they need another base URL and nothing else. Each request and its answe
 through the modules of its route.
 
 A change of FILE or of a module is active within a second, for new requests. If it does
-not load, the gateway logs why and goes on as before.
+not load, the gateway logs the error and keeps the previous routes.
 
 For one program on this machine, use: agent-runner wrap.`,
 		Example: `  agent-runner gateway gateway.yaml
   ANTHROPIC_BASE_URL=http://` + DefaultListen + ` claude
+  codex -c 'openai_base_url="http://` + DefaultListen + `/v1"'
   OPENAI_BASE_URL=http://` + DefaultListen + `/v1 python agent.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -104,6 +105,9 @@ func (c *command) run(ctx context.Context) error {
 		return err
 	}
 	c.address = cmp.Or(c.listen, f.Listen, DefaultListen)
+	if _, _, err := net.SplitHostPort(c.address); err != nil {
+		return cli.Usagef("listen is %q; want HOST:PORT, such as %s", cli.Short(c.address, 60), DefaultListen)
+	}
 	if err := c.guarded(f); err != nil {
 		return err
 	}
@@ -155,7 +159,7 @@ func (c *command) load(ctx context.Context) (f *gateway.File, seen watched, err 
 // guarded returns an error if other machines could use the gateway without a key.
 func (c *command) guarded(f *gateway.File) error {
 	if len(f.Keys) == 0 && !isLoopback(c.address) {
-		return cli.Usagef("the gateway would listen on %s for everyone; add keys to %s, or listen on 127.0.0.1",
+		return cli.Usagef("other machines could use the gateway on %s without a key; add keys to %s, or listen on 127.0.0.1",
 			c.address, c.file)
 	}
 	return nil

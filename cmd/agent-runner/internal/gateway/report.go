@@ -90,7 +90,7 @@ func (r *report) print(s *cli.Screen) {
 	if r.requests == 0 {
 		s.Note(
 			cli.Amber,
-			"  the program sent no request to the gateway: it may read its model's address from a file of its own",
+			"  the program sent no request to the gateway: its own settings may name another address",
 		)
 	}
 }

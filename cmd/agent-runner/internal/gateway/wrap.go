@@ -48,16 +48,16 @@ func NewWrap(e *cli.Env) *cobra.Command {
 		Use:   "wrap [flags] PROGRAM [-- ARGS…]",
 		Short: "Run a program, such as claude or codex, with modules in front of its model",
 		Long: `Starts a gateway on a free port of this machine, runs PROGRAM with its model's address
-changed to the gateway, and ends with the program's exit code. The program keeps its own
-login; the gateway sends it on and stores nothing. At the end, wrap prints what the modules
-did to standard error.
+changed to the gateway, and ends with the program's exit code. The gateway passes on the
+credentials that the program sends, and stores nothing. At the end, wrap prints what the
+modules did to standard error.
 
-claude and codex are known. Other programs get $` + envAnthropic + ` and $` + envOpenAI + `,
-which the SDKs of Anthropic and OpenAI read. If the environment has them, they name the
-gateway's upstreams.`,
+claude and codex are known; codex needs an API key. Other programs get
+$` + envAnthropic + ` and $` + envOpenAI + `, which the SDKs of Anthropic and OpenAI read. If
+they are set already, the gateway uses their values as its upstreams.`,
 		Example: `  agent-runner wrap -m tool-policy.wasm --module-config 'tool-policy={"rules":[{"tools":["WebFetch"],"action":"deny"}]}' claude
   agent-runner wrap -m redact.wasm --module-config 'redact={"reversible":true}' codex -- exec "list the files"
-  agent-runner wrap -m redact.wasm python -- agent.py`,
+  agent-runner wrap -m tool-policy.wasm python -- agent.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("want a program to run, such as: agent-runner wrap -m redact.wasm claude")
@@ -113,7 +113,7 @@ func (c *wrapper) run(ctx context.Context, args []string) error {
 	defer hosting.CloseHost(h)
 	report := &report{}
 	g, err := gateway.New(ctx, h, f, &gateway.Options{
-		Modules: &host.FileOptions{Network: network, Getenv: c.env.Getenv, Logger: log}, OnEvent: report.event,
+		Modules: &host.FileOptions{Network: network, Getenv: c.env.Getenv, Logger: log}, OnEvent: report.event, Logger: log,
 	})
 	if err != nil {
 		return err
