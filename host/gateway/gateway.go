@@ -11,6 +11,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/gateway"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
@@ -50,8 +52,9 @@ type Options struct {
 
 // A Gateway is an http.Handler for clients of model APIs. It is safe for concurrent use.
 type Gateway struct {
-	host *host.Host
-	o    Options
+	host   *host.Host
+	o      Options
+	memory *account.Account // what requests in progress hold
 
 	mu      sync.RWMutex
 	current *generation    // nil once the gateway is closed
@@ -75,7 +78,7 @@ func (g *generation) close() {
 
 // New returns a gateway with the routes of a file, whose modules h loads. The caller must close it.
 func New(ctx context.Context, h *host.Host, f *File, o *Options) (*Gateway, error) {
-	g := &Gateway{host: h}
+	g := &Gateway{host: h, memory: account.New(account.LevelProcess, "gateway", account.Process(), 0)}
 	if o != nil {
 		g.o = *o
 	}
@@ -83,9 +86,20 @@ func New(ctx context.Context, h *host.Host, f *File, o *Options) (*Gateway, erro
 		g.o.Modules = &host.FileOptions{}
 	}
 	var err error
-	g.current, err = g.load(ctx, f)
-	return g, err
+	if g.current, err = g.load(ctx, f); err != nil {
+		return nil, err
+	}
+	g.limitMemory(f)
+	return g, nil
 }
+
+// limitMemory sets the limit of what requests in progress hold.
+func (g *Gateway) limitMemory(f *File) {
+	g.memory.SetLimit(cmp.Or(int64(f.MaxMemory), account.Process().Limit()/processPart))
+}
+
+// processPart is the divisor of the process's limit, half of its memory, that yields the default limit.
+const processPart = 4
 
 // Replace loads the routes and modules of a file, and then serves new requests with them. Requests in
 // progress end with those that they began with. If loading fails, nothing changes.
@@ -102,6 +116,7 @@ func (g *Gateway) Replace(ctx context.Context, f *File) error {
 		return errors.New("the gateway is closed")
 	}
 	g.current = next
+	g.limitMemory(f)
 	g.closing.Go(last.close)
 	return nil
 }
@@ -137,7 +152,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // load loads the chains of a file's routes.
 func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 	next := &generation{}
-	o := gateway.Options{Loader: g.host.Loader(), OnEvent: g.o.OnEvent, Logger: g.o.Logger,
+	o := gateway.Options{Loader: g.host.Loader(), OnEvent: g.o.OnEvent, Logger: g.o.Logger, Memory: g.memory,
 		MaxRequests: f.MaxRequests, Timeout: time.Duration(f.Timeout), Keys: map[string]string{}}
 	for i, k := range f.Keys {
 		value := g.getenv(k.Env)

@@ -18,6 +18,7 @@ type Gateway struct {
 	Keys        []ClientKey    `json:"keys,omitempty" jsonschema:"The keys that clients must send. Default: none, and clients' own credentials pass to the upstreams. An address other than loopback needs keys."`
 	MaxRequests int            `json:"max_requests,omitempty" jsonschema:"The number of concurrent requests. Default: 256."`
 	Timeout     Duration       `json:"timeout,omitempty" jsonschema:"The duration of a request with its answer. Default: 10m, at most 24h."`
+	MaxMemory   Bytes          `json:"max_memory,omitempty" jsonschema:"The memory that requests in progress hold: bodies, and answers that wait for modules. Default: an eighth of the process's memory."`
 	Routes      []GatewayRoute `json:"routes,omitempty" jsonschema:"The routes. The first one with the request's protocol and model gets the request."`
 
 	file *File // has the positions of keys
@@ -105,6 +106,9 @@ func NewGateway(routes []GatewayRoute) (*Gateway, error) {
 	return g, g.check("the gateway")
 }
 
+// minGatewayMemory is the least max_memory, in bytes.
+const minGatewayMemory = 1 << 20
+
 // check validates the gateway, and sets its defaults. name is its name in errors.
 func (g *Gateway) check(name string) error {
 	if len(g.Routes) == 0 {
@@ -126,6 +130,8 @@ func (g *Gateway) check(name string) error {
 	switch {
 	case g.MaxRequests < 0 || g.MaxRequests > maxCalls:
 		return g.ErrorAt("max_requests", fmt.Errorf("max_requests: want a number from 1 to %d", maxCalls))
+	case g.MaxMemory != 0 && g.MaxMemory < minGatewayMemory:
+		return g.ErrorAt("max_memory", errors.New("max_memory: want at least 1MiB"))
 	case g.Timeout < 0 || g.Timeout > Duration(24*time.Hour):
 		return g.ErrorAt("timeout", errors.New("timeout: want a duration above 0, at most 24h"))
 	}

@@ -14,12 +14,13 @@ const maxEvent = 16 << 20
 
 // An eventReader divides a stream of server-sent events, each with the blank line that ends it.
 type eventReader struct {
-	r *bufio.Reader
-	b []byte
+	r    *bufio.Reader
+	b    []byte
+	held *memory // counts b
 }
 
-func newEventReader(r io.Reader) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(r, 16<<10)}
+func newEventReader(r io.Reader, held *memory) *eventReader {
+	return &eventReader{r: bufio.NewReaderSize(r, 16<<10), held: held}
 }
 
 // next returns the next event, until the following call. For an event without the blank line, at the end
@@ -29,7 +30,11 @@ func (e *eventReader) next() ([]byte, error) {
 	line := 0 // where the current line begins
 	for {
 		part, err := e.r.ReadSlice('\n')
+		before := cap(e.b)
 		e.b = append(e.b, part...)
+		if full := e.held.add(cap(e.b) - before); full != nil {
+			return nil, full
+		}
 		switch {
 		case len(e.b) > maxEvent:
 			return nil, wire.Errorf(wire.CodeUpstream, "the upstream sent an event of more than %d bytes", maxEvent)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/gateway/weave"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
@@ -51,6 +52,9 @@ type Options struct {
 	OnEvent func(abi.Event)
 	Logger  *slog.Logger // the default discards
 
+	// Memory, if not nil, limits what the requests in progress hold: bodies, events that wait for modules,
+	// and what modules read. Several gateways can share it.
+	Memory      *account.Account
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
 	MaxHeld     int           // limits what of an answer waits for modules, in bytes; the default is weave.MaxHeld
@@ -181,20 +185,17 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its place for longer
 	_ = control.SetWriteDeadline(end)
 	err := g.answer(ctx, w, r, e)
-	if err != nil {
-		g.o.Logger.Info("rejected", "path", r.URL.Path, "code", string(err.Code), "error", err.Message)
+	if err == nil {
+		return
 	}
-	switch {
-	case err == nil || r.Context().Err() != nil: // the client is gone
-	case ctx.Err() != nil:
-		refuse(
-			w,
-			e.protocol,
-			wire.Errorf(wire.CodeUpstream, "the request took longer than %v, the limit of the gateway", g.o.Timeout),
-		)
-	default:
-		refuse(w, e.protocol, err)
+	g.o.Logger.Info("rejected", "path", r.URL.Path, "code", string(err.Code), "error", err.Message)
+	if r.Context().Err() != nil { // the client is gone
+		return
 	}
+	if ctx.Err() != nil {
+		err = g.late()
+	}
+	refuse(w, e.protocol, err)
 }
 
 // answer forwards a request along its route. It returns an error if it wrote nothing.
@@ -202,7 +203,9 @@ func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if err := g.authenticate(r); err != nil {
 		return err
 	}
-	body, err := g.read(w, r)
+	held := newMemory(g.o.Memory)
+	defer held.close()
+	body, err := g.read(w, r, held)
 	if err != nil {
 		return err
 	}
@@ -218,11 +221,17 @@ func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if route.Chain == nil {
 		return g.forward(ctx, w, r, route, body, model)
 	}
-	x := &exchange{g: g, route: route, endpoint: e, r: r, w: w, model: model}
+	x := &exchange{runHost: newRunHost(ctx, route.Name, held, g.o.OnEvent), g: g, route: route, endpoint: e, r: r,
+		model: model, reply: reply{w: w}}
 	if x.request, err = asError(e.protocol.ParseRequest(body)); err != nil {
 		return err
 	}
 	return x.run(ctx)
+}
+
+// late returns the error of a request that took too long.
+func (g *Gateway) late() *wire.Error {
+	return wire.Errorf(wire.CodeUpstream, "the request took longer than %v, the limit of the gateway", g.o.Timeout)
 }
 
 // asError returns v, and err as a *wire.Error.

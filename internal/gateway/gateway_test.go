@@ -491,6 +491,9 @@ func TestOtherStatus(t *testing.T) {
 			require.Equal(t, http.StatusBadGateway, got)
 			require.NotContains(t, body, "c1")
 			require.Empty(t, header.Get("Location"))
+			if events := g.events(); len(mws) > 0 {
+				require.Equal(t, abi.CodeModel, events[len(events)-1].Error.Code)
+			}
 		}
 	}
 }

@@ -85,6 +85,9 @@ func TestCountTokens(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.Equal(t, `{"input_tokens":7}`, got)
 	require.Equal(t, []string{strings.Replace(body, "abc", "[KEY]", 1)}, u.requests())
+	end := g.events()[len(g.events())-1]
+	require.Equal(t, abi.RunStop, end.FinishReason, "counting tokens is no failure")
+	require.Nil(t, end.Error)
 }
 
 // TestMessagesClients runs agents of several npm clients through three modules, as TestChatClients. The

@@ -33,14 +33,17 @@ func (g *Gateway) authenticate(r *http.Request) *wire.Error {
 	return nil
 }
 
-// read reads the body of a request.
-func (g *Gateway) read(w http.ResponseWriter, r *http.Request) ([]byte, *wire.Error) {
+// read reads the body of a request, which held counts.
+func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]byte, *wire.Error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, wire.Errorf(wire.CodeInvalid,
 			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed "+
 				"(Codex: -c features.enable_request_compression=false)", encoding)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, g.o.MaxBody))
+	body, err := io.ReadAll(held.reader(http.MaxBytesReader(w, r.Body, g.o.MaxBody)))
+	if full, ok := errors.AsType[*wire.Error](err); ok {
+		return nil, full
+	}
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return nil, wire.Errorf(
 			wire.CodeTooLarge,

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 // A runHost is the host of one request's chain.
 type runHost struct {
+	*memory
 	id       string
 	agent    string
 	deadline time.Time
@@ -27,8 +27,8 @@ type runHost struct {
 	onEvent  func(abi.Event)
 }
 
-func newRunHost(ctx context.Context, agent string, onEvent func(abi.Event)) *runHost {
-	h := &runHost{id: "run_" + rand.Text(), agent: agent, onEvent: onEvent}
+func newRunHost(ctx context.Context, agent string, held *memory, onEvent func(abi.Event)) *runHost {
+	h := &runHost{memory: held, id: "run_" + rand.Text(), agent: agent, onEvent: onEvent}
 	h.deadline, _ = ctx.Deadline()
 	return h
 }
@@ -66,10 +66,10 @@ func (x *exchange) finish(ctx context.Context, run *chain.Run, list *message.Lis
 	if err != nil {
 		return err
 	}
-	if x.weaver != nil {
-		return x.finishStream(res, denied)
+	if x.reply.isStreamed() {
+		return x.reply.finish(res, denied)
 	}
-	body := []byte(nil)
+	var body []byte
 	if x.answer != nil {
 		body, err = x.answer.Encode(res, denied)
 		if err != nil {
@@ -78,20 +78,7 @@ func (x *exchange) finish(ctx context.Context, run *chain.Run, list *message.Lis
 	} else {
 		body = x.endpoint.protocol.NewAnswer(withoutDenied(res, denied), x.model)
 	}
-	x.head("application/json")
-	x.w.WriteHeader(http.StatusOK)
-	_, _ = x.w.Write(body)
-	return nil
-}
-
-func (x *exchange) finishStream(res *abi.Response, denied map[string]string) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	rest, err := x.weaver.Finish(nil, res, denied)
-	if err != nil {
-		return err
-	}
-	x.write(rest)
+	x.reply.whole(body)
 	return nil
 }
 

@@ -69,6 +69,9 @@ func New(stream wire.Stream, o Options) *Weaver {
 // Sent reports whether the client has got a part of the answer.
 func (w *Weaver) Sent() bool { return w.sent }
 
+// Held returns the memory of the events that the weaver holds, in bytes.
+func (w *Weaver) Held() int { return w.held }
+
 // Receive takes the items of an event of the upstream. It appends to dst what the client gets at
 // once, and returns the chunks for the chain. The error is a *wire.Error.
 func (w *Weaver) Receive(dst []byte, items []wire.Item) ([]byte, []abi.Chunk, error) {

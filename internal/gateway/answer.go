@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/pump"
+	"github.com/agent-runner/agent-runner/internal/chain/pipe"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// read reads the upstream's response, and returns its answer. The chunks of a streamed one go to out.
+func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) (*abi.Response, error) {
+	switch {
+	case res.StatusCode >= http.StatusBadRequest || x.endpoint.count && res.StatusCode == http.StatusOK:
+		return nil, x.refuse(res)
+	case res.StatusCode != http.StatusOK:
+		// A client would follow a redirect past the modules, and takes other answers for the model's.
+		return nil, abort(unexpected(res))
+	}
+	x.reply.answeredBy(res.Header)
+	switch {
+	case out == nil:
+		return x.whole(res.Body)
+	case !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
+		return nil, abort(wire.Errorf(wire.CodeUpstream, "the upstream did not stream its answer"))
+	}
+	return pump.Run(ctx, out, true, "the upstream",
+		func(_ context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
+			return x.receive(res.Body, put)
+		})
+}
+
+// errCut is the error of an answer that the upstream did not end.
+func errCut() error {
+	return &abi.Error{Code: abi.CodeModel, Message: "the upstream's answer was cut", Retryable: true}
+}
+
+// whole reads an answer that is not streamed.
+func (x *exchange) whole(body io.Reader) (*abi.Response, error) {
+	b, err := x.readAll(body, x.g.maxHeld())
+	if err != nil {
+		return nil, err
+	}
+	if x.answer, err = x.endpoint.protocol.ParseAnswer(b); err != nil {
+		return nil, abort(err)
+	}
+	return x.answer.Response(), nil
+}
+
+// readAll reads the body of a response of at most limit bytes.
+func (x *exchange) readAll(body io.Reader, limit int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(x.memory.reader(body), int64(limit)+1))
+	if full, ok := errors.AsType[*wire.Error](err); ok {
+		return nil, abort(full)
+	}
+	if err != nil {
+		return nil, errCut()
+	}
+	if len(b) > limit {
+		return nil, abort(wire.Errorf(wire.CodeUpstream, "the upstream's answer has more than %d bytes", limit))
+	}
+	return b, nil
+}
+
+// afterEnd is the time for which events after the end of an answer are awaited.
+const afterEnd = 250 * time.Millisecond
+
+// receive reads a streamed answer. Its chunks go to put.
+func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.Response, error) {
+	events := newEventReader(body, x.memory)
+	var last *time.Timer // after the end of the answer, for upstreams that keep the connection open
+	for {
+		event, err := events.next()
+		cut := errors.Is(err, io.ErrUnexpectedEOF)
+		switch complete := x.reply.isComplete(); {
+		case err != nil && complete:
+			if cut { // some upstreams omit the last line
+				if _, err := x.take(event); err != nil {
+					return nil, err
+				}
+			}
+			return visible(x.reply.response()), nil
+		case err != nil:
+			if known, ok := errors.AsType[*wire.Error](err); ok {
+				return nil, abort(known)
+			}
+			return nil, errCut()
+		}
+		chunks, err := x.take(event)
+		if err != nil {
+			return nil, err
+		}
+		if last == nil && x.reply.isComplete() {
+			last = time.AfterFunc(afterEnd, func() { _ = body.Close() })
+			defer last.Stop()
+		}
+		for i := range chunks {
+			if err := put(chunks[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// take gives an event of the upstream to the reply, and returns its chunks.
+func (x *exchange) take(event []byte) ([]abi.Chunk, error) {
+	chunks, held, err := x.reply.receive(event)
+	if err == nil {
+		err = x.memory.hold(held, chunks)
+	}
+	if known, ok := errors.AsType[*wire.Error](err); ok {
+		return nil, abort(known)
+	}
+	return chunks, err
+}
+
+// visible returns an answer without its opaque parts, which streams have no chunks for.
+func visible(res *abi.Response) *abi.Response {
+	opaque := func(p abi.Part) bool { return wire.Opaque(&p) }
+	parts := res.Message.Content.Parts()
+	if !slices.ContainsFunc(parts, opaque) {
+		return res
+	}
+	out := *res
+	out.Message.Content = abi.Content{}
+	if parts = slices.DeleteFunc(slices.Clone(parts), opaque); len(parts) > 0 {
+		out.Message.Content = abi.Parts(parts...)
+	}
+	return &out
+}
