@@ -14,7 +14,8 @@ type Tenant struct {
 	Name string
 	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function that
 	// releases it. It is called from time to time during a long call, but not for a guest that an
-	// import of another guest calls. If AcquireCPU is nil, only Go's scheduler decides.
+	// import of another guest calls. If AcquireCPU is nil, guests wait for one of the processors in
+	// the order of their arrival.
 	AcquireCPU func(ctx context.Context) (release func(), err error)
 }
 
@@ -28,6 +29,21 @@ func WithTenant(ctx context.Context, t *Tenant) context.Context {
 // noTenant is the tenant of work without one.
 var noTenant Tenant
 
+// processors has a slot for each processor. Many long-running guests would otherwise run in turn, and
+// each of them would exceed its time while others run.
+var processors = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+func acquireProcessor(ctx context.Context) (release func(), err error) {
+	select {
+	case processors <- struct{}{}:
+		return releaseProcessor, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func releaseProcessor() { <-processors }
+
 // tenantOf returns the tenant of ctx. It is never nil.
 func tenantOf(ctx context.Context) *Tenant {
 	if t, _ := ctx.Value(tenantKey{}).(*Tenant); t != nil {
@@ -38,12 +54,17 @@ func tenantOf(ctx context.Context) *Tenant {
 
 // yield lets others use the processor for a moment.
 func (in *Instance) yield() {
-	if in.tenant.AcquireCPU == nil || in.depth > 0 {
+	if in.depth > 0 {
 		runtime.Gosched()
 		return
 	}
+	acquire := in.tenant.AcquireCPU
+	if acquire == nil {
+		acquire = acquireProcessor
+	}
 	in.releaseCPU()
-	release, err := in.tenant.AcquireCPU(in.hostCtx)
+	runtime.Gosched() // the next guest would otherwise run before goroutines that wait for a processor
+	release, err := acquire(in.hostCtx)
 	if err != nil {
 		return // the call has to end, which the next check of the limits notices
 	}

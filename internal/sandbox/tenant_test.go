@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -118,4 +119,30 @@ func (a *admission) left() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.free
+}
+
+// TestWaitingForProcessor checks that a guest waits for a processor while others use them all, and that
+// the time does not count as the guest's. It is not parallel, because it takes all processors.
+func TestWaitingForProcessor(t *testing.T) {
+	const hookTime = 500 * time.Millisecond
+	in := guest(t, InstanceConfig{}, Limits{HookTime: hookTime, Fuel: 50_000_000})
+	for range cap(processors) {
+		processors <- struct{}{}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := in.Call(t.Context(), "loop")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.Fail(t, "the guest did not wait", "%v", err)
+	case <-time.After(hookTime + 100*time.Millisecond):
+	}
+	for range cap(processors) {
+		<-processors
+	}
+	var fault *FaultError
+	require.ErrorAs(t, <-done, &fault)
+	require.Equal(t, FaultFuel, fault.Kind)
 }
