@@ -162,6 +162,9 @@ func TestCasesOfJavaScript(t *testing.T) {
 
 // TestCasesOfProgram checks that every golden case passes with the host in a process of its own.
 func TestCasesOfProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	report, err := tck.Check(t.Context(), startHost(t, "right"), nil)
 	require.NoError(t, err)
 	for _, r := range report.Results {

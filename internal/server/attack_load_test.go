@@ -145,6 +145,9 @@ func sendText(t *testing.T, address, text string) net.Conn {
 // response if the header has arrived, and that stalled uploads use only the slots of their own
 // tenant.
 func TestSlowloris(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f := newFixture(t)
 	timeouts := f.server.timeouts

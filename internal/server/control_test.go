@@ -98,6 +98,9 @@ func (f *fixture) ends(key, id string) (run *api.Run, took time.Duration) {
 // TestControlBeforeData checks that a run that floods its journal ends within 10 s after it is
 // canceled or its module is blocked, while other runs flood the same journal.
 func TestControlBeforeData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	const digest = "1111111111111111111111111111111111111111111111111111111111111111"
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
 		c, err := chain.New(hook.Entry{Name: "flood", Ring: hook.Tenant, Middleware: digested{flooder(), digest}})

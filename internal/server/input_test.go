@@ -108,6 +108,9 @@ func TestTooLargeInputsAreRejectedEarly(t *testing.T) {
 // TestLargeInputsWait checks that a tenant's large inputs are parsed, and written, one at a
 // time. Small inputs, and those of other tenants, do not wait.
 func TestLargeInputsWait(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)

@@ -149,6 +149,9 @@ func TestUploadIsRejected(t *testing.T) {
 // TestHostileUploads checks that the upload of a module that the sandbox rejects fails with status
 // 422 and a reason.
 func TestHostileUploads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f := newFixture(t)
 	files, err := filepath.Glob("../../testdata/modules/refused/*.wasm")

@@ -207,6 +207,9 @@ func TestFullResponsesRepeatNoWork(t *testing.T) {
 // the tenant's responses leaves room for the memory that reading takes. Reading takes more than the
 // response.
 func TestHistoryIsHeldBeforeItIsRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(1 << 20) }})
 	var run api.Run

@@ -255,6 +255,9 @@ func TestSignals(t *testing.T) {
 // TestOrphans checks that Close kills a command that ignores SIGTERM, and that calls fail once the
 // spawner has been killed.
 func TestOrphans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	list := commands(t, "commands: [{command: [sh, -c, trap '' TERM; echo $$; sleep 1000]}]")
 	c, err := Start(list, os.Getenv)
 	require.NoError(t, err)
@@ -283,6 +286,9 @@ func TestOrphans(t *testing.T) {
 // TestHostile checks that the spawner survives requests that no client sends, and closes the
 // descriptors that come with them.
 func TestHostile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	c := start(t, "commands: [{command: [sleep, 1000]}, {command: cat}]")
 	require.Equal(t, "", output(t, c, "cat"))
 	descriptors := func() int {
@@ -335,6 +341,9 @@ func TestHostile(t *testing.T) {
 
 // TestLimit checks that a spawner runs maxProcesses processes at once, and no more.
 func TestLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	c := start(t, "commands: [{command: [sleep, 1000]}]")
 	for range maxProcesses {
 		_, err := run(t, c, "sleep", "1000")

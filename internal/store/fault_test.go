@@ -108,6 +108,9 @@ func TestFillGroups(t *testing.T) {
 // TestDiskFullForMany checks that all writers that share a transaction fail if one of them exceeds
 // the limit on the file's size and SQLite rolls the transaction back.
 func TestDiskFullForMany(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])
 	cmd.Env = append(os.Environ(), envFillGroups+"="+filepath.Join(t.TempDir(), "runs.db"))

@@ -180,6 +180,9 @@ func (c *countingJournal) Commit(ctx context.Context, commit *journal.Commit) er
 // TestAStepWritesWhatIsNew checks that the bytes a step writes do not grow with the conversation or
 // with the number of earlier steps.
 func TestAStepWritesWhatIsNew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	t.Parallel()
 	const steps = 150
 	written := func(history int) []int {

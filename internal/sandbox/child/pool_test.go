@@ -116,6 +116,9 @@ func TestRun(t *testing.T) {
 // TestBusyMachine checks that the timeout does not end a child that waits, as one does for a processor,
 // except after a multiple of the timeout.
 func TestBusyMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux is the processor time of a child known")
 	}
