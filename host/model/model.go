@@ -1,6 +1,7 @@
-// Package model defines language models. Implementations are OpenAI-compatible endpoints
-// (package openai), recorded conversations (package cassette), scripted replies (package scripted)
-// and an offline model (package echo). Retries and fallbacks wrap other models.
+// Package model defines language models. Implementations are endpoints with OpenAI's chat completions
+// (package openai), OpenAI's Responses API (package responses) and Anthropic's Messages API (package
+// messages), recorded conversations (package cassette), scripted replies (package scripted) and an
+// offline model (package echo). Retries and fallbacks wrap other models.
 package model
 
 import (

@@ -69,15 +69,18 @@ func (x *exchange) readAll(body io.Reader, limit int) ([]byte, error) {
 	return b, nil
 }
 
+// maxEvent limits one event of an upstream, in bytes.
+const maxEvent = 16 << 20
+
 // afterEnd is the time for which events after the end of an answer are awaited.
 const afterEnd = 250 * time.Millisecond
 
 // receive reads a streamed answer. Its chunks go to put.
 func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.Response, error) {
-	events := newEventReader(body, x.memory)
+	events := wire.NewEventReader(body, maxEvent, x.memory.add)
 	var last *time.Timer // after the end of the answer, for upstreams that keep the connection open
 	for {
-		event, err := events.next()
+		event, err := events.Next()
 		cut := errors.Is(err, io.ErrUnexpectedEOF)
 		switch complete := x.reply.isComplete(); {
 		case err != nil && complete:

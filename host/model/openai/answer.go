@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
+	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
 
 // maxFields is the maximum number of unknown fields of a message.
@@ -34,7 +35,7 @@ type answer struct {
 func (a *answer) event(raw []byte) error {
 	raw, err := strict(raw)
 	if err != nil {
-		return a.client.brokenOff("an event that is not JSON: " + a.client.short(string(raw)))
+		return a.client.at.BrokenOff("an event that is not JSON: " + a.client.at.Short(string(raw)))
 	}
 	var e struct {
 		Error   json.RawMessage   `json:"error"`
@@ -42,10 +43,10 @@ func (a *answer) event(raw []byte) error {
 		Usage   json.RawMessage   `json:"usage"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return a.client.brokenOff("an event of another shape: " + a.client.short(string(raw)))
+		return a.client.at.BrokenOff("an event of another shape: " + a.client.at.Short(string(raw)))
 	}
-	if isSet(e.Error) || len(e.Choices) == 0 && isProblem(raw) {
-		return a.client.eventError(raw)
+	if isSet(e.Error) || len(e.Choices) == 0 && modelapi.IsProblem(raw) {
+		return a.client.at.Reported(raw)
 	}
 	if isSet(e.Usage) {
 		a.usage = usage(e.Usage)
@@ -68,13 +69,13 @@ func (a *answer) choice(raw json.RawMessage) error {
 		Error   json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return a.client.brokenOff("a choice of another shape: " + a.client.short(string(raw)))
+		return a.client.at.BrokenOff("a choice of another shape: " + a.client.at.Short(string(raw)))
 	}
 	if c.Index != "" && c.Index != "0" {
 		return nil
 	}
 	if isSet(c.Error) {
-		return a.client.eventError(raw)
+		return a.client.at.Reported(raw)
 	}
 	a.chosen = true
 	piece, whole := c.Delta, false
@@ -97,7 +98,7 @@ func (a *answer) choice(raw json.RawMessage) error {
 func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	fields, err := fieldsOf(raw)
 	if err != nil {
-		return a.client.brokenOff("a message of another shape: " + a.client.short(string(raw)))
+		return a.client.at.BrokenOff("a message of another shape: " + a.client.at.Short(string(raw)))
 	}
 	if err := a.addReasoning(fields); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 		}
 	}
 	if len(a.unknown) > maxFields {
-		return model.Errorf(abi.CodeModel, "%s answered with a message of more than %d fields", a.client.shown, maxFields)
+		return model.Errorf(abi.CodeModel, "%s answered with a message of more than %d fields", a.client.at.Shown, maxFields)
 	}
 	return nil
 }
@@ -152,7 +153,7 @@ func (a *answer) addText(raw json.RawMessage) error {
 	}
 	var parts []abi.Part
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return a.client.brokenOff("content of another shape: " + a.client.short(string(raw)))
+		return a.client.at.BrokenOff("content of another shape: " + a.client.at.Short(string(raw)))
 	}
 	for _, p := range parts {
 		if err := a.part(p); err != nil {
@@ -180,12 +181,12 @@ func (a *answer) call(raw json.RawMessage, whole bool) error {
 	}
 	var pieces []json.RawMessage
 	if err := json.Unmarshal(raw, &pieces); err != nil {
-		return a.client.brokenOff("tool calls of another shape: " + a.client.short(string(raw)))
+		return a.client.at.BrokenOff("tool calls of another shape: " + a.client.at.Short(string(raw)))
 	}
 	for _, p := range pieces {
 		piece, err := callPieceOf(p)
 		if err != nil {
-			return a.client.brokenOff("a tool call of another shape: " + a.client.short(string(p)))
+			return a.client.at.BrokenOff("a tool call of another shape: " + a.client.at.Short(string(p)))
 		}
 		if err := a.calls.add(piece, whole, a.emit); err != nil {
 			return err
@@ -239,9 +240,9 @@ func (a *answer) emit(c abi.Chunk) error {
 func (a *answer) end(document bool) (*abi.Response, error) {
 	switch {
 	case document && !a.chosen:
-		return nil, a.client.brokenOff("no choices")
+		return nil, a.client.at.BrokenOff("no choices")
 	case !document && a.finish == "":
-		return nil, a.client.brokenOff("a stream that ends without a finish_reason")
+		return nil, a.client.at.BrokenOff("a stream that ends without a finish_reason")
 	}
 	if err := a.calls.flush(a.emit); err != nil {
 		return nil, err

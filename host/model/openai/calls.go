@@ -96,7 +96,7 @@ func (c *calls) add(p callPiece, whole bool, emit func(abi.Chunk) error) error {
 	t := c.find(p, whole)
 	if t == nil {
 		if len(c.list) == maxCalls {
-			return model.Errorf(abi.CodeModel, "%s answered with more than %d tool calls", c.client.shown, maxCalls)
+			return model.Errorf(abi.CodeModel, "%s answered with more than %d tool calls", c.client.at.Shown, maxCalls)
 		}
 		if err := c.flush(emit); err != nil {
 			return err

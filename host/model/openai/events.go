@@ -10,6 +10,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
 
 // events converts a stream of server-sent events to a form that go-openai reads correctly: one
@@ -17,8 +19,8 @@ import (
 // them into error events. It joins multi-line events. It ends an event as soon as its JSON is
 // complete, because some endpoints omit the empty line between events.
 type events struct {
-	r      *bufio.Reader
-	client *Client
+	r  *bufio.Reader
+	at *modelapi.Endpoint
 
 	name string       // name of the current event
 	data bytes.Buffer // data of the current event so far
@@ -56,9 +58,9 @@ func (e *events) line() ([]byte, error) {
 	var line []byte
 	for {
 		piece, err := e.r.ReadSlice('\n')
-		if len(line)+len(piece)+e.data.Len() > e.client.opts.MaxEvent {
+		if len(line)+len(piece)+e.data.Len() > e.at.MaxEvent {
 			return nil, model.Errorf(abi.CodeModel, "%s answered with an event of more than %d bytes",
-				e.client.shown, e.client.opts.MaxEvent)
+				e.at.Shown, e.at.MaxEvent)
 		}
 		if err == nil && line == nil {
 			return bytes.TrimRight(piece, "\r\n"), nil
@@ -100,7 +102,7 @@ func (e *events) dispatch() {
 		data = oneLine(data)
 		if e.name == "error" {
 			if !json.Valid(data) {
-				data = text(string(data))
+				data = rawjson.Quote(string(data))
 			}
 			data = []byte(fmt.Sprintf(`{"error":%s}`, data))
 		}

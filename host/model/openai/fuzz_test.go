@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
+	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -80,8 +81,8 @@ func FuzzAnswer(f *testing.F) {
 func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"error\":1}\n\ndata: a\ndata: b\n\n: c\n\nevent: error\ndata: {\n\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		c := &Client{opts: Options{MaxEvent: 1 << 10}}
-		out, err := io.ReadAll(&events{r: bufio.NewReaderSize(strings.NewReader(s), 16), client: c})
+		at := &modelapi.Endpoint{Options: modelapi.Options{MaxEvent: 1 << 10}}
+		out, err := io.ReadAll(&events{r: bufio.NewReaderSize(strings.NewReader(s), 16), at: at})
 		var e *model.Error
 		require.True(t, err == nil || errors.As(err, &e), "%v", err)
 		for line := range strings.Lines(string(out)) {

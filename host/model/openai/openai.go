@@ -3,23 +3,20 @@
 //
 // go-openai sends the request (address, key, headers) and reads the stream's lines. The
 // package does not use its structs, because they drop unknown fields and zero values.
-// Instead, it writes the request body itself (request.go). The client's transport
-// (transport.go) inserts the body, enforces timeouts and limits, handles failures, and
-// converts the response, a stream of events or one document, to a stream with one event per
-// line (events.go). The same code parses events with a part of a message or a whole one
-// (answer.go, calls.go). Failures in any of the usual forms become a *model.Error
-// (problem.go).
+// Instead, package wire/chat writes the request body. The client's transport
+// (transport.go) inserts the body, and converts the response, a stream of events or one
+// document, to a stream with one event per line (events.go). The same code parses events with a
+// part of a message or a whole one (answer.go, calls.go). Package modelapi enforces timeouts and
+// limits, and turns failures in any of the usual forms into a *model.Error.
 package openai
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,11 +24,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/internal/redact"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
+	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
-
-// defaultBaseURL is the default of Options.BaseURL.
-const defaultBaseURL = "https://api.openai.com/v1"
 
 // Options configure a [Client]. The zero value selects OpenAI's endpoint, without a key.
 type Options struct {
@@ -63,50 +60,15 @@ type Options struct {
 	MaxEvent int
 }
 
-// Defaults of Options.
-const (
-	defaultConnectTimeout   = 10 * time.Second
-	defaultFirstByteTimeout = 5 * time.Minute
-	defaultIdleTimeout      = 2 * time.Minute
-	defaultMaxAnswer        = 32 << 20
-	defaultMaxEvent         = 4 << 20
-)
-
-func (o Options) withDefaults() (Options, error) {
-	if o.BaseURL == "" {
-		o.BaseURL = defaultBaseURL
-	}
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = defaultConnectTimeout
-	}
-	if o.FirstByteTimeout == 0 {
-		o.FirstByteTimeout = defaultFirstByteTimeout
-	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = defaultIdleTimeout
-	}
-	if o.MaxAnswer == 0 {
-		o.MaxAnswer = defaultMaxAnswer
-	}
-	if o.MaxEvent == 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
-	if o.ConnectTimeout < 0 || o.FirstByteTimeout < 0 || o.IdleTimeout < 0 || o.MaxAnswer < 0 || o.MaxEvent < 0 {
-		return o, errors.New("openai: timeouts and limits cannot be negative")
-	}
-	o.Headers = maps.Clone(o.Headers)
-	return o, nil
+// api describes the endpoints.
+var api = &modelapi.API{
+	Package: "openai", Kind: "an OpenAI-compatible API", BaseURL: "https://api.openai.com/v1", Path: "/chat/completions",
+	EnvKey: "OPENAI_API_KEY", EnvBaseURL: "OPENAI_BASE_URL",
 }
 
 // A Client is a [model.Model] that calls one endpoint.
 type Client struct {
-	opts    Options
-	base    string // the base URL without query, for go-openai
-	shown   string // the endpoint's URL as shown in errors
-	query   string
-	http    *http.Client
-	own     bool // http is the client's own
-	secrets []*redact.Secret
+	at *modelapi.Endpoint
 
 	noStreamOptions atomic.Bool // the endpoint rejected stream_options
 	shortReasoning  atomic.Bool // the endpoint names the field "reasoning", not "reasoning_content"
@@ -118,52 +80,27 @@ func New(o *Options) (*Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	opts, err := o.withDefaults()
+	at, err := modelapi.New(modelapi.Options(*o), api)
 	if err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(strings.TrimSpace(opts.BaseURL))
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		// The parse error contains the URL, which may contain a password.
-		return nil, errors.New(
-			"openai: the base URL is not an address like https://api.openai.com/v1; check --base-url or OPENAI_BASE_URL",
-		)
-	}
-	c := &Client{opts: opts, query: u.RawQuery, secrets: secrets(opts, u)}
-	u.RawQuery, u.Fragment = "", ""
-	c.base = strings.TrimRight(u.String(), "/")
-	u.User = nil
-	c.shown = strings.TrimRight(u.String(), "/")
-	for name, value := range opts.Headers {
-		if strings.ContainsAny(name+value, "\r\n\x00") {
-			return nil, fmt.Errorf("openai: header %q holds a line break", name)
-		}
-	}
-	if strings.ContainsAny(opts.APIKey, "\r\n\x00") {
-		return nil, errors.New("openai: the API key holds a line break; check OPENAI_API_KEY")
-	}
-	c.http, c.own = httpClient(opts)
-	return c, nil
+	return &Client{at: at}, nil
 }
 
 // Close closes idle connections if the client has its own HTTP client. It does not affect
 // active requests.
-func (c *Client) Close() {
-	if c.own {
-		c.http.CloseIdleConnections()
-	}
-}
+func (c *Client) Close() { c.at.Close() }
 
 // Generate implements [model.Model].
 func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	_, given := req.Params["stream_options"]
 	options := sink != nil && !given && !c.noStreamOptions.Load()
 	res, err := c.generate(ctx, req, sink, options)
-	if options && errors.Is(err, errStreamOptions) {
+	if options && modelapi.Rejects(err, "stream_options") {
 		c.noStreamOptions.Store(true)
 		res, err = c.generate(ctx, req, sink, false)
 	}
-	return res, c.failure(err)
+	return res, c.at.Redacted(err)
 }
 
 // generate sends one HTTP request, with stream_options if options is set.
@@ -177,20 +114,22 @@ func (c *Client) generate(
 	if err != nil {
 		return nil, err
 	}
-	call := newCall(ctx, c, body, sink != nil, req.Model)
-	defer call.close()
-	if err := call.hold(int64(len(body))); err != nil {
+	k, err := c.at.NewCall(ctx, body, req.Model)
+	if err != nil {
 		return nil, err
 	}
+	defer k.Close()
+	call := &call{Call: k, stream: sink != nil}
 
-	config := openai.DefaultConfig(c.opts.APIKey)
-	config.BaseURL = c.base
+	config := openai.DefaultConfig(c.at.APIKey)
+	config.BaseURL = c.at.Base
 	config.HTTPClient = call
 	// The call inserts the body. go-openai sees an empty request, so that its checks of models
 	// and parameters do not apply.
-	stream, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(call.ctx, openai.ChatCompletionRequest{})
+	client := openai.NewClientWithConfig(config)
+	stream, err := client.CreateChatCompletionStream(call.Context, openai.ChatCompletionRequest{})
 	if err != nil {
-		return nil, call.failure(err)
+		return nil, call.Failure(err)
 	}
 	defer stream.Close()
 
@@ -207,13 +146,39 @@ func (c *Client) generate(
 			}
 			return a.end(call.whole)
 		case err != nil:
-			return nil, call.failure(err)
+			return nil, call.Failure(err)
 		}
 		if err := a.event(raw); err != nil {
 			return nil, err
 		}
 		if a.finish != "" {
-			call.shortenIdle()
+			call.Ended()
 		}
 	}
+}
+
+// body encodes the body of a request, with the endpoint's name for reasoning.
+func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) {
+	call := &wire.Call{Messages: req.Messages, Tools: req.Tools, Model: req.Model, Params: req.Params, Stream: stream}
+	if options {
+		call.Params = maps.Clone(req.Params)
+		if call.Params == nil {
+			call.Params = abi.Params{}
+		}
+		call.Params["stream_options"] = abi.JSON(`{"include_usage":true}`)
+	}
+	if c.shortReasoning.Load() {
+		call.Messages = slices.Clone(req.Messages)
+		for i := range call.Messages {
+			if m := &call.Messages[i]; m.ReasoningContent != "" && !wire.HasReasoning(m) {
+				m.Unknown = append(slices.Clone(m.Unknown), abi.Field{Name: "reasoning", Value: rawjson.Quote(m.ReasoningContent)})
+				m.ReasoningContent = ""
+			}
+		}
+	}
+	body, err := chat.Protocol{}.NewRequest(call)
+	if err != nil {
+		return nil, model.Errorf(abi.CodeInvalid, "%w", err)
+	}
+	return body, nil
 }

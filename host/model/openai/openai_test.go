@@ -176,7 +176,7 @@ func TestWhatIsSent(t *testing.T) {
 	delete(req.Params, "stream_options")
 	_, err = c.Generate(t.Context(), req, func(abi.Chunk) error { return nil })
 	require.NoError(t, err)
-	require.Equal(t, sent+`"stream":true,"stream_options":{"include_usage":true},`+params+`"temperature":0}`, got.body)
+	require.Equal(t, sent+`"stream":true,`+params+`"stream_options":{"include_usage":true},"temperature":0}`, got.body)
 	require.Equal(t, "text/event-stream", got.header.Get("Accept"))
 	require.Equal(t, "m7", req.Messages[1].ID, "the request is the caller's")
 }
@@ -439,16 +439,5 @@ func TestOptions(t *testing.T) {
 			require.ErrorContains(t, err, "openai: ")
 			require.NotContains(t, err.Error(), "pass word")
 		})
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "3": 3 * time.Second, "0.5": 500 * time.Millisecond, "-1": 0, "NaN": 0, "1e99": 24 * time.Hour, "soon": 0,
-		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second, now.Add(-time.Hour).Format(http.TimeFormat): 0,
-	} {
-		require.Equal(t, want, retryAfter(http.Header{"Retry-After": {value}}, now), value)
 	}
 }

@@ -42,7 +42,7 @@ func TestFailures(t *testing.T) {
 		maxEvent  int
 	}{
 		"key in JSON":           {status: 400, body: `{"error":{"message":"quoted: ` + strings.ReplaceAll(key, "-", `\\u002D`) + `, in a URL: ` + strings.ReplaceAll(key, "-", "%2d") + `"}}`, want: []string{"quoted: ***, in a URL: ***"}},
-		"key at the end":        {status: 400, body: `{"error":{"message":"` + strings.Repeat("x", maxShown-10) + " " + key + `"}}`, want: []string{"x ***"}},
+		"key at the end":        {status: 400, body: `{"error":{"message":"` + strings.Repeat("x", 290) + " " + key + `"}}`, want: []string{"x ***"}},
 		"401":                   {status: 401, body: `{"error":{"message":"Incorrect API key provided: ` + key + `"}}`, want: []string{"answered 401 Unauthorized: Incorrect API key provided: ***; check that OPENAI_API_KEY"}},
 		"403":                   {status: 403, body: `{"error":"not yours"}`, want: []string{"403 Forbidden: not yours", `OPENAI_API_KEY may use model "m"`}},
 		"404":                   {status: 404, body: `<html><head><title>Not\nFound</title></head></html>`, want: []string{`an HTML page, "Not`, `has model "m" (--model)`, "OPENAI_BASE_URL"}},
@@ -115,7 +115,7 @@ func TestFailures(t *testing.T) {
 			_, _, err := stream(t, c)
 			var e *model.Error
 			require.ErrorAs(t, err, &e)
-			for _, want := range append(tc.want, c.shown) {
+			for _, want := range append(tc.want, c.at.Shown) {
 				require.Contains(t, e.Message, want)
 			}
 			require.NotContains(t, err.Error(), key)

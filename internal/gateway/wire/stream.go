@@ -21,10 +21,12 @@ const (
 // several things is several items, whose events have the same effect together.
 type Item struct {
 	Kind  ItemKind
-	Block int       // for Open, Delta and Close: the number of the block in the upstream's stream
-	Chunk abi.Chunk // for Delta: what it adds; for Open: the kind and, of a tool call, its index, ID and name
-	Event []byte    // as received, with the blank line that ends it; empty if another item has it
-	Codec any       // of the codec that decoded the item; nobody else reads it
+	Block int // for Open, Delta and Close: the number of the block in the upstream's stream
+	// Chunk has what a Delta adds. The chunk of Open has the kind, and a tool call's index, ID and name. The
+	// chunk of Other has reasoning that modules do not see.
+	Chunk abi.Chunk
+	Event []byte // as received, with the blank line that ends it; empty if another item has it
+	Codec any    // of the codec that decoded the item; nobody else reads it
 }
 
 // A Stream is the codec of one streamed answer. It reads the upstream's events, and writes the events
@@ -39,6 +41,9 @@ type Stream interface {
 	// Complete reports whether Decode has read the end of the answer, so that a stream that was cut
 	// is recognized.
 	Complete() bool
+	// Failure returns the error that the upstream reported in the stream, as JSON, or nil. An upstream's
+	// error can also be one of Decode.
+	Failure() []byte
 
 	// Pass appends an item's event to dst: the event as received, unless the numbers of blocks or events
 	// have changed since items were dropped or added, or unless it repeats text that was changed.
@@ -59,4 +64,27 @@ type Stream interface {
 	End(dst []byte, ends []Item, finish string) []byte
 	// Error appends the event of an error that ends the stream.
 	Error(dst []byte, err *Error) []byte
+}
+
+// A Writer writes a streamed answer that no upstream of its protocol sent. Its methods are not called
+// concurrently.
+type Writer interface {
+	// Text appends events that add text to the block that is open, or that begin one. kind is [abi.ChunkText]
+	// or [abi.ChunkReasoning], which protocols without such a field omit.
+	Text(dst []byte, kind, text string) []byte
+	// Call appends a whole tool call.
+	Call(dst []byte, call *abi.ToolCall) []byte
+	// End appends the events that end the answer, with the usage unless it is nil.
+	End(dst []byte, finish string, u *abi.Usage) []byte
+	// Error appends the event of an error that ends the stream.
+	Error(dst []byte, err *Error) []byte
+}
+
+// Full returns the answer with all that the next request must have: as its Response, with the upstream's items that
+// modules of the gateway do not see.
+func Full(a interface{ Response() *abi.Response }) *abi.Response {
+	if f, ok := a.(interface{ Full() *abi.Response }); ok {
+		return f.Full()
+	}
+	return a.Response()
 }

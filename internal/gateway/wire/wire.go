@@ -22,10 +22,16 @@ type Protocol interface {
 	// ParseAnswer parses the body of a whole answer with status 200. The error is a *Error with
 	// CodeUpstream.
 	ParseAnswer(body []byte) (Answer, error)
+	// NewRequest returns the body of a new request that makes the call, whose messages may come from
+	// answers of other protocols. Reasoning that only another API can read is left out. The error is
+	// a *Error with CodeInvalid, which names what the protocol cannot carry.
+	NewRequest(call *Call) ([]byte, error)
 	// NewAnswer returns an answer that a module gave instead of the upstream.
 	NewAnswer(res *abi.Response, model string) []byte
 	// NewStream returns the codec of one streamed answer.
 	NewStream(model string) Stream
+	// NewWriter returns a writer of one streamed answer, which an upstream of another protocol sends.
+	NewWriter(model string) Writer
 	// Error returns a failure as the status and body of a response. The status is one that
 	// clients of the protocol do not retry, unless the failure is temporary.
 	Error(err *Error) (status int, body []byte)

@@ -197,13 +197,17 @@ func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	)
 	fields := append(newEnvelope("chat.completion", model), field("choices", rawjson.Array([][]byte{choice})))
 	if u := res.Usage; u != nil {
-		fields = append(fields, field("usage", object(
-			field("prompt_tokens", strconv.AppendInt(nil, u.PromptTokens, 10)),
-			field("completion_tokens", strconv.AppendInt(nil, u.CompletionTokens, 10)),
-			field("total_tokens", strconv.AppendInt(nil, u.TotalTokens, 10)),
-		)))
+		fields = append(fields, field("usage", usageObject(u)))
 	}
 	return object(fields...)
+}
+
+func usageObject(u *abi.Usage) []byte {
+	return object(
+		field("prompt_tokens", strconv.AppendInt(nil, u.PromptTokens, 10)),
+		field("completion_tokens", strconv.AppendInt(nil, u.CompletionTokens, 10)),
+		field("total_tokens", strconv.AppendInt(nil, u.TotalTokens, 10)),
+	)
 }
 
 // newCall returns the text of a call that a module made. If it is one of a custom tool without an

@@ -67,6 +67,9 @@ func (s *stream) Response() *abi.Response {
 // Complete reports whether Decode has read the end of the answer. Some endpoints omit the last event.
 func (s *stream) Complete() bool { return s.finished || s.done }
 
+// Failure returns nil, since Decode returns an upstream's error.
+func (s *stream) Failure() []byte { return nil }
+
 // Pass appends an item's event to dst.
 func (s *stream) Pass(dst []byte, it *wire.Item) []byte {
 	if it.Kind == wire.Ping {
@@ -263,11 +266,7 @@ func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
 		finish = finishReason(finish, s.callsWritten, s.addedCall)
 	}
 	if len(ends) == 0 {
-		if !s.started {
-			dst = s.writeDelta(dst, field("content", []byte(`""`)))
-		}
-		dst = s.writeChunk(dst, nil, rawjson.Quote(finish))
-		return append(dst, newEvent([]byte(doneMark))...)
+		return append(s.writeFinish(dst, finish), newEvent([]byte(doneMark))...)
 	}
 	for i := range ends {
 		text, changed := ends[i].Event, false

@@ -181,7 +181,7 @@ func (d *draft) add(place int, p *abi.Part) error {
 	}
 	text, err := newBlock(p)
 	if err != nil {
-		return err
+		return moduleError("%v", err)
 	}
 	d.put(place, text)
 	return nil

@@ -96,9 +96,14 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind != abi.ChunkText || text == "" {
 		return dst
 	}
-	b := &streamBlock{chunk: abi.Chunk{Kind: abi.ChunkText}}
-	return s.addBlock(dst, b, []byte(`{"type":"text","text":""}`), text)
+	return s.addBlock(dst, newTextBlock(), emptyText, text)
 }
+
+// emptyText is a block of text as it begins.
+var emptyText = []byte(`{"type":"text","text":""}`)
+
+// newTextBlock returns a block of text that the upstream did not send.
+func newTextBlock() *streamBlock { return &streamBlock{chunk: abi.Chunk{Kind: abi.ChunkText}} }
 
 // AddCall appends a call.
 func (s *stream) AddCall(dst []byte, call *abi.ToolCall) []byte {
@@ -110,14 +115,19 @@ func (s *stream) AddCall(dst []byte, call *abi.ToolCall) []byte {
 
 // addBlock appends the events of a block that the upstream did not send.
 func (s *stream) addBlock(dst []byte, b *streamBlock, begin []byte, text string) []byte {
+	dst = s.beginBlock(dst, b, begin)
+	dst = appendDelta(dst, b, b.number, text)
+	return appendStop(dst, b.number)
+}
+
+// beginBlock appends the event that begins a block that the upstream did not send.
+func (s *stream) beginBlock(dst []byte, b *streamBlock, begin []byte) []byte {
 	dst = s.begin(dst)
 	b.number = notBegun
 	s.number(b)
 	data := strconv.AppendInt([]byte(`{"type":"`+eventBlockStart+`","index":`), int64(b.number), 10)
 	data = append(append(data, `,"content_block":`...), begin...)
-	dst = appendEvent(dst, eventBlockStart, append(data, '}'))
-	dst = appendDelta(dst, b, b.number, text)
-	return appendStop(dst, b.number)
+	return appendEvent(dst, eventBlockStart, append(data, '}'))
 }
 
 // appendStop appends the event that ends a block.

@@ -2,6 +2,8 @@ package messages
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -79,7 +81,11 @@ func (r *request) encodeParams(change map[string][]byte, next abi.Params) error 
 		}
 	}
 	if choice {
-		return r.setChoice(change, next)
+		value, err := newChoice(next)
+		if err != nil {
+			return moduleError("%v", err)
+		}
+		change[paramChoice] = value
 	}
 	return nil
 }
@@ -106,26 +112,22 @@ func setParam(change map[string][]byte, name string, value []byte) error {
 	return nil
 }
 
-// setChoice sets tool_choice from the parameters tool_choice and parallel_tool_calls.
-func (r *request) setChoice(change map[string][]byte, next abi.Params) error {
-	choice, err := ownChoice(next[paramChoice])
+// newChoice returns the field tool_choice for the parameters tool_choice and parallel_tool_calls, or nil.
+func newChoice(params abi.Params) ([]byte, error) {
+	choice, err := ownChoice(params[paramChoice])
+	if err != nil || string(params[paramParallel]) != "false" {
+		return choice, err
+	}
+	if choice == nil {
+		choice = []byte(`{"type":"auto"}`)
+	}
+	v, err := rawjson.Parse(choice)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("tool_choice is invalid: %w", err)
 	}
-	if string(next[paramParallel]) == "false" {
-		if choice == nil {
-			choice = []byte(`{"type":"auto"}`)
-		}
-		v, err := rawjson.Parse(choice)
-		if err != nil {
-			return moduleError("tool_choice is invalid: %v", err)
-		}
-		choice = edited(v, func(v rawjson.Value, e *rawjson.Edits) {
-			e.Members(v, map[string][]byte{fieldParallel: []byte("true")})
-		})
-	}
-	change[paramChoice] = choice
-	return nil
+	return edited(v, func(v rawjson.Value, e *rawjson.Edits) {
+		e.Members(v, map[string][]byte{fieldParallel: []byte("true")})
+	}), nil
 }
 
 // ownChoice returns tool_choice for a choice of the chat API, or nil if there is none.
@@ -135,7 +137,7 @@ func ownChoice(value []byte) ([]byte, error) {
 	}
 	v, err := rawjson.Parse(value)
 	if err != nil {
-		return nil, moduleError("tool_choice is invalid: %v", err)
+		return nil, fmt.Errorf("tool_choice is invalid: %w", err)
 	}
 	switch v.String() {
 	case "auto":
@@ -149,7 +151,7 @@ func ownChoice(value []byte) ([]byte, error) {
 		return slices.Concat([]byte(`{"type":"tool","name":`), name.Text, []byte("}")), nil
 	}
 	if !v.IsObject() {
-		return nil, moduleError("tool_choice is not one of the chat API")
+		return nil, errors.New("tool_choice is not one of the chat API")
 	}
 	return v.Text, nil
 }

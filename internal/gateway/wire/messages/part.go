@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -101,7 +102,7 @@ func mediaPart(kind string, members []rawjson.Member) (abi.Part, bool) {
 	return p, true
 }
 
-// newBlock returns a block for a part of a module.
+// newBlock returns a new block for a part.
 func newBlock(p *abi.Part) ([]byte, error) {
 	var b []byte
 	switch p.Type {
@@ -118,10 +119,7 @@ func newBlock(p *abi.Part) ([]byte, error) {
 		}
 		b = append([]byte(`{"type":"`+kind+`","source":`), source...)
 	default:
-		return nil, moduleError(
-			"a part of type %.64q was added; the Messages API accepts only text, images and files",
-			p.Type,
-		)
+		return nil, fmt.Errorf("a part of type %.64q is new; the Messages API accepts only text, images and files", p.Type)
 	}
 	for _, f := range p.Unknown {
 		if f.Name != "source" {
@@ -139,7 +137,7 @@ func sourceOf(p *abi.Part) ([]byte, error) {
 	}
 	v, err := rawjson.Parse(raw)
 	if err != nil {
-		return nil, moduleError("a part of type %q is invalid: %v", p.Type, err)
+		return nil, fmt.Errorf("a part of type %q is invalid: %w", p.Type, err)
 	}
 	if id := v.Get("file_id"); p.Type == abi.PartFile && id.IsString() {
 		return slices.Concat([]byte(`{"type":"file","file_id":`), id.Text, []byte("}")), nil
@@ -154,7 +152,7 @@ func sourceOf(p *abi.Part) ([]byte, error) {
 	if p.Type == abi.PartImage && (strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")) {
 		return slices.Concat([]byte(`{"type":"url","url":`), rawjson.Quote(url), []byte("}")), nil
 	}
-	return nil, moduleError("a part of type %q needs a data URL in base64, or an image's URL with http or https", p.Type)
+	return nil, fmt.Errorf("a part of type %q needs a data URL in base64, or an image's URL with http or https", p.Type)
 }
 
 // samePart reports whether two parts are equal. Their JSON may be written differently.

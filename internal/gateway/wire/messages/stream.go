@@ -45,6 +45,9 @@ type stream struct {
 	reason string
 	usage  usage
 
+	thoughts wire.Thoughts
+	failure  []byte // the error that the upstream reported
+
 	output output
 }
 
@@ -78,6 +81,9 @@ func (Protocol) NewStream(model string) wire.Stream {
 
 // Complete reports whether Decode has read the end of the answer.
 func (s *stream) Complete() bool { return s.ended }
+
+// Failure returns the error that the upstream reported.
+func (s *stream) Failure() []byte { return s.failure }
 
 // Decode returns the items of one event.
 func (s *stream) Decode(received []byte) ([]wire.Item, error) {
@@ -127,6 +133,9 @@ func (s *stream) event(e *event, it *wire.Item) ([]wire.Item, *fieldError) {
 	case eventStop:
 		err = s.readStop(it)
 	default: // an error, or an event that is new
+		if e.kind == eventError {
+			s.failure = e.doc.Text
+		}
 		if s.ending {
 			it.Kind = wire.End
 		}
@@ -307,6 +316,7 @@ func (s *stream) readBlockDelta(e *event, it *wire.Item) *fieldError {
 	switch kind {
 	case deltaThinking:
 		b.thinking.WriteString(text)
+		it.Chunk = s.thoughts.Chunk(b, text)
 	case deltaSignature:
 		b.signature.WriteString(text)
 	default:

@@ -32,21 +32,47 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind != abi.ChunkText {
 		return dst
 	}
-	dst = s.beginAnswer(dst)
-	id := newID("msg_")
-	item := newMessage(id, text)
-	at := s.addItem(item)
-	where := []field{str("item_id", id), at, num("content_index", 0)}
-	with := func(more ...field) []field { return append(where[:3:3], more...) }
-	dst = s.own(dst, "response.output_item.added", at, field{"item", newObject(str("type", "message"), str("id", id),
-		str("status", "in_progress"), str("role", "assistant"), raw("content", "[]"))})
-	dst = s.own(dst, "response.content_part.added", with(field{"part", outputText("")})...)
+	dst, t := s.openText(dst)
 	if text != "" {
-		dst = s.own(dst, "response.output_text.delta", with(str("delta", text), raw("logprobs", "[]"))...)
+		dst = s.appendText(dst, t, text)
 	}
-	dst = s.own(dst, "response.output_text.done", with(str("text", text), raw("logprobs", "[]"))...)
-	dst = s.own(dst, "response.content_part.done", with(field{"part", outputText(text)})...)
-	return s.own(dst, "response.output_item.done", at, field{"item", item})
+	return s.closeText(dst, t, text)
+}
+
+// A newText is a message that the upstream did not send.
+type newText struct {
+	id    string
+	at    field // output_index
+	entry int   // in writer.entries
+}
+
+// with returns the fields of an event about the message's text.
+func (t *newText) with(more ...field) []field {
+	return append([]field{str("item_id", t.id), t.at, num("content_index", 0)}, more...)
+}
+
+// openText appends the beginning of a message.
+func (s *stream) openText(dst []byte) ([]byte, *newText) {
+	dst = s.beginAnswer(dst)
+	t := &newText{id: newID("msg_"), entry: len(s.entries)}
+	t.at = s.addItem(nil)
+	dst = s.own(dst, "response.output_item.added", t.at, field{"item", newObject(str("type", "message"),
+		str("id", t.id), str("status", "in_progress"), str("role", "assistant"), raw("content", "[]"))})
+	return s.own(dst, "response.content_part.added", t.with(field{"part", outputText("")})...), t
+}
+
+// appendText appends text of a message.
+func (s *stream) appendText(dst []byte, t *newText, text string) []byte {
+	return s.own(dst, "response.output_text.delta", t.with(str("delta", text), raw("logprobs", "[]"))...)
+}
+
+// closeText appends the end of a message with the given text.
+func (s *stream) closeText(dst []byte, t *newText, text string) []byte {
+	item := newMessage(t.id, text)
+	s.entries[t.entry].added = item
+	dst = s.own(dst, "response.output_text.done", t.with(str("text", text), raw("logprobs", "[]"))...)
+	dst = s.own(dst, "response.content_part.done", t.with(field{"part", outputText(text)})...)
+	return s.own(dst, "response.output_item.done", t.at, field{"item", item})
 }
 
 // addItem gives an item that the upstream did not send its place, and returns its output_index.

@@ -16,7 +16,7 @@ type streamItem struct {
 	call  *block
 	ended bool // output_item.done was read
 
-	raw      []byte // the whole item, if it is a call that has ended
+	raw      []byte // the whole item if it has ended, unless it is a message
 	repeated bool   // whether the end of the answer has it
 	last     bool   // whether only the end of the answer has it
 

@@ -40,7 +40,10 @@ func (s *stream) end(e *event) ([]wire.Item, error) {
 	s.final = m.final
 	s.usage, s.finish = readUsage(response), finishReason(response, len(s.calls) > 0)
 	if e.typ == "response.failed" {
-		s.finish = ""
+		s.finish, s.failure = "", response["error"].Text
+		if response["error"].IsNull() {
+			s.failure = []byte(`{"message":"the answer failed"}`)
+		}
 	}
 	s.ended = true
 	return append(items, wire.Item{Kind: wire.End, Block: noBlock, Event: e.raw}), nil

@@ -143,11 +143,10 @@ func sameContent(a, b abi.Content) bool {
 	return true
 }
 
-// newPart returns a part that a module wrote. textType is the type of a text in its place.
+// newPart returns a new part. textType is the type of a text in its place.
 func newPart(p *abi.Part, textType string) ([]byte, error) {
 	if p.Type != abi.PartText && textType == "output_text" {
-		return nil, broken("a module added a part of type %.40q to a message of the assistant, "+
-			"which can only have text", p.Type)
+		return nil, broken("a message of the assistant can only have text, and not a new part of type %.40q", p.Type)
 	}
 	var fields []field
 	switch p.Type {
@@ -156,7 +155,7 @@ func newPart(p *abi.Part, textType string) ([]byte, error) {
 	case abi.PartImage:
 		v, err := rawjson.Parse(p.ImageURL)
 		if err != nil || !v.Get("url").IsString() {
-			return nil, broken("a module added an image without a URL")
+			return nil, broken("an image has no URL")
 		}
 		fields = []field{str("type", "input_image"), {"image_url", v.Get("url").Text}}
 		if detail := v.Get("detail"); detail.IsString() {
@@ -165,7 +164,7 @@ func newPart(p *abi.Part, textType string) ([]byte, error) {
 	case abi.PartFile:
 		v, err := rawjson.Parse(p.File)
 		if err != nil || !v.IsObject() || v.Get("type").Exists() {
-			return nil, broken("a module added a file that is not an object with file_id or file_data")
+			return nil, broken("a file is not an object with file_id or file_data")
 		}
 		fields = []field{str("type", "input_file")}
 		for _, m := range v.Members() {
@@ -173,11 +172,11 @@ func newPart(p *abi.Part, textType string) ([]byte, error) {
 		}
 	case abi.PartAudio:
 		if _, err := rawjson.Parse(p.InputAudio); err != nil {
-			return nil, broken("a module added audio without data")
+			return nil, broken("audio has no data")
 		}
 		fields = []field{str("type", "input_audio"), {"input_audio", p.InputAudio}}
 	default:
-		return nil, opaqueError(p.Type)
+		return nil, broken("a part of type %.40q cannot be in a new message", p.Type)
 	}
 	text, err := withUnknown(newObject(fields...), p.Unknown)
 	if err != nil {
@@ -197,7 +196,7 @@ func withUnknown(text []byte, unknown abi.Fields) ([]byte, error) {
 			change[f.Name] = v.Text
 			continue
 		}
-		return nil, broken("a module set the field %.40q of a part to a value that is not valid", f.Name)
+		return nil, broken("the field %.40q of a part is not valid", f.Name)
 	}
 	return edit(text, change), nil
 }

@@ -21,6 +21,9 @@ type stream struct {
 	finish string
 	ended  bool
 	done   bool // [DONE] was read
+
+	thoughts wire.Thoughts
+	failure  []byte // the error that the upstream reported
 }
 
 // NewStream returns the codec of one streamed answer.
@@ -80,9 +83,11 @@ func (s *stream) decode(e *event) ([]wire.Item, error) {
 		return s.callDone(e)
 	case "response.completed", "response.incomplete", "response.failed":
 		return s.end(e)
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		return s.thought(e), nil
 	}
 	if e.typ == "error" || e.typ == "" && e.fields["error"].Exists() {
-		s.ended = true
+		s.ended, s.failure = true, e.data.Text
 		return []wire.Item{{Kind: wire.End, Block: noBlock, Event: e.raw}}, nil
 	}
 	return s.other(e), nil
@@ -98,6 +103,16 @@ func (s *stream) other(e *event) []wire.Item {
 		return []wire.Item{it.call.delta("", e.raw)}
 	}
 	return []wire.Item{e.other(it)}
+}
+
+// thought returns the item of an event that adds text to reasoning.
+func (s *stream) thought(e *event) []wire.Item {
+	items := s.other(e)
+	if items[0].Kind == wire.Other {
+		section := [3]int64{e.fields["output_index"].Int(), e.fields["summary_index"].Int(), e.fields["content_index"].Int()}
+		items[0].Chunk = s.thoughts.Chunk(section, e.fields["delta"].String())
+	}
+	return items
 }
 
 // itemOf returns the item that an event belongs to, or nil. An event without an index belongs to the last one.
@@ -428,8 +443,12 @@ func (s *stream) complete(it *streamItem, o *output, event []byte) ([]wire.Item,
 			return nil, upstream("the upstream's answer ends a message with other parts")
 		}
 	}
+	if it.typ != "message" && it.raw == nil {
+		it.raw = o.raw
+		s.size += len(o.raw)
+	}
 	it.ended = true
-	return items, nil
+	return items, s.grow("")
 }
 
 func (s *stream) completeCall(it *streamItem, o *output, event []byte) ([]wire.Item, error) {
@@ -480,6 +499,9 @@ func (s *stream) Response() *abi.Response {
 	res.Message.Content = content(texts)
 	return res
 }
+
+// Failure returns the error that the upstream reported.
+func (s *stream) Failure() []byte { return s.failure }
 
 // Complete reports whether Decode has read the end of the answer.
 func (s *stream) Complete() bool { return s.ended }

@@ -203,18 +203,27 @@ func (e *toolEdit) add() error {
 	}
 	for i := range e.added {
 		t := &e.added[i]
-		parameters := []byte(t.Parameters)
-		if len(parameters) == 0 {
-			parameters = []byte(`{"type":"object","properties":{}}`)
-		}
-		if _, err := rawjson.Parse(parameters); err != nil {
+		if _, err := rawjson.Parse(parametersOf(t)); err != nil {
 			return broken("a module added the tool %.100q with parameters that are not valid: %v", t.Name, err)
 		}
-		out = append(out, newObject(str("type", "function"), str("name", t.Name), str("description", t.Description),
-			field{"parameters", parameters}, raw("strict", "false")))
+		out = append(out, newTool(t))
 	}
 	e.list[topTools] = rawjson.Array(out)
 	return nil
+}
+
+// newTool returns a new tool of the list.
+func newTool(t *abi.Tool) []byte {
+	return newObject(str("type", "function"), str("name", t.Name), str("description", t.Description),
+		field{"parameters", parametersOf(t)}, raw("strict", "false"))
+}
+
+// parametersOf returns the schema of a tool.
+func parametersOf(t *abi.Tool) []byte {
+	if len(t.Parameters) == 0 || string(t.Parameters) == "null" {
+		return []byte(`{"type":"object","properties":{}}`)
+	}
+	return t.Parameters
 }
 
 // apply returns the change of the top level's tools, and the text of the items that have changed tools.

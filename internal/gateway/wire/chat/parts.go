@@ -1,4 +1,4 @@
-package openai
+package chat
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func moveParts(in []abi.Message) []abi.Message {
 			flush()
 		} else if m.Content.IsParts() {
 			var moved []abi.Part
-			m.Content, moved = split(&m)
+			m.Content, moved = splitResult(&m)
 			trailing = append(trailing, moved...)
 		}
 		out = append(out, m)
@@ -43,9 +43,9 @@ func moveParts(in []abi.Message) []abi.Message {
 	return out
 }
 
-// split returns the content of a tool message without the parts that it cannot contain. moved
+// splitResult returns the content of a tool message without the parts that it cannot contain. moved
 // holds these parts, after a text that names the tool call.
-func split(m *abi.Message) (content abi.Content, moved []abi.Part) {
+func splitResult(m *abi.Message) (content abi.Content, moved []abi.Part) {
 	kept := make([]abi.Part, 0, len(m.Content.Parts()))
 	var kinds []string
 	for _, p := range m.Content.Parts() {

@@ -1,4 +1,4 @@
-package openai
+package modelapi
 
 import (
 	"bytes"
@@ -32,9 +32,6 @@ const maxRedacted = 64 << 10
 // minSecret is the minimum length of a redacted secret, in bytes. Shorter values occur in other
 // text by chance.
 const minSecret = 4
-
-// errStreamOptions marks an error that may not occur without stream_options.
-var errStreamOptions = errors.New("the endpoint does not know stream_options")
 
 // A problem is an endpoint's description of a failure, in any of the usual forms.
 type problem struct {
@@ -93,9 +90,9 @@ func (p *problem) merge(o map[string]json.RawMessage) {
 	}
 }
 
-// isProblem reports whether an event without choices and without an error field is a failure
+// IsProblem reports whether an event without choices and without an error field is a failure
 // nevertheless.
-func isProblem(raw []byte) bool {
+func IsProblem(raw []byte) bool {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(raw, &o) != nil {
 		return false
@@ -129,111 +126,119 @@ func retryableStatus(status int) bool {
 }
 
 // statusError returns the error for a response without a success status.
-func (c *Client) statusError(resp *http.Response, body []byte, modelName string) *model.Error {
+func (e *Endpoint) statusError(resp *http.Response, body []byte, modelName string) *model.Error {
 	status := resp.StatusCode
 	p := problemOf(body)
 	p.status = status
-	text := c.short(p.message)
+	text := e.Short(p.message)
 	if text == "" {
-		text = c.page(body)
+		text = e.page(body)
 	}
-	e := &model.Error{
+	failed := &model.Error{
 		Code: abi.CodeModel, Status: status, Retryable: p.retryable(), RetryAfter: retryAfter(resp.Header, time.Now()),
-		Message: fmt.Sprintf("%s answered %s", c.shown, strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))),
+		Message: fmt.Sprintf("%s answered %s", e.Shown, strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))),
 	}
 	if text != "" {
-		e.Message += ": " + text
+		failed.Message += ": " + text
 	}
-	if hint := c.hint(resp, p, modelName); hint != "" {
-		e.Message += "; " + hint
+	if hint := e.hint(resp, p, modelName); hint != "" {
+		failed.Message += "; " + hint
 	}
-	if (status == 400 || status == 422) && bytes.Contains(body, []byte("stream_options")) {
-		e.Err = errStreamOptions
+	if status == http.StatusBadRequest || status == http.StatusUnprocessableEntity {
+		failed.Err = &rejection{body}
 	}
-	return e
+	return failed
+}
+
+// A rejection is the cause of the error of a request that the endpoint found invalid.
+type rejection struct{ body []byte }
+
+func (r *rejection) Error() string { return "the endpoint rejected the request" }
+
+// Rejects reports whether err is that the endpoint rejected a request with a body that contains text.
+func Rejects(err error, text string) bool {
+	r, ok := errors.AsType[*rejection](err)
+	return ok && bytes.Contains(r.body, []byte(text))
 }
 
 // hint returns advice on how to fix the failure, or "".
-func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
+func (e *Endpoint) hint(resp *http.Response, p problem, modelName string) string {
 	switch status := resp.StatusCode; {
-	case status == 401 && c.opts.APIKey == "":
-		return "set OPENAI_API_KEY to a key of this endpoint"
+	case status == 401 && e.APIKey == "":
+		return "set " + e.api.EnvKey + " to a key of this endpoint"
 	case status == 401:
-		return "check that OPENAI_API_KEY is a key of this endpoint (--base-url)"
+		return "check that " + e.api.EnvKey + " is a key of this endpoint (--base-url)"
 	case status == 403:
-		return fmt.Sprintf("check that the key in OPENAI_API_KEY may use model %q", modelName)
+		return fmt.Sprintf("check that the key in %s may use model %q", e.api.EnvKey, modelName)
 	case status == 404:
-		return fmt.Sprintf(
-			"check that this endpoint has model %q (--model) and that its address is right (--base-url or OPENAI_BASE_URL)",
-			modelName,
-		)
+		return fmt.Sprintf("check that this endpoint has model %q (--model) and that its address is right (%s)",
+			modelName, e.api.advice())
 	case status == 429 && !p.retryable():
 		return "the account's quota is used up"
 	case status < 400:
 		if u, err := resp.Location(); err == nil {
 			u.User, u.RawQuery = nil, ""
 			return fmt.Sprintf("redirects are not followed; if %s is right, use it for --base-url",
-				strings.TrimSuffix(u.String(), "/chat/completions"))
+				strings.TrimSuffix(u.String(), e.api.Path))
 		}
 		return "redirects are not followed; check --base-url"
 	}
 	return ""
 }
 
-// eventError returns the error that an answer with status 200 contains.
-func (c *Client) eventError(raw []byte) *model.Error {
+// Reported returns the error that an answer with status 200 contains.
+func (e *Endpoint) Reported(raw []byte) *model.Error {
 	p := problemOf(raw)
-	text := c.short(p.message)
+	text := e.Short(p.message)
 	if text == "" {
-		text = c.short(string(raw))
+		text = e.Short(string(raw))
 	}
 	return &model.Error{
 		Code: abi.CodeModel, Status: p.status, Retryable: p.retryable(),
-		Message: fmt.Sprintf("%s answered with an error: %s", c.shown, text),
+		Message: fmt.Sprintf("%s answered with an error: %s", e.Shown, text),
 	}
 }
 
-// brokenOff returns the error for an answer that is incomplete or damaged.
-func (c *Client) brokenOff(what string) *model.Error {
+// BrokenOff returns the error for an answer that is incomplete or damaged.
+func (e *Endpoint) BrokenOff(what string) *model.Error {
 	return &model.Error{
 		Code:      abi.CodeModel,
 		Retryable: true,
-		Message:   fmt.Sprintf("%s broke off: it answered with %s", c.shown, what),
+		Message:   fmt.Sprintf("%s broke off: it answered with %s", e.Shown, what),
 	}
 }
 
-func (c *Client) tooLarge() *model.Error {
-	return model.Errorf(abi.CodeModel, "%s answered with more than %d bytes", c.shown, c.opts.MaxAnswer)
+func (e *Endpoint) tooLarge() *model.Error {
+	return model.Errorf(abi.CodeModel, "%s answered with more than %d bytes", e.Shown, e.MaxAnswer)
 }
 
-// notJSON returns the error for a body that is not JSON although the status is 200.
-func (c *Client) notJSON(body []byte) *model.Error {
+// NotJSON returns the error for a body that is not JSON although the status is 200.
+func (e *Endpoint) NotJSON(body []byte) *model.Error {
 	if bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("[")) {
-		return c.brokenOff("JSON that is not whole: " + c.short(string(body)))
+		return e.BrokenOff("JSON that is not whole: " + e.Short(string(body)))
 	}
 	return model.Errorf(
 		abi.CodeModel,
-		"%s answered with something that is not JSON: %s; check that it is the address of an OpenAI-compatible API (--base-url or OPENAI_BASE_URL)",
-		c.shown,
-		c.page(body),
+		"%s answered with something that is not JSON: %s; check that it is the address of %s (%s)",
+		e.Shown, e.page(body), e.api.Kind, e.api.advice(),
 	)
 }
 
 // page returns a short form of a body that is not an error object.
-func (c *Client) page(body []byte) string {
+func (e *Endpoint) page(body []byte) string {
 	body = bytes.TrimSpace(body)
 	if !bytes.HasPrefix(body, []byte("<")) {
-		return c.short(string(body))
+		return e.Short(string(body))
 	}
 	if m := title.FindSubmatch(body); m != nil {
-		return fmt.Sprintf("an HTML page, %q", c.short(string(m[1])))
+		return fmt.Sprintf("an HTML page, %q", e.Short(string(m[1])))
 	}
 	return "an HTML page"
 }
 
-// short returns s redacted, on one line, and truncated to maxShown characters.
-func (c *Client) short(s string) string {
-	s = c.redacted(s[:min(len(s), maxRedacted)]) // before truncation, which would leave a part of a key
+// Short returns s redacted, on one line, and truncated to maxShown characters.
+func (e *Endpoint) Short(s string) string {
+	s = e.redacted(s[:min(len(s), maxRedacted)]) // before truncation, which would leave a part of a key
 	if len(s) > 8*maxShown {
 		s = s[:8*maxShown]
 	}
@@ -268,22 +273,22 @@ func pause(seconds float64) time.Duration {
 	return time.Duration(max(0, min(seconds, 24*60*60)) * float64(time.Second))
 }
 
-// failure returns the error for a request without a complete answer.
-func (k *call) failure(err error) error {
+// Failure returns the error for a request without a complete answer.
+func (k *Call) Failure(err error) error {
 	var modelErr *model.Error
-	switch cause := context.Cause(k.ctx); {
+	switch cause := context.Cause(k.Context); {
 	case k.parent.Err() != nil:
 		return k.parent.Err()
 	case errors.As(err, &modelErr):
 		return modelErr
 	case errors.Is(cause, errFirstByte):
-		return late(abi.CodeUnavailable, "%s did not answer within %s", k.client.shown, k.client.opts.FirstByteTimeout)
+		return late(abi.CodeUnavailable, "%s did not answer within %s", k.Shown, k.FirstByteTimeout)
 	case errors.Is(cause, errIdle):
-		return late(abi.CodeModel, "%s broke off: it paused for more than %s", k.client.shown, k.client.opts.IdleTimeout)
+		return late(abi.CodeModel, "%s broke off: it paused for more than %s", k.Shown, k.IdleTimeout)
 	case k.begun:
-		return k.client.brokenOff("a part of it: " + plain(err).Error())
+		return k.BrokenOff("a part of it: " + plain(err).Error())
 	}
-	return k.client.unreached(plain(err))
+	return k.unreached(plain(err))
 }
 
 // late returns an error for an exceeded timeout. It wraps no cause, since context.DeadlineExceeded
@@ -301,32 +306,28 @@ func plain(err error) error {
 	return err
 }
 
-func (c *Client) unreached(err error) *model.Error {
-	e := &model.Error{Code: abi.CodeUnavailable, Retryable: true, Err: err}
+// unreached returns the error for an endpoint from which there is no answer.
+func (e *Endpoint) unreached(err error) *model.Error {
+	failed := &model.Error{Code: abi.CodeUnavailable, Retryable: true, Err: err}
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		e.Message = fmt.Sprintf(
-			"cannot connect to %s: connection refused; is it running, and is the address right (--base-url or OPENAI_BASE_URL)?",
-			c.shown,
-		)
+		failed.Message = fmt.Sprintf(
+			"cannot connect to %s: connection refused; is it running, and is the address right (%s)?", e.Shown, e.api.advice())
 	case errors.As(err, &dns):
-		e.Retryable = !dns.IsNotFound
-		e.Message = fmt.Sprintf(
-			"cannot connect to %s: host %s is not found; check the network and the address (--base-url or OPENAI_BASE_URL)",
-			c.shown,
-			dns.Name,
-		)
+		failed.Retryable = !dns.IsNotFound
+		failed.Message = fmt.Sprintf("cannot connect to %s: host %s is not found; check the network and the address (%s)",
+			e.Shown, dns.Name, e.api.advice())
 	case isTLS(err):
-		e.Retryable = false
-		e.Message = fmt.Sprintf("cannot connect to %s securely: %s", c.shown, c.short(err.Error()))
+		failed.Retryable = false
+		failed.Message = fmt.Sprintf("cannot connect to %s securely: %s", e.Shown, e.Short(err.Error()))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return late(abi.CodeUnavailable, "cannot connect to %s in time", c.shown)
+		return late(abi.CodeUnavailable, "cannot connect to %s in time", e.Shown)
 	default:
-		e.Message = fmt.Sprintf("cannot get an answer of %s: %s", c.shown, c.short(err.Error()))
+		failed.Message = fmt.Sprintf("cannot get an answer of %s: %s", e.Shown, e.Short(err.Error()))
 	}
-	return e
+	return failed
 }
 
 func isTLS(err error) bool {
@@ -357,24 +358,36 @@ func secrets(opts Options, base *url.URL) []*redact.Secret {
 	return out
 }
 
-// failure returns a copy of err with secrets redacted from its message if err is a *model.Error. It
+// Redacted returns a copy of err with secrets redacted from its message if err is a *model.Error. It
 // returns any other error unchanged.
-func (c *Client) failure(err error) error {
-	e, ok := err.(*model.Error) //nolint:errorlint // an error that holds one is the sink's, and stays as it is
+func (e *Endpoint) Redacted(err error) error {
+	failed, ok := err.(*model.Error) //nolint:errorlint // an error that holds one is the sink's, and stays as it is
 	if !ok {
 		return err
 	}
-	shown := *e
-	shown.Message = c.redacted(shown.Message)
+	shown := *failed
+	shown.Message = e.redacted(shown.Message)
 	return &shown
 }
 
 // redacted returns s with the secrets of the endpoint, in any spelling, replaced with "***". If s is
 // too complex to search, it returns only "***".
-func (c *Client) redacted(s string) string {
-	out, err := redact.Text(s, c.secrets)
+func (e *Endpoint) redacted(s string) string {
+	out, err := redact.Text(s, e.secrets)
 	if err != nil {
 		return "***"
 	}
 	return out
+}
+
+// isSet reports whether a field is present and not null.
+func isSet(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] != 'n' }
+
+// str returns the value of a JSON string, or "" for any other value.
+func str(raw json.RawMessage) string {
+	var s string
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
 }
