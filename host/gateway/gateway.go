@@ -23,11 +23,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/gateway"
+	"github.com/agent-runner/agent-runner/internal/gateway/budget"
+	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/responses"
@@ -47,14 +51,19 @@ type Options struct {
 	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
 	// called concurrently, and the request waits for it.
 	OnEvent func(abi.Event)
+	// Metrics, if not nil, gets the metrics of the gateway. One gateway can use it.
+	Metrics prometheus.Registerer
 	Logger  *slog.Logger // the default discards
 }
 
 // A Gateway is an http.Handler for clients of model APIs. It is safe for concurrent use.
 type Gateway struct {
-	host   *host.Host
-	o      Options
-	memory *account.Account // what requests in progress hold
+	host    *host.Host
+	o       Options
+	memory  *account.Account // what requests in progress hold
+	metrics *gateway.Metrics // nil if nobody reads them
+	ledger  *budget.Ledger
+	sums    string // the path of the ledger's file
 
 	mu      sync.RWMutex
 	current *generation    // nil once the gateway is closed
@@ -85,8 +94,21 @@ func New(ctx context.Context, h *host.Host, f *File, o *Options) (*Gateway, erro
 	if g.o.Modules == nil {
 		g.o.Modules = &host.FileOptions{}
 	}
+	if g.o.Logger == nil {
+		g.o.Logger = slog.New(slog.DiscardHandler)
+	}
 	var err error
+	if g.o.Metrics != nil {
+		if g.metrics, err = gateway.NewMetrics(g.o.Metrics, g.memory); err != nil {
+			return nil, err
+		}
+	}
+	g.sums = string(f.UsageFile)
+	if g.ledger, err = budget.Open(g.sums, g.o.Logger); err != nil {
+		return nil, f.ErrorAt("usage_file", err)
+	}
 	if g.current, err = g.load(ctx, f); err != nil {
+		_ = g.ledger.Close()
 		return nil, err
 	}
 	g.limitMemory(f)
@@ -104,6 +126,9 @@ const processPart = 4
 // Replace loads the routes and modules of a file, and then serves new requests with them. Requests in
 // progress end with those that they began with. If loading fails, nothing changes.
 func (g *Gateway) Replace(ctx context.Context, f *File) error {
+	if string(f.UsageFile) != g.sums {
+		return f.ErrorAt("usage_file", errors.New("usage_file: restart the gateway to change it"))
+	}
 	next, err := g.load(ctx, f)
 	if err != nil {
 		return err
@@ -131,6 +156,13 @@ func (g *Gateway) Close() {
 		last.close()
 	}
 	g.closing.Wait()
+	if last == nil {
+		return
+	}
+	if err := g.ledger.Close(); err != nil {
+		g.o.Logger.Error("what keys have used cannot be stored", "error", err)
+	}
+	g.memory.Close()
 }
 
 // ServeHTTP serves one request of a client.
@@ -152,18 +184,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // load loads the chains of a file's routes.
 func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 	next := &generation{}
-	o := gateway.Options{Loader: g.host.Loader(), OnEvent: g.o.OnEvent, Logger: g.o.Logger, Memory: g.memory,
-		MaxRequests: f.MaxRequests, Timeout: time.Duration(f.Timeout), Keys: map[string]string{}}
-	for i, k := range f.Keys {
-		value := g.getenv(k.Env)
-		if value == "" {
-			return nil, f.ErrorAt(fmt.Sprintf("keys[%d].env", i),
-				fmt.Errorf("the environment variable %s, the key of %s, is not set", k.Env, k.Name))
-		}
-		o.Keys[k.Name] = value
+	o, err := g.options(f)
+	if err != nil {
+		return nil, err
 	}
 	for i := range f.Routes {
-		if r := &f.Routes[i]; len(f.Keys) > 0 && r.APIKeyEnv == "" && g.o.Logger != nil {
+		if r := &f.Routes[i]; len(f.Keys) > 0 && r.APIKeyEnv == "" {
 			g.o.Logger.Warn(
 				"the upstream gets no credentials: clients send a key of the gateway, and the route has no api_key_env",
 				"route",
@@ -181,12 +207,56 @@ func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 		}
 		o.Routes = append(o.Routes, route)
 	}
-	var err error
-	if next.handler, err = gateway.New(o); err != nil {
+	if next.handler, err = gateway.New(*o); err != nil {
 		next.close()
 		return nil, err
 	}
 	return next, nil
+}
+
+// options returns the options of a file without its routes.
+func (g *Gateway) options(f *File) (*gateway.Options, error) {
+	o := &gateway.Options{
+		Loader: g.host.Loader(), OnEvent: g.o.OnEvent, Logger: g.o.Logger, Memory: g.memory, Metrics: g.metrics,
+		Ledger: g.ledger, Tracer: g.o.Modules.Tracer, TraceUpstream: f.Trace,
+		MaxRequests: f.MaxRequests, Timeout: time.Duration(f.Timeout),
+	}
+	if f.Prices != "" {
+		var err error
+		if o.Prices, err = price.Load(string(f.Prices)); err != nil {
+			return nil, f.ErrorAt("prices", err)
+		}
+	}
+	for i := range f.Keys {
+		k, at := &f.Keys[i], fmt.Sprintf("keys[%d].env", i)
+		secret, err := g.secret(f, at, k.Env, "the key of "+k.Name)
+		if err != nil {
+			return nil, err
+		}
+		if len(secret) < minKey {
+			return nil, f.ErrorAt(at, fmt.Errorf("the key of %s has fewer than %d bytes, and could be guessed", k.Name, minKey))
+		}
+		o.Keys = append(o.Keys, gateway.Key{Name: k.Name, Secret: secret, Limits: budget.Limits{
+			RequestsPerMinute: k.Requests,
+			Tokens:            k.Budget.Tokens,
+			Cost:              price.AmountOf(k.Budget.Cost),
+			Per:               budget.Period(k.Budget.Per),
+		}})
+	}
+	return o, nil
+}
+
+// minKey is the least length of a client's key, in bytes.
+const minKey = 16
+
+// secret returns the value of an environment variable. at is the place of its name in the file, and what
+// describes it.
+func (g *Gateway) secret(f *File, at, env, what string) (string, error) {
+	value := g.getenv(env)
+	if value == "" {
+		return "", f.ErrorAt(at, fmt.Errorf("the environment variable %s, %s, is not set", env, what))
+	}
+	return value, nil
 }
 
 // route returns route i of a file, and its chain if it has modules.
@@ -199,9 +269,9 @@ func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *ho
 	up := upstreams[string(r.Protocol)]
 	up.URL = u
 	if r.APIKeyEnv != "" {
-		if up.Key = g.getenv(r.APIKeyEnv); up.Key == "" {
-			return gateway.Route{}, nil, f.ErrorAt(fmt.Sprintf("routes[%d].api_key_env", i),
-				fmt.Errorf("the environment variable %s, the key of the upstream, is not set", r.APIKeyEnv))
+		up.Key, err = g.secret(f, fmt.Sprintf("routes[%d].api_key_env", i), r.APIKeyEnv, "the key of the upstream")
+		if err != nil {
+			return gateway.Route{}, nil, err
 		}
 	}
 	out := gateway.Route{Name: r.Name, Models: r.Models, Upstream: up, Model: r.Model, Hold: r.Hold}
@@ -217,9 +287,6 @@ func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *ho
 
 // warn logs the modules of a route that the gateway never calls.
 func (g *Gateway) warn(r *agentfile.GatewayRoute, c *host.Chain) {
-	if g.o.Logger == nil {
-		return
-	}
 	for _, e := range c.Chain.Entries() {
 		has := e.Middleware.Describe().Hooks
 		if !slices.ContainsFunc(has, gateway.Calls) {

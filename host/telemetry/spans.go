@@ -15,7 +15,7 @@ import (
 
 // Spans returns a tracer that creates OpenTelemetry spans. Runs, model calls and tool calls
 // have the names of the semantic conventions for generative AI: invoke_agent, chat and
-// execute_tool. Each hook call has a span, which contains the spans of the calls that the
+// execute_tool. A request to a gateway is a span of kind server, also called chat. Each hook call has a span, which contains the spans of the calls that the
 // hook wraps.
 func Spans(t trace.Tracer) tracing.Tracer { return spans{t} }
 
@@ -57,6 +57,9 @@ func spanOf(op tracing.Operation) (string, trace.SpanKind, []attribute.KeyValue)
 	case tracing.OperationModel:
 		operation("chat")
 		return "chat " + op.Model, trace.SpanKindClient, append(about, attribute.String("gen_ai.request.model", op.Model))
+	case tracing.OperationRequest:
+		operation("chat")
+		return "chat " + op.Model, trace.SpanKindServer, append(about, attribute.String("gen_ai.request.model", op.Model))
 	case tracing.OperationTool:
 		operation("execute_tool")
 		return "execute_tool " + op.Call.Name, trace.SpanKindInternal, about

@@ -258,6 +258,17 @@ func (d *decoder) byKind(path string, n ast.Node, v reflect.Value) error {
 		}
 		v.SetInt(i)
 		return nil
+	case reflect.Float64:
+		f, ok := n.(*ast.FloatNode)
+		i, whole := intOf(n)
+		if !ok && !whole {
+			return wrong("a number")
+		}
+		v.SetFloat(float64(i))
+		if ok {
+			v.SetFloat(f.Value)
+		}
+		return nil
 	default: // a type that the decoder does not support
 		return d.errorf(n, "%s cannot be read", key(path))
 	}

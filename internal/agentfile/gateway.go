@@ -4,30 +4,62 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
 
 // A Gateway is a parsed gateway.yaml, which describes the routes of a gateway.
 type Gateway struct {
-	Listen      string         `json:"listen,omitempty" jsonschema:"The address to listen on. Default: 127.0.0.1:8010."`
-	Keys        []ClientKey    `json:"keys,omitempty" jsonschema:"The keys that clients must send. Default: none, and clients' own credentials pass to the upstreams. An address other than loopback needs keys."`
-	MaxRequests int            `json:"max_requests,omitempty" jsonschema:"The number of concurrent requests. Default: 256."`
-	Timeout     Duration       `json:"timeout,omitempty" jsonschema:"The duration of a request with its answer. Default: 10m, at most 24h."`
-	MaxMemory   Bytes          `json:"max_memory,omitempty" jsonschema:"The memory that requests in progress hold: bodies, and answers that wait for modules. Default: an eighth of the process's memory."`
-	Routes      []GatewayRoute `json:"routes,omitempty" jsonschema:"The routes. The first one with the request's protocol and model gets the request."`
+	Listen      string          `json:"listen,omitempty" jsonschema:"The address to listen on. Default: 127.0.0.1:8010."`
+	Metrics     string          `json:"metrics,omitempty" jsonschema:"The address on which to serve GET /metrics for Prometheus, such as 127.0.0.1:9090. It needs no key. Default: none."`
+	Keys        []ClientKey     `json:"keys,omitempty" jsonschema:"The keys that clients must send. Default: none, and clients' own credentials pass to the upstreams. An address other than loopback needs keys."`
+	MaxRequests int             `json:"max_requests,omitempty" jsonschema:"The number of concurrent requests. Default: 256."`
+	Timeout     Duration        `json:"timeout,omitempty" jsonschema:"The duration of a request with its answer. Default: 10m, at most 24h."`
+	MaxMemory   Bytes           `json:"max_memory,omitempty" jsonschema:"The memory that requests in progress hold: bodies, and answers that wait for modules. Default: an eighth of the process's memory."`
+	Prices      Path            `json:"prices,omitempty" jsonschema:"A file with the prices of models: YAML, or LiteLLM's JSON file of models. Default: none."`
+	UsageFile   Path            `json:"usage_file,omitempty" jsonschema:"The file that keeps what keys have used, so that a restart does not reset budgets. Default: none."`
+	Approver    GatewayApprover `json:"approver,omitzero" jsonschema:"An HTTP endpoint that decides on the calls for which a gate asks. Default: none, and such calls are denied."`
+	Trace       bool            `json:"trace_upstream,omitempty" jsonschema:"Whether upstreams get the headers that connect traces. Default: false."`
+	Routes      []GatewayRoute  `json:"routes,omitempty" jsonschema:"The routes. The first one with the request's protocol and model gets the request."`
 
 	file *File // has the positions of keys
 }
 
 // A ClientKey is a key of clients.
 type ClientKey struct {
-	Name string `json:"name" jsonschema:"The client's name."`
-	Env  string `json:"env" jsonschema:"The environment variable with the key."`
+	Name     string    `json:"name" jsonschema:"The client's name."`
+	Env      string    `json:"env" jsonschema:"The environment variable with the key, of at least 16 bytes."`
+	Requests int       `json:"requests_per_minute,omitempty" jsonschema:"How many requests the key can send in a minute. Default: any number."`
+	Budget   KeyBudget `json:"budget,omitzero" jsonschema:"What the key can use in a period. Default: any amount."`
+}
+
+// A KeyBudget limits what a key uses in a period. Zero values are no limits.
+type KeyBudget struct {
+	Tokens int64   `json:"tokens,omitempty" jsonschema:"Tokens of all kinds."`
+	Cost   float64 `json:"cost,omitempty" jsonschema:"Money, in the currency of the price file."`
+	Per    period  `json:"per,omitempty" jsonschema:"The period, in UTC: hour, day, week or month. Default: month."`
+}
+
+type period string
+
+var periods = []string{"hour", "day", "week", "month"}
+
+// UnmarshalText reads the name of a period.
+func (p *period) UnmarshalText(b []byte) error {
+	return oneOf((*string)(p), string(b), "period", periods)
+}
+
+// A GatewayApprover is an HTTP endpoint that decides on tool calls.
+type GatewayApprover struct {
+	URL     URL      `json:"url,omitempty" jsonschema:"The address of the endpoint."`
+	KeyEnv  string   `json:"key_env,omitempty" jsonschema:"The environment variable with the key that the endpoint gets as a bearer token. Default: none."`
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"The time in which the endpoint must decide. Default: 60s, at most 1h."`
 }
 
 // A GatewayRoute is one route of a gateway.
@@ -77,8 +109,14 @@ func LoadGateway(path string) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir := filepath.Dir(path)
+	for _, p := range []*Path{&g.Prices, &g.UsageFile} {
+		if *p != "" {
+			*p = join(dir, *p)
+		}
+	}
 	for i := range g.Routes {
-		if err := g.Routes[i].chain.locate(filepath.Dir(path), nil); err != nil {
+		if err := g.Routes[i].chain.locate(dir, nil); err != nil {
 			return nil, err
 		}
 		if err := CheckBounds(g.Routes[i].chain); err != nil {
@@ -119,12 +157,9 @@ func (g *Gateway) check(name string) error {
 			return err
 		}
 	}
-	for i, k := range g.Keys {
-		if k.Name == "" || k.Env == "" {
-			return g.ErrorAt(
-				fmt.Sprintf("keys[%d]", i),
-				errors.New("a key needs a name and env, the environment variable with the key"),
-			)
+	for i := range g.Keys {
+		if err := g.checkKey(i); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -135,8 +170,47 @@ func (g *Gateway) check(name string) error {
 	case g.Timeout < 0 || g.Timeout > Duration(24*time.Hour):
 		return g.ErrorAt("timeout", errors.New("timeout: want a duration above 0, at most 24h"))
 	}
+	return g.checkOperation()
+}
+
+// checkOperation validates the approver and the address of metrics.
+func (g *Gateway) checkOperation() error {
+	if g.Metrics != "" {
+		if _, _, err := net.SplitHostPort(g.Metrics); err != nil {
+			return g.ErrorAt("metrics", fmt.Errorf("metrics: %q is not an address such as 127.0.0.1:9090", g.Metrics))
+		}
+	}
+	switch a := &g.Approver; {
+	case a.URL == "" && (a.KeyEnv != "" || a.Timeout != 0):
+		return g.ErrorAt("approver", errors.New("approver: want url, the address of the endpoint"))
+	case a.Timeout < 0 || a.Timeout > Duration(time.Hour):
+		return g.ErrorAt("approver.timeout", errors.New("timeout: want a duration above 0, at most 1h"))
+	}
 	return nil
 }
+
+// checkKey validates key i.
+func (g *Gateway) checkKey(i int) error {
+	k, at := &g.Keys[i], fmt.Sprintf("keys[%d]", i)
+	switch b := &k.Budget; {
+	case k.Name == "" || k.Env == "":
+		return g.ErrorAt(at, errors.New("a key needs a name and env, the environment variable with the key"))
+	case slices.ContainsFunc(g.Keys[:i], func(o ClientKey) bool { return o.Name == k.Name }):
+		return g.ErrorAt(at+".name", fmt.Errorf("two keys are named %q; rename one of them", k.Name))
+	case k.Requests < 0 || k.Requests > maxCalls:
+		return g.ErrorAt(at+".requests_per_minute", fmt.Errorf("requests_per_minute: want a number from 1 to %d", maxCalls))
+	case b.Tokens < 0 || !(b.Cost >= 0 && b.Cost <= maxCost):
+		return g.ErrorAt(at+".budget", fmt.Errorf("budget: want tokens above 0, or a cost above 0 and at most %v", maxCost))
+	case b.Per != "" && b.Tokens == 0 && b.Cost == 0:
+		return g.ErrorAt(at+".budget", errors.New("budget: want tokens or cost"))
+	case b.Cost > 0 && g.Prices == "":
+		return g.ErrorAt(at+".budget.cost", errors.New("cost: a budget in money needs prices, a file with the prices of models"))
+	}
+	return nil
+}
+
+// maxCost limits a budget in money.
+const maxCost = 1e9
 
 // checkRoute validates route i, and sets its defaults.
 func (g *Gateway) checkRoute(i int) error {
@@ -178,9 +252,12 @@ func (g *Gateway) checkRoute(i int) error {
 // ErrorAt adds to err the position of a key such as "routes[0].api_key_env".
 func (g *Gateway) ErrorAt(path string, err error) error { return ErrorAt(g.file, path, err) }
 
-// Files returns the paths of the file and of the modules that it names.
+// Files returns the paths of the file, and of the prices and modules that it names.
 func (g *Gateway) Files() []string {
 	out := []string{g.file.path}
+	if g.Prices != "" {
+		out = append(out, string(g.Prices))
+	}
 	for i := range g.Routes {
 		f := g.Routes[i].chain
 		for _, list := range [][]Middleware{f.Rings.Outer, f.Middlewares, f.Rings.Inner} {

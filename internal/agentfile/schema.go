@@ -58,6 +58,7 @@ func schemaOf[T any](title, description string) (*jsonschema.Schema, error) {
 			},
 		},
 		reflect.TypeFor[protocol]():        {Type: "string", Enum: anys(protocols)},
+		reflect.TypeFor[period]():          {Type: "string", Enum: anys(periods)},
 		reflect.TypeFor[json.RawMessage](): {},
 	}})
 	if err != nil {

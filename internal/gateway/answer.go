@@ -28,7 +28,7 @@ func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) 
 	switch {
 	case out == nil:
 		return x.whole(res.Body)
-	case !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
+	case !strings.HasPrefix(res.Header.Get("Content-Type"), eventStream):
 		return nil, abort(wire.Errorf(wire.CodeUpstream, "the upstream did not stream its answer"))
 	}
 	return pump.Run(ctx, out, true, "the upstream",

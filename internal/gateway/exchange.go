@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -20,13 +19,8 @@ import (
 // An exchange is one request with modules: a run of the route's chain with one model call.
 type exchange struct {
 	*runHost
-	g        *Gateway
-	route    *Route
-	endpoint endpoint
-	r        *http.Request
-	request  wire.Request
-	model    string
-	direct   bool // no module can change the answer
+	request wire.Request
+	direct  bool // no module can change the answer
 
 	answer  wire.Answer // the upstream's answer, if it is not streamed
 	refused *refusal    // the upstream's response, if it is no answer
@@ -95,10 +89,12 @@ func (x *exchange) end(run *chain.Run, res *abi.Response, err error) *wire.Error
 		e.FinishReason, e.StoppedBy, e.Hook, e.Reason = abi.RunStopped, stopped.Entry, stopped.Hook, stopped.Reason
 	}
 	x.announce(e)
+	x.fail(failed)
 	switch begun := x.reply.hasBegun(); {
 	case begun:
 		x.reply.fail(failed)
 	case x.refused.endsWith(err):
+		x.passed(x.refused.status)
 		x.reply.pass(x.refused)
 	default:
 		return failed
@@ -168,15 +164,15 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	}
 	x.answer, x.refused = nil, nil // of an earlier call
 	x.reply.answeredBy(nil)
-	res, failed := x.g.send(ctx, x.r, x.route, body, true)
+	call, failed := x.send(ctx, body, next.Model)
 	if failed != nil {
 		if ended := ending.FromContext(ctx); ended != nil {
 			return nil, ended
 		}
 		return nil, &abi.Error{Code: abi.CodeModel, Message: failed.Message, Retryable: true}
 	}
-	defer func() { _ = res.Body.Close() }()
-	return x.read(ctx, res, out)
+	defer call.close()
+	return x.read(ctx, call.Response, out)
 }
 
 // leave gives chunks that left the chain to the reply.

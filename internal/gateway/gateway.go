@@ -15,12 +15,16 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/gateway/budget"
+	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/gateway/weave"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -43,10 +47,22 @@ type Options struct {
 	// Client sends the requests to upstreams. It must not follow redirects, which the client gets,
 	// and must not decompress answers. The default is [NewClient].
 	Client *http.Client
-	// Keys, if not empty, are the keys of clients, by name. A request without one of them is rejected,
-	// and the key is not sent to the upstream. Without keys, clients' credentials pass to
-	// upstreams that have no key of their own.
-	Keys map[string]string
+	// Keys, if not empty, are the keys of clients. A request without one of them is rejected, and the
+	// key is not sent to the upstream. Without keys, clients' credentials pass to upstreams that have
+	// no key of their own.
+	Keys []Key
+	// Ledger, if not nil, counts what the keys use, and limits it. Several gateways can share it.
+	Ledger *budget.Ledger
+	// Prices, if not nil, has the prices of models.
+	Prices *price.Table
+	// Metrics, if not nil, count requests. Several gateways can share them.
+	Metrics *Metrics
+	// Tracer, if not nil, receives requests and calls of upstreams. Those of hooks go to the tracer of
+	// the route's chain.
+	Tracer tracing.Tracer
+	// TraceUpstream sends the headers that connect traces (traceparent, tracestate, baggage) to
+	// upstreams, too.
+	TraceUpstream bool
 	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
 	// called concurrently.
 	OnEvent func(abi.Event)
@@ -59,6 +75,13 @@ type Options struct {
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
 	MaxHeld     int           // limits what of an answer waits for modules, in bytes; the default is weave.MaxHeld
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
+}
+
+// A Key is a key of a client.
+type Key struct {
+	Name   string
+	Secret string // what the client sends
+	Limits budget.Limits
 }
 
 // A Route says where requests for some models go, and which modules they pass.
@@ -168,62 +191,72 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve serves a request to an endpoint of a protocol.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
+	c := g.newRecord(w, r, e)
+	c.outcome = outcomePanic
+	defer c.close()
+	err := g.admit(c)
+	switch {
+	case err != nil:
+		c.fail(err)
+		refuse(c.client, e.protocol, err)
+	case c.outcome == outcomePanic:
+		c.ended(outcomeOK, "")
+	}
+}
+
+// admit serves a request if the gateway has not too many. It returns an error if it wrote nothing.
+func (g *Gateway) admit(c *record) *wire.Error {
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
 	default:
-		refuse(
-			w,
-			e.protocol,
-			wire.Errorf(wire.CodeBusy, "the gateway has %d requests, its limit; try again later", g.o.MaxRequests),
-		)
-		return
+		return wire.Errorf(wire.CodeBusy, "the gateway has %d requests, its limit; try again later", g.o.MaxRequests)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), g.o.Timeout)
+	ctx, cancel := context.WithTimeout(c.r.Context(), g.o.Timeout)
 	defer cancel()
-	control, end := http.NewResponseController(w), time.Now().Add(g.o.Timeout)
+	control, end := http.NewResponseController(c.client), time.Now().Add(g.o.Timeout)
 	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its place for longer
 	_ = control.SetWriteDeadline(end)
-	err := g.answer(ctx, w, r, e)
-	if err == nil {
-		return
+	err := g.answer(ctx, c)
+	if err != nil && ctx.Err() != nil {
+		return g.late()
 	}
-	g.o.Logger.Info("rejected", "path", r.URL.Path, "code", string(err.Code), "error", err.Message)
-	if r.Context().Err() != nil { // the client is gone
-		return
-	}
-	if ctx.Err() != nil {
-		err = g.late()
-	}
-	refuse(w, e.protocol, err)
+	return err
 }
 
 // answer forwards a request along its route. It returns an error if it wrote nothing.
-func (g *Gateway) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, e endpoint) *wire.Error {
-	if err := g.authenticate(r); err != nil {
+func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
+	key, err := g.authenticate(c.r)
+	if err != nil {
 		return err
+	}
+	if key != nil {
+		c.key = key.Name
 	}
 	held := newMemory(g.o.Memory)
-	defer held.close()
-	body, err := g.read(w, r, held)
+	defer held.release()
+	body, err := g.read(c.client, c.r, held)
 	if err != nil {
 		return err
 	}
-	model, err := modelOf(body)
+	head, err := headOf(body)
 	if err != nil {
 		return err
 	}
-	route := g.route(e.path, model)
-	if route == nil {
+	c.reading, c.model = time.Since(c.began), head.model
+	if c.route = g.route(c.endpoint.path, head.model); c.route == nil {
 		return &wire.Error{Code: wire.CodeNotFound, Param: "model",
-			Message: fmt.Sprintf("no route of the gateway has the model %.100q for %s", model, e.path)}
+			Message: fmt.Sprintf("no route of the gateway has the model %.100q for %s", head.model, c.endpoint.path)}
 	}
-	if route.Chain == nil {
-		return g.forward(ctx, w, r, route, body, model)
+	if err := c.reserve(key, len(body), head.maxOutput); err != nil {
+		return err
 	}
-	x := &exchange{runHost: newRunHost(ctx, route.Name, held, g.o.OnEvent), g: g, route: route, endpoint: e, r: r,
-		model: model, reply: reply{w: w}}
-	if x.request, err = asError(e.protocol.ParseRequest(body)); err != nil {
+	ctx = c.start(ctx)
+	if c.route.Chain == nil {
+		return c.forward(ctx, body)
+	}
+	x := &exchange{runHost: newRunHost(ctx, c, held), reply: reply{w: c.client}}
+	if x.request, err = asError(c.endpoint.protocol.ParseRequest(body)); err != nil {
 		return err
 	}
 	return x.run(ctx)
@@ -250,7 +283,8 @@ func refuse(w http.ResponseWriter, p wire.Protocol, err *wire.Error) {
 	status, body := p.Error(err)
 	w.Header().Set("Content-Type", "application/json")
 	if err.Code == wire.CodeBusy {
-		w.Header().Set("Retry-After", "1")
+		seconds := max(1, (err.RetryAfter+time.Second-1)/time.Second)
+		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

@@ -416,7 +416,7 @@ func TestRefusals(t *testing.T) {
 		"too large": {body: question, change: func(o *Options) { o.MaxBody = 20 }, status: 413, want: "more than 20 bytes"},
 		"no route": {body: question, change: func(o *Options) { o.Routes[0].Models = []string{"gpt-*"} },
 			status: 404, want: `has the model \"m-1\"`},
-		"no key": {body: question, change: func(o *Options) { o.Keys = map[string]string{"a": "k"} },
+		"no key": {body: question, change: func(o *Options) { o.Keys = []Key{{Name: "a", Secret: "k"}} },
 			headers: []string{"Authorization", "Bearer x"}, status: 401, want: "no key of the gateway"},
 		"a web page": {body: question, headers: []string{"Origin", "https://example.com"}, status: 403, want: "web pages"},
 		"a WebSocket": {body: question, headers: []string{"Upgrade", "websocket", "Connection", "Upgrade"},
@@ -439,7 +439,7 @@ func TestRefusals(t *testing.T) {
 func TestKeys(t *testing.T) {
 	u := newUpstream(t, answers(whole))
 	g := newGateway(t, u, func(o *Options) {
-		o.Keys = map[string]string{"a": "client-key"}
+		o.Keys = []Key{{Name: "a", Secret: "client-key"}}
 		o.Routes[0].Upstream.Key = "upstream-key"
 		o.Routes[0].Models, o.Routes[0].Model = []string{"m-*"}, "real"
 	})

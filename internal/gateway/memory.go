@@ -27,8 +27,8 @@ func newMemory(of *account.Account) *memory {
 	return &memory{account: account.New(account.LevelRun, "", of, 0)}
 }
 
-// close releases the memory.
-func (m *memory) close() { m.account.Close() }
+// release releases all of the memory.
+func (m *memory) release() { m.account.Close() }
 
 // add reserves n bytes, or releases them if n is negative. The error is a *wire.Error: temporary, unless
 // so many bytes never fit.

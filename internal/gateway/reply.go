@@ -141,6 +141,9 @@ func (p *reply) pass(r *refusal) {
 	_, p.err = p.w.Write(r.body)
 }
 
+// eventStream is the media type of streamed answers.
+const eventStream = "text/event-stream"
+
 // writeTimeout limits the time in which a client reads one part of an answer.
 const writeTimeout = time.Minute
 
@@ -152,7 +155,7 @@ func (p *reply) write(b []byte) {
 	control := http.NewResponseController(p.w)
 	if !p.began {
 		p.began = true
-		p.head("text/event-stream")
+		p.head(eventStream)
 		p.w.WriteHeader(http.StatusOK)
 	}
 	_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))

@@ -13,24 +13,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// authenticate checks the key of a request, if the gateway has keys.
-func (g *Gateway) authenticate(r *http.Request) *wire.Error {
+// authenticate returns the key of a request, or nil if the gateway has no keys.
+func (g *Gateway) authenticate(r *http.Request) (*Key, *wire.Error) {
 	if len(g.o.Keys) == 0 {
-		return nil
+		return nil, nil
 	}
-	key := r.Header.Get("X-Api-Key")
+	secret := r.Header.Get("X-Api-Key")
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		key = bearer
+		secret = bearer
 	}
-	given, found := sha256.Sum256([]byte(key)), 0
-	for _, k := range g.o.Keys {
-		sum := sha256.Sum256([]byte(k))
-		found |= subtle.ConstantTimeCompare(given[:], sum[:])
+	given, found := sha256.Sum256([]byte(secret)), -1
+	for i := range g.o.Keys {
+		sum := sha256.Sum256([]byte(g.o.Keys[i].Secret))
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], sum[:]), i, found)
 	}
-	if found == 0 {
-		return wire.Errorf(wire.CodeAuth, "the request has no key of the gateway: send one as a bearer token or in X-Api-Key")
+	if found < 0 {
+		return nil, wire.Errorf(wire.CodeAuth,
+			"the request has no key of the gateway: send one as a bearer token or in X-Api-Key")
 	}
-	return nil
+	return &g.o.Keys[found], nil
 }
 
 // read reads the body of a request, which held counts.
@@ -57,17 +58,37 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]
 	return body, nil
 }
 
-// modelOf returns the model of a request's body.
-func modelOf(body []byte) (string, *wire.Error) {
+// A head is what the gateway itself reads of a request.
+type head struct {
+	model     string
+	maxOutput int64 // tokens of the answer
+}
+
+// usualOutput is the estimate of an answer's tokens for requests without a limit.
+const usualOutput = 1000
+
+// headOf reads the head of a request's body.
+func headOf(body []byte) (head, *wire.Error) {
 	v, err := rawjson.Parse(body)
 	if err != nil {
-		return "", wire.Errorf(wire.CodeInvalid, "the request is not valid: %v", err)
+		return head{}, wire.Errorf(wire.CodeInvalid, "the request is not valid: %v", err)
 	}
-	model := v.Get("model")
-	if !model.IsString() {
-		return "", &wire.Error{Code: wire.CodeInvalid, Param: "model", Message: "the request must be an object with a model"}
+	h, named := head{maxOutput: usualOutput}, false
+	for _, m := range v.Members() {
+		switch m.Name {
+		case "model":
+			h.model, named = m.Value.String(), m.Value.IsString()
+		case "max_tokens", "max_completion_tokens", "max_output_tokens":
+			if n := m.Value.Int(); n > 0 {
+				h.maxOutput = min(n, 1<<20)
+			}
+		}
 	}
-	return model.String(), nil
+	if !named {
+		return head{}, &wire.Error{Code: wire.CodeInvalid, Param: "model",
+			Message: "the request must be an object with a model"}
+	}
+	return h, nil
 }
 
 // withModel returns the body with another model.

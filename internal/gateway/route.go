@@ -19,6 +19,14 @@ type endpoint struct {
 	count    bool // counts the tokens of a request, instead of answering it
 }
 
+// name returns the path of the endpoint.
+func (e endpoint) name() string {
+	if e.count {
+		return e.path + countTokens
+	}
+	return e.path
+}
+
 // countTokens follows the path of the Messages API for requests whose tokens are counted.
 const (
 	messagesPath = "/v1/messages"
@@ -67,11 +75,27 @@ func (r *Route) has(model string) bool {
 	if len(r.Models) == 0 {
 		return true
 	}
+	return slices.ContainsFunc(r.Models, func(pattern string) bool { return matches(pattern, model) })
+}
+
+func matches(pattern, model string) bool {
 	plain := strings.NewReplacer("/", "\x00")
-	return slices.ContainsFunc(r.Models, func(pattern string) bool {
-		ok, err := path.Match(plain.Replace(pattern), plain.Replace(model))
-		return ok && err == nil
-	})
+	ok, err := path.Match(plain.Replace(pattern), plain.Replace(model))
+	return ok && err == nil
+}
+
+// listed returns the model if the route names it, and the route's pattern or "" otherwise: names that
+// clients choose are not labels of metrics.
+func (r *Route) listed(model string) string {
+	if slices.Contains(r.Models, model) {
+		return model
+	}
+	for _, pattern := range r.Models {
+		if matches(pattern, model) {
+			return pattern
+		}
+	}
+	return ""
 }
 
 // Calls reports whether the gateway calls a hook.
@@ -87,7 +111,7 @@ func Calls(h abi.Hook) bool {
 // models lists the models that routes name, in OpenAI's format, which also has the fields of
 // Anthropic's.
 func (g *Gateway) models(w http.ResponseWriter, r *http.Request) {
-	if err := g.authenticate(r); err != nil {
+	if _, err := g.authenticate(r); err != nil {
 		refuse(w, g.o.Routes[0].Upstream.Protocol, err)
 		return
 	}

@@ -18,24 +18,22 @@ import (
 
 // A runHost is the host of one request's chain.
 type runHost struct {
+	*record
 	*memory
-	id       string
-	agent    string
 	deadline time.Time
 	seq      atomic.Int64
 	queue    func(abi.Event) // for observers
-	onEvent  func(abi.Event)
 }
 
-func newRunHost(ctx context.Context, agent string, held *memory, onEvent func(abi.Event)) *runHost {
-	h := &runHost{memory: held, id: "run_" + rand.Text(), agent: agent, onEvent: onEvent}
+func newRunHost(ctx context.Context, c *record, held *memory) *runHost {
+	h := &runHost{record: c, memory: held}
 	h.deadline, _ = ctx.Deadline()
 	return h
 }
 
 // Where returns the position in the run, which has one step.
 func (h *runHost) Where() abi.Run {
-	return abi.Run{ID: h.id, Agent: h.agent, Step: 1, MaxSteps: 1, NowMS: time.Now().UnixMilli(),
+	return abi.Run{ID: h.id, Agent: h.route.Name, Step: 1, MaxSteps: 1, NowMS: time.Now().UnixMilli(),
 		DeadlineMS: max(1, time.Until(h.deadline).Milliseconds())}
 }
 
@@ -45,8 +43,9 @@ func (h *runHost) NewID() string { return "msg_" + rand.Text() }
 // Send completes an event, and passes it to OnEvent.
 func (h *runHost) Send(e abi.Event) abi.Event {
 	e.Run, e.Step, e.TimeMS, e.Seq = h.id, 1, time.Now().UnixMilli(), h.seq.Add(1)
-	if h.onEvent != nil {
-		h.onEvent(e)
+	h.observe(&e)
+	if h.g.o.OnEvent != nil {
+		h.g.o.OnEvent(e)
 	}
 	return e
 }

@@ -8,43 +8,135 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/gateway/usage"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// send sends a body to the upstream of a route, with the headers of the client's request. plain asks for
-// an answer without compression. The caller closes the response.
-func (g *Gateway) send(
-	ctx context.Context,
-	r *http.Request,
-	route *Route,
-	body []byte,
-	plain bool,
-) (*http.Response, *wire.Error) {
-	u := *route.Upstream.URL
-	u.Path = strings.TrimSuffix(u.Path, "/") + r.URL.Path
-	u.RawQuery = r.URL.RawQuery
-	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(body))
+// A modelCall is a call of an upstream with its response.
+type modelCall struct {
+	*http.Response
+	record *record
+	model  string
+	asked  int           // bytes of the request
+	usage  *usage.Reader // nil if the response is no answer of the model
+	ended  bool          // the body was read to its end
+	end    func(tracing.Outcome)
+}
+
+// send sends a body to the upstream of the record's route, with the headers of the client's request. The
+// caller closes the call.
+func (c *record) send(ctx context.Context, body []byte, model string) (*modelCall, *wire.Error) {
+	call := &modelCall{record: c, model: model, asked: len(body), end: func(tracing.Outcome) {}}
+	if t := c.g.o.Tracer; t != nil {
+		ctx, call.end = t.Start(ctx, tracing.Operation{
+			Kind: tracing.OperationModel, Run: abi.Run{ID: c.id, Agent: c.route.Name, Step: 1}, Model: model})
+	}
+	req, err := c.upstreamRequest(ctx, body)
+	if err == nil {
+		start := time.Now()
+		call.Response, err = c.g.o.Client.Do(req)
+		c.waited.Add(int64(time.Since(start)))
+	}
 	if err != nil {
-		return nil, wire.Errorf(wire.CodeUpstream, "%v", err)
-	}
-	passHeaders(req.Header, r.Header)
-	if _, known := req.Header["User-Agent"]; !known {
-		req.Header["User-Agent"] = nil // otherwise net/http adds its own
-	}
-	if plain {
-		req.Header.Del("Accept-Encoding")
-	}
-	g.credentials(req, &route.Upstream)
-	res, err := g.o.Client.Do(req)
-	if err != nil {
+		if ctx.Err() != nil { // the upstream may have begun
+			c.spend(model, &usage.Tokens{Input: tokensOf(len(body))}, true)
+		}
 		if with, ok := errors.AsType[*url.Error](err); ok {
 			err = with.Err // the URL has the client's query
 		}
-		g.o.Logger.Warn("upstream", "route", route.Name, "error", err)
-		return nil, wire.Errorf(wire.CodeUpstream, "the upstream %s cannot be reached", u.Host)
+		call.end(tracing.Outcome{Err: err})
+		c.g.o.Logger.Warn("upstream", "route", c.route.Name, "error", err)
+		return nil, wire.Errorf(wire.CodeUpstream, "the upstream %s cannot be reached", c.route.Upstream.URL.Host)
 	}
-	return res, nil
+	if call.StatusCode == http.StatusOK && !c.endpoint.count {
+		call.usage = usage.NewReader(strings.HasPrefix(call.Header.Get("Content-Type"), eventStream))
+	}
+	call.Body = &callBody{call.Body, call}
+	return call, nil
+}
+
+// traceHeaders connect the spans of a client and a server.
+var traceHeaders = []string{"Traceparent", "Tracestate", "Baggage"}
+
+func (c *record) upstreamRequest(ctx context.Context, body []byte) (*http.Request, error) {
+	to := &c.route.Upstream
+	u := *to.URL
+	u.Path = strings.TrimSuffix(u.Path, "/") + c.r.URL.Path
+	u.RawQuery = c.r.URL.RawQuery
+	req, err := http.NewRequestWithContext(ctx, c.r.Method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	passHeaders(req.Header, c.r.Header)
+	if _, known := req.Header["User-Agent"]; !known {
+		req.Header["User-Agent"] = nil // otherwise net/http adds its own
+	}
+	req.Header.Del("Accept-Encoding") // modules, and the count of tokens, need the text
+	if !c.g.o.TraceUpstream {
+		for _, name := range traceHeaders {
+			req.Header.Del(name)
+		}
+	} else if c.g.o.Tracer != nil {
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
+	}
+	c.g.credentials(req, to)
+	return req, nil
+}
+
+// close closes the response, and counts its tokens.
+func (m *modelCall) close() {
+	_ = m.Body.Close()
+	out := tracing.Outcome{}
+	switch u := m.usage; {
+	case m.StatusCode >= http.StatusBadRequest:
+		out.Err = &abi.Error{Code: abi.CodeModel, Status: m.StatusCode}
+	case u == nil: // a count of tokens
+	case u.Known && (m.ended || u.Events == 0):
+		m.record.spend(m.model, &u.Tokens, false)
+		out.Usage = abiUsage(&u.Tokens)
+	default:
+		tokens := u.Tokens
+		if !u.Known {
+			tokens.Input, tokens.Output = tokensOf(m.asked), tokensOf(int(u.Bytes))
+		}
+		if u.Events > 0 { // most events have one token
+			tokens.Output = max(u.Tokens.Output, u.Events)
+		}
+		m.record.spend(m.model, &tokens, true)
+		out.Usage = abiUsage(&tokens)
+	}
+	m.end(out)
+}
+
+func abiUsage(t *usage.Tokens) *abi.Usage {
+	return &abi.Usage{PromptTokens: t.Total() - t.Output, CompletionTokens: t.Output, TotalTokens: t.Total()}
+}
+
+// tokensOf estimates the tokens of a text from its bytes.
+func tokensOf(bytes int) int64 { return int64(bytes+3) / 4 }
+
+// A callBody is the body of an upstream's response. It notes what is read, and how long that takes.
+type callBody struct {
+	io.ReadCloser
+	call *modelCall
+}
+
+// Read implements [io.Reader].
+func (b *callBody) Read(p []byte) (int, error) {
+	start := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	b.call.record.waited.Add(int64(time.Since(start)))
+	if b.call.usage != nil {
+		_, _ = b.call.usage.Write(p[:n])
+	}
+	b.call.ended = b.call.ended || errors.Is(err, io.EOF)
+	return n, err
 }
 
 // credentials replaces the client's credentials with those of the upstream. Without them the client's
@@ -66,51 +158,51 @@ func (g *Gateway) credentials(req *http.Request, u *Upstream) {
 }
 
 // forward passes a request and its answer without changes, except for the model that the route sets.
-func (g *Gateway) forward(
-	ctx context.Context,
-	w http.ResponseWriter,
-	r *http.Request,
-	route *Route,
-	body []byte,
-	model string,
-) *wire.Error {
-	if route.Model != "" && route.Model != model {
-		body = withModel(body, route.Model)
+func (c *record) forward(ctx context.Context, body []byte) *wire.Error {
+	model := c.model
+	if c.route.Model != "" && c.route.Model != model {
+		model = c.route.Model
+		body = withModel(body, model)
 	}
-	res, err := g.send(ctx, r, route, body, false)
+	call, err := c.send(ctx, body, model)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode >= 300 && res.StatusCode < 400 {
-		return unexpected(res) // the client would send its next request elsewhere
+	defer call.close()
+	switch {
+	case call.StatusCode >= 300 && call.StatusCode < 400:
+		return unexpected(call.Response) // the client would send its next request elsewhere
+	case call.StatusCode >= 400:
+		c.passed(call.StatusCode)
 	}
-	relay(w, res)
+	c.relay(call.Response)
 	return nil
 }
 
 // relay copies a response of the upstream to the client, each part as soon as it arrives. If the
 // response is cut, so is the client's.
-func relay(w http.ResponseWriter, res *http.Response) {
+func (c *record) relay(res *http.Response) {
+	w := c.client
 	passHeaders(w.Header(), res.Header)
 	if res.ContentLength >= 0 {
 		w.Header().Set("Content-Length", res.Header.Get("Content-Length"))
 	}
 	w.WriteHeader(res.StatusCode)
-	control := http.NewResponseController(w)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := res.Body.Read(buf)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
+				c.canceled()
 				return
 			}
-			_ = control.Flush()
+			_ = w.FlushError()
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return
 		case err != nil:
+			c.fail(wire.Errorf(wire.CodeUpstream, "the upstream's answer was cut"))
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -23,10 +23,12 @@ type OperationKind string
 
 // The kinds of operations.
 const (
-	OperationRun   OperationKind = "run"   // an agent's run, until it ends or pauses
-	OperationHook  OperationKind = "hook"  // a hook call: sets Entry, Digest, Hook, and Call for the hooks of a tool call
-	OperationModel OperationKind = "model" // a call of the model itself: sets Model
-	OperationTool  OperationKind = "tool"  // a call of the tool itself: sets Call
+	OperationRun OperationKind = "run" // an agent's run, until it ends or pauses
+	// OperationRequest is a request to a gateway, with the call of the model and the hooks around it: sets Model.
+	OperationRequest OperationKind = "request"
+	OperationHook    OperationKind = "hook"  // a hook call: sets Entry, Digest, Hook, and Call for the hooks of a tool call
+	OperationModel   OperationKind = "model" // a call of the model itself: sets Model
+	OperationTool    OperationKind = "tool"  // a call of the tool itself: sets Call
 )
 
 // An Operation is a unit of work within a run.

@@ -9,6 +9,7 @@ package wire
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -105,6 +106,9 @@ type Error struct {
 	Code    Code
 	Message string // for the client's user: what is wrong, and what to do
 	Param   string // the field of the request at fault, if any
+	// RetryAfter is the time after which the client can repeat the request, for CodeBusy. The default is
+	// a second.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -77,6 +77,7 @@ For one program on this machine, use: agent-runner wrap.`,
 			return c.run(ctx)
 		},
 	}
+	cmd.AddCommand(newUsage(e))
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(
@@ -125,9 +126,19 @@ func (c *command) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(ctx, h, f, &gateway.Options{
-		Modules: &host.FileOptions{Network: network, Getenv: c.env.Getenv, Logger: c.log}, OnEvent: c.event, Logger: c.log,
-	})
+	tracer, flush, err := hosting.NewTracer(ctx, c.env)
+	if err != nil {
+		return cli.Usagef("%w", err)
+	}
+	defer flush()
+	o := &gateway.Options{OnEvent: c.event, Logger: c.log,
+		Modules: &host.FileOptions{Network: network, Getenv: c.env.Getenv, Logger: c.log, Tracer: tracer}}
+	m, err := c.meter(f, o)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	g, err := gateway.New(ctx, h, f, o)
 	if err != nil {
 		return cli.BeforeRun(ctx, err)
 	}
@@ -228,14 +239,5 @@ func (c *command) event(e abi.Event) {
 		c.log.Warn("fault", "run", e.Run, "entry", e.Entry, "hook", string(e.Hook), "cause", e.Cause, "action", e.Action)
 	case abi.EventLog:
 		c.log.Info("log", "run", e.Run, "entry", e.Entry, "level", e.Level, "text", e.Text)
-	case abi.EventRunFinished:
-		attrs := []any{"run", e.Run, "reason", e.FinishReason}
-		if e.Usage != nil {
-			attrs = append(attrs, "tokens", e.Usage.TotalTokens)
-		}
-		if e.Error != nil {
-			attrs = append(attrs, "error", e.Error.Message)
-		}
-		c.log.Info("request", attrs...)
 	}
 }
