@@ -43,6 +43,23 @@ func (c *Context) encode(value any) ([]byte, error) {
 // maxRetained is the maximum capacity in bytes of a buffer that is kept for reuse.
 const maxRetained = 32 << 10
 
+// Messages returns the messages of the run's state with indices in [from, to), which are clamped to
+// the list. It is for GateTool, whose input has no list. In a gate, the last message of an agent's
+// state has the call, and that of a gateway's request precedes it. Each call of Messages fetches the
+// messages again. Errors of the host are of type *abi.Error, with [abi.CodeLimit] if the messages are
+// too large for one reply.
+func (c *Context) Messages(from, to int) ([]abi.Message, error) {
+	b, err := c.host.Messages(abi.ListState, from, to)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := abijson.ReadMessages(b, min(max(to-from, 0), maxBlock))
+	if err != nil {
+		return nil, jsoncodec.Wrap(reading(from, to), err)
+	}
+	return messages, nil
+}
+
 // Emit emits a custom event of the run, marked with this module's entry. data is any
 // value that can be encoded as JSON; nil means no data. Emit is denied in observe.
 func (c *Context) Emit(name string, data any) error {

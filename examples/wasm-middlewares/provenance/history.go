@@ -1,0 +1,358 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// A history is an index of a run's messages. It grows with them, so that a call costs the same
+// after 10 messages and after 1,000. Memory is a cache: an instance without it reads the messages
+// again.
+type history struct {
+	run     string
+	read    int    // number of messages read
+	last    string // ID of the last one
+	user    *speech
+	request *request
+	calls   map[string]string // tools by the IDs of their calls, until the result
+	sources []source
+	indexed int                // number of sources whose values are in values
+	values  map[uint64][]int32 // indices of sources by the hashes of the values in their records
+	refused refusals
+}
+
+// A source is a message that is not the user's.
+type source struct {
+	at     int // index in the run's messages
+	id     string
+	origin origin
+}
+
+// An origin is who wrote a text: user, system, model, or tool: and module: with a name.
+type origin string
+
+const (
+	fromUser   origin = "user"
+	fromSystem origin = "system"
+	fromModel  origin = "model"
+)
+
+// originOf derives the origin of a message from its role and from the tool whose call it answers.
+// Labels of the host will replace it.
+func originOf(m *abi.Message, tool string) origin {
+	switch {
+	case m.Role == abi.RoleTool:
+		return origin("tool:" + tool)
+	case m.Role == abi.RoleAssistant:
+		return fromModel
+	case strings.HasPrefix(m.Origin, abi.OriginModule):
+		return origin(m.Origin)
+	case m.Origin == abi.OriginTool || m.Origin == abi.OriginModel || m.Origin == abi.OriginHost:
+		return origin(m.Origin)
+	case m.Role == abi.RoleSystem || m.Role == abi.RoleDeveloper:
+		return fromSystem
+	default:
+		return fromUser
+	}
+}
+
+// block is the number of messages that one host call reads.
+const block = 64
+
+// update reads the messages that are new since the last call.
+func (p *policy) update(ctx *middleware.Context) error {
+	h := &p.history
+	if h.run != ctx.Run.ID || h.user == nil {
+		h.reset(ctx.Run.ID)
+	}
+	for size := block; ; {
+		from := max(h.read-1, 0)
+		got, err := ctx.Messages(from, from+size)
+		if failed, ok := errors.AsType[*abi.Error](err); ok && failed.Code == abi.CodeLimit && size > 2 {
+			size /= 2
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		more := len(got) == size
+		if h.read > 0 {
+			if len(got) == 0 || got[0].ID != h.last {
+				h.reset(ctx.Run.ID) // another module changed the messages
+				continue
+			}
+			got = got[1:]
+		}
+		for i := range got {
+			if err := p.learn(ctx, &got[i]); err != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+func (h *history) reset(run string) {
+	*h = history{run: run, user: newSpeech(), calls: map[string]string{}, values: map[uint64][]int32{}}
+	h.request = (*request)(nil).follow("", "")
+}
+
+// maxCalls bounds the calls whose results are awaited.
+const maxCalls = 4096
+
+// learn adds a message to the index.
+func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
+	h := &p.history
+	at := h.read
+	h.read, h.last = h.read+1, m.ID
+	tool := m.Name
+	if name, ok := h.calls[m.ToolCallID]; ok && m.Role == abi.RoleTool {
+		tool = name
+		delete(h.calls, m.ToolCallID)
+	}
+	from := originOf(m, tool)
+	if from == fromUser && ctx.Run.Parent != "" {
+		from = fromModel // another agent's model wrote the task
+	}
+	switch from {
+	case fromSystem:
+		h.user.add(m.Content.String())
+	case fromUser:
+		text := m.Content.String()
+		h.user.add(text)
+		h.request = h.request.follow(m.ID, text)
+		h.refused.unasked = false
+	case fromModel:
+		for i := range m.ToolCalls {
+			if len(h.calls) < maxCalls {
+				h.calls[m.ToolCalls[i].ID] = m.ToolCalls[i].Function.Name
+			}
+		}
+		if m.Role != abi.RoleAssistant {
+			h.sources = append(h.sources, source{at, m.ID, from})
+		}
+	default:
+		if m.Role == abi.RoleTool && m.Origin == abi.OriginModule+ctx.Entry {
+			return h.refused.note(ctx, m.ToolCallID) // the module's own denial has no other text
+		}
+		p.untrusted(m, at, tool, from)
+	}
+	return nil
+}
+
+// maxValues bounds the values in the index. Beyond it, values of records are unknown.
+const maxValues = 200_000
+
+// hash returns the FNV-1a hash of a value. Values with the same hash are compared.
+func hash(v string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(v) {
+		h = (h ^ uint64(v[i])) * 1099511628211
+	}
+	return h
+}
+
+// untrusted adds a message that is neither the user's nor the operator's.
+func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
+	h := &p.history
+	text := m.Content.String()
+	whole, trusted := false, []string(nil)
+	if m.Role == abi.RoleTool {
+		whole, trusted = p.trusts(tool)
+	}
+	if whole {
+		h.user.add(text)
+		return
+	}
+	h.sources = append(h.sources, source{at, m.ID, from})
+	if len(trusted) == 0 || readsProse(tool) {
+		return
+	}
+	for _, r := range recordsOf(text) {
+		for _, f := range r.fields {
+			if slices.Contains(trusted, f.key) {
+				h.user.add(f.text)
+			}
+		}
+	}
+}
+
+// maxShared is the number of sources that the index has for one value.
+const maxShared = 8
+
+// index adds the values of sources that are new since the last call to the index. Most calls only
+// have values of the user, so that no source is ever indexed.
+func (h *history) index(ctx *middleware.Context) {
+	for ; h.indexed < len(h.sources); h.indexed++ {
+		s := &h.sources[h.indexed]
+		if !s.hasRecords() {
+			continue
+		}
+		for _, r := range recordsOf(s.text(ctx)) {
+			for _, f := range r.fields {
+				if len(f.text) > maxValue || len(h.values) >= maxValues {
+					continue
+				}
+				key := hash(normal(f.text))
+				known := h.values[key]
+				if n := len(known); n < maxShared && (n == 0 || known[n-1] != int32(h.indexed)) {
+					h.values[key] = append(known, int32(h.indexed))
+				}
+			}
+		}
+	}
+}
+
+// hasRecords reports whether a source is the result of a tool that returns records of a service.
+func (s *source) hasRecords() bool {
+	tool, ok := strings.CutPrefix(string(s.origin), "tool:")
+	return ok && !readsProse(tool)
+}
+
+// readsProse reports whether a tool returns a text that somebody wrote, such as a file or a page,
+// rather than the records of a service.
+func readsProse(tool string) bool {
+	words := nameWords(tool)
+	return slices.ContainsFunc(words, func(w string) bool { return prose[w] || topics[w] == pages })
+}
+
+var prose = wordSet("read fetch open visit browse download cat scrape crawl navigate curl http ocr transcribe")
+
+// tainted reports whether the model has read text that is not the user's.
+func (h *history) tainted() bool { return len(h.sources) > 0 }
+
+// text returns the content of a source, or "" if it has been changed.
+func (s *source) text(ctx *middleware.Context) string {
+	got, err := ctx.Messages(s.at, s.at+1)
+	if err != nil || len(got) == 0 || got[0].ID != s.id {
+		return ""
+	}
+	return got[0].Content.String()
+}
+
+// named reports whether the request names a record that has the value in a field of its own.
+func (h *history) named(ctx *middleware.Context, value string) bool {
+	h.index(ctx)
+	value = normal(value)
+	for _, n := range h.values[hash(value)] {
+		all := recordsOf(h.sources[n].text(ctx))
+		for _, r := range all {
+			if slices.ContainsFunc(r.fields, func(f field) bool { return normal(f.text) == value }) &&
+				(h.request.names(r, value) || h.request.superlative(r, all)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxSearched is the number of sources that are searched for the origin of a value.
+const maxSearched = 256
+
+// find returns the latest source that contains a value, or nil.
+func (h *history) find(ctx *middleware.Context, value string) *source {
+	value = normal(value)
+	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
+		if contains(strings.ToLower(h.sources[i].text(ctx)), value) {
+			return &h.sources[i]
+		}
+	}
+	return nil
+}
+
+// contains reports whether a text contains a value that is not a part of a longer word.
+func contains(text, value string) bool {
+	inWord := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+	for from := 0; value != ""; {
+		i := strings.Index(text[from:], value)
+		if i < 0 {
+			return false
+		}
+		begin, end := from+i, from+i+len(value)
+		if (begin == 0 || !inWord(text[begin-1]) || !inWord(value[0])) &&
+			(end == len(text) || !inWord(text[end]) || !inWord(value[len(value)-1])) {
+			return true
+		}
+		from = begin + 1
+	}
+	return false
+}
+
+// mentioned reports whether a record that the request names has the value within a text, as a
+// message that contains a link.
+func (h *history) mentioned(ctx *middleware.Context, value string) bool {
+	value = normal(value)
+	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
+		s := &h.sources[i]
+		if !s.hasRecords() {
+			continue
+		}
+		text := s.text(ctx)
+		if !contains(strings.ToLower(text), value) {
+			continue
+		}
+		for _, r := range recordsOf(text) {
+			if !slices.ContainsFunc(r.fields, func(f field) bool { return contains(strings.ToLower(f.text), value) }) {
+				continue
+			}
+			if h.request.names(r, value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A refusal is what the module asked about.
+type refusal struct {
+	Rule   string `json:"rule"`
+	Source string `json:"source,omitempty"` // ID of the message that has the value
+}
+
+// refusals are the questions that a person answered with no.
+type refusals struct {
+	unasked bool            // a call that the request did not ask for, since the user's last message
+	sources map[string]bool // messages whose values were refused
+	derived bool            // a value without a source
+}
+
+var asked = middleware.Local[map[string]refusal]("asked")
+
+// note notes that a person denied a call that the module asked about.
+func (r *refusals) note(ctx *middleware.Context, call string) error {
+	questions, _, err := asked.Get(ctx)
+	q, ok := questions[call]
+	if err != nil || !ok {
+		return err
+	}
+	switch {
+	case q.Rule == ruleUnasked:
+		r.unasked = true
+	case q.Source == "":
+		r.derived = true
+	default:
+		if r.sources == nil {
+			r.sources = map[string]bool{}
+		}
+		r.sources[q.Source] = true
+	}
+	return nil
+}
+
+// cover reports whether a person has said no to the same already.
+func (r *refusals) cover(f *finding) bool {
+	switch {
+	case f.rule == ruleUnasked:
+		return r.unasked
+	case f.source == nil:
+		return r.derived
+	default:
+		return r.sources[f.source.id]
+	}
+}

@@ -1,0 +1,115 @@
+// Command provenance is a middleware that keeps instructions in untrusted text from acting. A call
+// that sends, pays, deletes, publishes or changes something may use only values that the user
+// named, and must be one that the user's request asks for. A person decides about other calls.
+package main
+
+import (
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+func init() {
+	middleware.Register(middleware.Options{
+		Name:        "provenance",
+		Version:     "1.0.0",
+		Description: "Asks before a call acts on values or instructions that are not the user's.",
+	}, newPolicy())
+}
+
+func main() {}
+
+func newPolicy() *policy {
+	return &policy{Unasked: ask, Values: ask, Records: true, Models: []string{""}}
+}
+
+// Decisions about calls that the rules do not allow.
+const (
+	allow = "allow"
+	ask   = "ask"
+	deny  = "deny"
+)
+
+type policy struct {
+	Tools   []*toolRule  `json:"tools" doc:"what tools do; the first entry that names a tool replaces what the module derives from its declaration"`
+	Trust   []*trustRule `json:"trust" doc:"results, or fields of results, whose values count as the user's"`
+	Unasked string       `json:"unasked" doc:"decision about a call that the request does not ask for: ask, deny or allow"`
+	Values  string       `json:"values" doc:"decision about a value that is not the user's: ask or deny"`
+	Records bool         `json:"records" doc:"allow a field of a JSON record that the request names by another field, such as the address of a contact by its name"`
+	Judge   bool         `json:"judge" doc:"let a model decide whether the request asks for a tool where the words do not show it; needs the grant model"`
+	Models  []string     `json:"models" doc:"the judges, the next when one fails; the default is the agent's model"`
+	Suggest bool         `json:"suggest" doc:"answer each run with a draft of the configuration for the agent's tools, without a model call"`
+
+	cache   sinks
+	history history
+}
+
+// A toolRule says what a tool does.
+type toolRule struct {
+	Tools  []string `json:"tools" doc:"names of tools; * matches any characters"`
+	Effect string   `json:"effect" doc:"read, send, pay, delete, create, change, share, publish, account or run; by default from the name"`
+	Guard  []string `json:"guard" doc:"the arguments whose values must be the user's; * for all; by default from the declaration"`
+}
+
+// A trustRule says which values of a tool's results count as the user's.
+type trustRule struct {
+	Tools  []string `json:"tools" doc:"names of tools; * matches any characters"`
+	Fields []string `json:"fields" doc:"keys of JSON topics; without it the whole result is trusted"`
+}
+
+// Configure validates the configuration.
+func (p *policy) Configure(*middleware.Context) error {
+	if !slices.Contains([]string{ask, deny, allow}, p.Unasked) {
+		return invalid("unasked: %q is not one of ask, deny, allow", p.Unasked)
+	}
+	if p.Values != ask && p.Values != deny {
+		return invalid("values: %q is not one of ask, deny", p.Values)
+	}
+	for i, r := range p.Tools {
+		switch {
+		case r == nil || len(r.Tools) == 0:
+			return invalid("tools[%d].tools: name at least one tool; * is all of them", i)
+		case r.Effect != "" && effectNamed(r.Effect) == 0:
+			return invalid("tools[%d].effect: %q is not one of %s", i, r.Effect, effectNames)
+		}
+	}
+	for i, r := range p.Trust {
+		if r == nil || len(r.Tools) == 0 {
+			return invalid("trust[%d].tools: name at least one tool; * is all of them", i)
+		}
+	}
+	if len(p.Models) == 0 {
+		p.Models = []string{""}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
+}
+
+// ruleFor returns the first entry of Tools that names the tool, or nil.
+func (p *policy) ruleFor(tool string) *toolRule {
+	for _, r := range p.Tools {
+		if names.Match(r.Tools, tool) {
+			return r
+		}
+	}
+	return nil
+}
+
+// trusts returns whether all of a tool's result is trusted, and the trusted fields otherwise.
+func (p *policy) trusts(tool string) (whole bool, fields []string) {
+	for _, r := range p.Trust {
+		if !names.Match(r.Tools, tool) {
+			continue
+		}
+		if len(r.Fields) == 0 {
+			return true, nil
+		}
+		fields = append(fields, r.Fields...)
+	}
+	return false, fields
+}

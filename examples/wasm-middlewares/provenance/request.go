@@ -1,0 +1,124 @@
+package main
+
+import (
+	"strings"
+	"unicode"
+)
+
+// A request is what the user asks for: the latest message of the user, and those before it that it
+// only confirms.
+type request struct {
+	id      string // of the latest message
+	texts   []string
+	said    *speech
+	effects effect
+	topics  topic
+}
+
+// confirming is the maximum number of words of a message that only confirms.
+const confirming = 6
+
+// follow returns the request after another message of the user.
+func (r *request) follow(id, text string) *request {
+	now := &request{id: id, said: newSpeech()}
+	now.read(text)
+	if now.effects == 0 && r != nil && len(split(text)) <= confirming {
+		now.texts = append(now.texts, r.texts...)
+		now.effects, now.topics = r.effects, now.topics|r.topics
+	}
+	now.texts = append(now.texts, text)
+	for _, t := range now.texts {
+		now.said.add(t)
+	}
+	return now
+}
+
+// read finds the verbs and the topics of a text.
+func (r *request) read(text string) {
+	tokens := clauses(strings.ToLower(text))
+	for i, t := range tokens {
+		if o, ok := topics[t.word]; ok {
+			r.topics |= o
+		}
+		if asAmount(t.word) != "" {
+			r.topics |= money
+		}
+		v, ok := verbs[t.word]
+		if !ok || i > 0 && negation[tokens[i-1].word] || v.noun && !t.begins || t.forMe(tokens, i) {
+			continue
+		}
+		r.effects |= v.effect &^ reads
+		r.topics |= implied(v.effect)
+	}
+	r.effects = byObject(r.effects, r.topics)
+}
+
+// A token is a word of a request. begins is set if a clause can begin with it.
+type token struct {
+	word   string
+	begins bool
+}
+
+var negation = map[string]bool{"not": true, "don't": true, "never": true, "without": true, "cannot": true}
+
+// openings are words after which a verb can follow.
+var openings = map[string]bool{}
+
+func init() {
+	for w := range strings.FieldsSeq("please and then to also can could would will should must you kindly or just now " +
+		"finally next after first second third lastly afterwards let's let go i'd") {
+		openings[w] = true
+	}
+}
+
+// clauses splits a text into words. Numbers with a decimal point, and names with dots and hyphens,
+// are one word.
+func clauses(text string) []token {
+	var out []token
+	begins := true
+	for _, part := range strings.FieldsFunc(text, unicode.IsSpace) {
+		word := strings.Trim(part, ".,:;!?\"'`()[]{}*“”‘’")
+		opened := strings.HasPrefix(part, "(") || strings.HasPrefix(part, "[")
+		if word != "" && !digits(word) {
+			out = append(out, token{word, begins || opened})
+			begins = openings[word]
+		}
+		if strings.ContainsAny(part[len(part)-1:], ".,:;!?)") {
+			begins = true
+		}
+		if _, ending, ok := strings.Cut(word, "."); ok && topics[ending] == files {
+			out = append(out, token{word: ending})
+		}
+		if head, _, ok := strings.Cut(word, "-"); ok && topics[head] != 0 {
+			out = append(out, token{word: head})
+		}
+	}
+	return out
+}
+
+// forMe reports whether the word is part of "tell me" or the like, which asks for an answer, or of
+// "email address" or the like, which is no verb.
+func (t token) forMe(tokens []token, i int) bool {
+	if i+1 == len(tokens) {
+		return false
+	}
+	next := tokens[i+1].word
+	return (next == "me" || next == "us") && verbs[t.word].effect&(sends|shares) != 0 ||
+		(next == "sure" && t.word == "make") || next == "address" || next == "addresses"
+}
+
+// asks reports whether the request asks for what a tool does.
+func (r *request) asks(s *sink) bool {
+	if s.effect == 0 {
+		for _, w := range s.words {
+			if len(w) > 3 && r.said.phrase([]string{w}) {
+				return true
+			}
+		}
+		return false
+	}
+	if s.takes != "" {
+		return r.said.phrase([]string{s.takes})
+	}
+	return s.effect&r.effects != 0 && (s.topics == 0 || r.topics == 0 || s.topics&r.topics != 0)
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A speech is trusted text, prepared so that finding a value in it takes the same time however
+// long the text is.
+type speech struct {
+	words []string           // in order; "" separates texts
+	at    map[string][]int32 // positions in words
+	// whole has the parts of the text between spaces, quotes and brackets, such as addresses and
+	// paths, in lower case.
+	whole   map[string]bool
+	hosts   map[string]bool // of URLs
+	amounts map[string]bool // numbers with a decimal point, without trailing zeros
+	names   map[string]bool // capitalized words, in lower case
+}
+
+func newSpeech() *speech {
+	return &speech{
+		at:      map[string][]int32{},
+		whole:   map[string]bool{},
+		hosts:   map[string]bool{},
+		amounts: map[string]bool{},
+		names:   map[string]bool{},
+	}
+}
+
+// add adds a text.
+func (s *speech) add(text string) {
+	for _, part := range strings.FieldsFunc(text, isBracket) {
+		s.addWhole(part)
+	}
+	for _, w := range split(text) {
+		if first, _ := utf8.DecodeRuneInString(w); unicode.IsUpper(first) {
+			s.names[strings.ToLower(w)] = true
+		}
+	}
+	s.words = append(s.words, "")
+	for _, w := range split(strings.ToLower(text)) {
+		s.at[w] = append(s.at[w], int32(len(s.words)))
+		s.words = append(s.words, w)
+	}
+}
+
+// addWhole adds a part of a text that may be an address, a URL, a path, a number or an ID.
+func (s *speech) addWhole(part string) {
+	part = strings.TrimRight(strings.TrimLeft(part, ".,:;!?*_-"), ".,:;!?*")
+	part = strings.ToLower(strings.TrimSuffix(part, "'s"))
+	if part == "" {
+		return
+	}
+	s.whole[part] = true
+	if u, host := asURL(part); host != "" {
+		s.whole[u], s.hosts[host] = true, true
+	}
+	if n := asAmount(part); n != "" {
+		s.amounts[n] = true
+	}
+}
+
+// isBracket reports whether a character separates parts of a text.
+func isBracket(c rune) bool {
+	return unicode.IsSpace(c) || strings.ContainsRune("\"'`“”‘’«»<>()[]{},;|", c)
+}
+
+// has reports whether the text contains a value as a whole: an address, URL, path or number
+// exactly, other text as a sequence of words. Case does not count, nor do the spaces and hyphens in
+// account numbers.
+func (s *speech) has(value string) bool {
+	v := strings.ToLower(strings.TrimSpace(value))
+	switch {
+	case v == "" || s.whole[v]:
+		return true
+	case !plain(v):
+		return false
+	}
+	if u, host := asURL(v); host != "" && s.whole[u] {
+		return true
+	}
+	if isWhole(v) {
+		return false
+	}
+	return s.phrase(split(v)) || s.compact(v)
+}
+
+// isWhole reports whether a value is an address, a URL, a path or another text that must be found
+// exactly.
+func isWhole(v string) bool {
+	return !strings.ContainsAny(v, " \n\t") && strings.ContainsAny(v, "@/\\:_=?&#%+.~$")
+}
+
+// plain reports whether a value consists of letters, digits, spaces and ASCII characters. Others
+// can be invisible.
+func plain(v string) bool {
+	for _, c := range v {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7F || c > 0x7F && !unicode.IsLetter(c) && !unicode.IsDigit(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// phrase reports whether the text contains the words one after the other.
+func (s *speech) phrase(words []string) bool { return s.find(words) >= 0 }
+
+// find returns the position of a sequence of words, or -1.
+func (s *speech) find(words []string) int {
+	if len(words) == 0 {
+		return -1
+	}
+	rare := 0 // the word with the fewest positions
+	for i, w := range words {
+		if len(s.at[w]) < len(s.at[words[rare]]) {
+			rare = i
+		}
+	}
+	for _, at := range s.at[words[rare]] {
+		from := int(at) - rare
+		if from < 0 || from+len(words) > len(s.words) {
+			continue
+		}
+		same := true
+		for i, w := range words {
+			same = same && s.words[from+i] == w
+		}
+		if same {
+			return from
+		}
+	}
+	return -1
+}
+
+// minAccount is the minimum number of characters of an account number that may be spelled with
+// spaces and hyphens.
+const minAccount = 8
+
+// compact reports whether the text contains an account or telephone number, whose groups the text
+// and the value may separate differently.
+func (s *speech) compact(v string) bool {
+	number := strings.Join(split(v), "")
+	if len(number) < minAccount || !strings.ContainsAny(number, "0123456789") {
+		return false
+	}
+	for n := 1; n <= len(number); n++ {
+		for _, at := range s.at[number[:n]] {
+			rest := number[n:]
+			for i := int(at) + 1; rest != "" && i < len(s.words) && s.words[i] != ""; i++ {
+				var ok bool
+				if rest, ok = strings.CutPrefix(rest, s.words[i]); !ok {
+					break
+				}
+			}
+			if rest == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// split returns the words of a text: the longest sequences of letters and digits.
+func split(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+}
+
+// asURL returns a URL without its scheme, "www." and a slash at the end, and its host. The host is
+// empty if the text is no URL. The text is in lower case.
+func asURL(v string) (short, host string) {
+	short = strings.TrimPrefix(strings.TrimPrefix(v, "https://"), "http://")
+	hasScheme := short != v
+	short = strings.TrimSuffix(strings.TrimPrefix(short, "www."), "/")
+	host = short
+	if i := strings.IndexAny(short, "/?#:\\"); i >= 0 {
+		host = short[:i]
+	}
+	dot := strings.LastIndexByte(host, '.')
+	if strings.ContainsAny(host, "@ ") || dot <= 0 || !hasScheme && !isDomain(host[dot+1:]) {
+		return "", ""
+	}
+	return short, host
+}
+
+// isDomain reports whether a text can be a top-level domain: letters, and not the ending of a file.
+func isDomain(v string) bool {
+	if len(v) < 2 || topics[v]&files != 0 {
+		return false
+	}
+	for _, c := range v {
+		if c < 'a' || c > 'z' {
+			return false
+		}
+	}
+	return true
+}
+
+// asAmount returns a number with a decimal point without its currency sign and trailing zeros, or
+// "".
+func asAmount(v string) string {
+	v = strings.Trim(v, "$€£¥")
+	whole, cents, ok := strings.Cut(v, ".")
+	if !ok || whole == "" || cents == "" || !digits(whole) || !digits(cents) {
+		return ""
+	}
+	return strings.TrimRight(strings.TrimRight(v, "0"), ".")
+}
+
+func digits(v string) bool {
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return v != ""
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A superlative says which record of a list a request means, as "the largest file".
+type superlative struct {
+	words  string // of requests
+	fields string // words in the keys of the compared fields
+	most   bool   // the record with the largest value; the smallest otherwise
+}
+
+var superlatives = []superlative{
+	{"largest biggest longest", "size bytes length count quantity amount total", true},
+	{"smallest shortest", "size bytes length count quantity amount total", false},
+	{"latest newest last recent", "date time created modified timestamp updated sent received start", true},
+	{"oldest earliest first", "date time created modified timestamp updated sent received start", false},
+	{"cheapest", "price cost fee amount", false},
+	{"highest best top", "rating score rank price amount", true},
+	{"lowest worst", "rating score rank price amount", false},
+}
+
+// superlative reports whether the request means the record by a superlative: alone among the
+// records of its result, it has the largest or smallest value of a field.
+func (q *request) superlative(r *record, all []*record) bool {
+	for _, s := range superlatives {
+		said := slices.ContainsFunc(strings.Fields(s.words), func(w string) bool { return q.said.phrase([]string{w}) })
+		if said && s.means(r, all) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *superlative) means(r *record, all []*record) bool {
+	fields := wordSet(s.fields)
+	for _, f := range r.fields {
+		if !slices.ContainsFunc(nameWords(f.key), func(w string) bool { return fields[w] }) {
+			continue
+		}
+		others, alone := 0, true
+		for _, o := range all {
+			if o == r || o.parent != r.parent {
+				continue
+			}
+			for _, g := range o.fields {
+				if g.key == f.key {
+					others++
+					c := compare(f.text, g.text)
+					alone = alone && (c > 0 && s.most || c < 0 && !s.most)
+				}
+			}
+		}
+		if others > 0 && alone {
+			return true
+		}
+	}
+	return false
+}
+
+// compare compares numbers as numbers, and other texts, such as dates, as texts.
+func compare(a, b string) int {
+	x, err := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	if err == nil && err2 == nil {
+		return cmp.Compare(x, y)
+	}
+	return cmp.Compare(a, b)
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// The rules, as they are in payloads.
+const (
+	ruleUnasked = "unasked" // the request does not ask for what the tool does
+	ruleValue   = "value"   // a value is not the user's
+	ruleNothing = "nothing" // no argument of the call is the user's
+)
+
+// A finding is the reason why a call is not allowed.
+type finding struct {
+	rule     string
+	argument string
+	value    string
+	source   *source // nil if the value is in no message
+}
+
+// GateTool allows calls that cannot do harm, and calls whose decisive values are the user's.
+func (p *policy) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
+	s := p.sinkOf(&call.Tool, call.Name)
+	if s.harmless() {
+		return middleware.Allow(), nil
+	}
+	if err := p.update(ctx); err != nil {
+		return middleware.Decision{}, err
+	}
+	if !p.history.tainted() {
+		return middleware.Allow(), nil
+	}
+	arguments, err := readArguments(call.Arguments)
+	if err != nil {
+		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be read: %v", call.Name, err)), nil
+	}
+	f, err := p.judge(ctx, s, &call.Tool, arguments)
+	if err != nil || f == nil {
+		return middleware.Allow(), err
+	}
+	return p.decide(ctx, call, s, f)
+}
+
+func readArguments(text string) (map[string]any, error) {
+	if text == "" {
+		return nil, nil
+	}
+	value, err := values.Read([]byte(text))
+	if object, ok := value.(map[string]any); ok {
+		return object, nil
+	}
+	if err == nil {
+		err = &abi.Error{Code: abi.CodeInvalid, Message: "want a JSON object"}
+	}
+	return nil, err
+}
+
+// judge returns the reason why a call is not allowed, or nil.
+func (p *policy) judge(ctx *middleware.Context, s *sink, t *abi.Tool, arguments map[string]any) (*finding, error) {
+	h := &p.history
+	if s.effect != reads && p.Unasked != allow && !h.request.asks(s) {
+		needed, err := p.needs(ctx, s, t)
+		if err != nil || !needed {
+			return &finding{rule: ruleUnasked}, err
+		}
+	}
+	guarded, ours := false, false
+	for _, name := range sorted(arguments) {
+		as, ok := s.roles[name]
+		if !ok {
+			as = max(s.roleOf(name, "", ""), s.other)
+		}
+		for _, v := range scalars(nil, as, s, arguments[name]) {
+			switch {
+			case strings.TrimSpace(v.text) == "":
+			case v.role == target || v.role == address:
+				guarded = true
+				if f := p.value(ctx, s, name, v); f != nil {
+					return f, nil
+				}
+			case v.role == title && h.owns(v.text):
+				ours = true
+			}
+		}
+	}
+	if s.effect != reads && !guarded && !ours && hasTitle(s) {
+		return &finding{rule: ruleNothing}, nil
+	}
+	return nil, nil
+}
+
+// owns reports whether a title is the user's: the request has it, or it has a quoted part of it.
+func (h *history) owns(text string) bool { return h.user.has(text) }
+
+func hasTitle(s *sink) bool {
+	for _, r := range s.roles {
+		if r == title {
+			return true
+		}
+	}
+	return false
+}
+
+func sorted(arguments map[string]any) []string {
+	var out []string
+	for name := range arguments {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A scalar is a value in an argument.
+type scalar struct {
+	role role
+	text string
+}
+
+// maxScalars bounds the values of one argument.
+const maxScalars = 1000
+
+// scalars appends the values in an argument. In an object below an argument that is a target, keys
+// with a role of their own keep it, and others are no targets if the object has such a key.
+func scalars(out []scalar, as role, s *sink, v any) []scalar {
+	if len(out) >= maxScalars {
+		return append(out[:maxScalars], scalar{target, "too many values"})
+	}
+	switch v := v.(type) {
+	case string:
+		return append(out, scalar{as, v})
+	case values.Number:
+		return append(out, scalar{as, string(v)})
+	case []any:
+		for _, item := range v {
+			out = scalars(out, as, s, item)
+		}
+	case map[string]any:
+		own := slices.ContainsFunc(sorted(v), func(k string) bool { return s.roleOf(k, "", "") >= target })
+		for _, k := range sorted(v) {
+			in := s.roleOf(k, "", "")
+			if as >= target && !own {
+				in = as
+			}
+			out = scalars(out, in, s, v[k])
+		}
+	}
+	return out
+}
+
+// value returns the reason why a value may not be used, or nil.
+func (p *policy) value(ctx *middleware.Context, s *sink, argument string, v scalar) *finding {
+	h := &p.history
+	if h.said(v.text, v.role) {
+		return nil
+	}
+	if p.Records {
+		if h.named(ctx, v.text) || s.effect == reads && h.mentioned(ctx, v.text) {
+			return nil
+		}
+	}
+	return &finding{ruleValue, argument, v.text, h.find(ctx, v.text)}
+}
+
+// minDigits is the minimum number of digits of a number that identifies a thing by itself.
+const minDigits = 5
+
+// said reports whether the user wrote a value. A short number is one only after a word such as
+// "file" or "id", since "13" may be a day. The path of an address is free if the user named the
+// host.
+func (h *history) said(v string, as role) bool {
+	v = strings.TrimSpace(v)
+	if digits(v) && len(v) < minDigits {
+		return h.user.numbered(v)
+	}
+	if h.user.has(v) {
+		return true
+	}
+	if as == address {
+		_, host := asURL(strings.ToLower(v))
+		return host != "" && h.user.hosts[host]
+	}
+	return false
+}
+
+// numbered reports whether a number follows a word that says what it numbers.
+func (s *speech) numbered(v string) bool {
+	return slices.ContainsFunc(s.at[v], func(at int32) bool {
+		w := s.words[at-1]
+		return w == "id" || w == "number" || w == "no" || w == "nr" || topics[w] != 0
+	})
+}
+
+// decide asks a person, or denies if a person has said no to the same or the configuration wants
+// it.
+func (p *policy) decide(
+	ctx *middleware.Context, call *middleware.Call, s *sink, f *finding,
+) (middleware.Decision, error) {
+	text := f.explain(s)
+	action := p.Values
+	if f.rule != ruleValue {
+		action = p.Unasked
+	}
+	if action == deny || p.history.refused.cover(f) {
+		return middleware.Deny(text + " Ask the user, and do not try again."), nil
+	}
+	note := refusal{Rule: f.rule}
+	if f.source != nil {
+		note.Source = f.source.id
+	}
+	err := asked.Update(ctx, func(old map[string]refusal) (map[string]refusal, error) {
+		if old == nil || len(old) >= maxCalls {
+			old = map[string]refusal{}
+		}
+		old[call.ID] = note
+		return old, nil
+	})
+	payload := map[string]string{"rule": f.rule}
+	if f.argument != "" {
+		payload["argument"], payload["value"] = f.argument, f.value
+	}
+	if f.source != nil {
+		payload["message"], payload["origin"] = f.source.id, string(f.source.origin)
+	}
+	return middleware.Ask(text).With(payload), err
+}
+
+// maxShown is the maximum number of bytes of a value in an explanation.
+const maxShown = 200
+
+// explain says which value or call is not the user's, and where it comes from.
+func (f *finding) explain(s *sink) string {
+	does := s.effect.String()
+	if does == "" {
+		does = "an unknown effect"
+	}
+	switch f.rule {
+	case ruleUnasked:
+		return middleware.Sprintf("The request does not ask for %s (%s), and text that is not the user's was read before.",
+			s.tool, does)
+	case ruleNothing:
+		return middleware.Sprintf("No argument of %s (%s) is from the request.", s.tool, does)
+	}
+	shown := f.value
+	if len(shown) > maxShown {
+		shown = strings.ToValidUTF8(shown[:maxShown], "") + "…"
+	}
+	if f.source == nil {
+		return middleware.Sprintf("%s of %s (%s) is %q, which is neither in the request nor in a result.",
+			f.argument, s.tool, does, shown)
+	}
+	return middleware.Sprintf("%s of %s (%s) is %q, which is not from the request but from %s (message %d).",
+		f.argument, s.tool, does, shown, string(f.source.origin), f.source.at+1)
+}
