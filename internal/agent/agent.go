@@ -109,6 +109,9 @@ type Agent struct {
 	tools     map[string]tool.Tool
 	transfers []*Agent
 	with      []string // the names of the entries that [Agent.With] added
+
+	requested abi.Params // parameters that [Agent.WithParams] added
+	choice    abi.JSON   // the tool_choice of the next model call, from [Agent.WithParams]
 }
 
 // New returns an agent. It fails if the options are invalid.

@@ -34,6 +34,13 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	}
 	s.Offered = toolNames(tools)
 	m := r.model()
+	if len(tools) > 0 && r.choice != nil {
+		m.Params = maps.Clone(m.Params)
+		if m.Params == nil {
+			m.Params = abi.Params{}
+		}
+		m.Params[paramChoice] = r.choice
+	}
 	call := chain.ModelCall{
 		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: m.Name,
 			Params: m.Params, Stream: !r.agent.NoStream && !r.delivered()},
@@ -48,6 +55,9 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	res, source, err := r.chain.CallModel(ctx, call)
 	if err != nil {
 		return "", failedBy(source, err)
+	}
+	if len(tools) > 0 {
+		r.choice = nil
 	}
 	answer := res.Message
 	s.Finish = res.FinishReason
@@ -64,7 +74,7 @@ func (r *run) model() runlog.Model {
 	if m := r.state.Model; m != nil {
 		return *m
 	}
-	return runlog.Model{Name: r.agent.ModelName, Params: r.agent.Params}
+	return runlog.Model{Name: r.agent.ModelName, Params: r.agent.paramsWith(r.root.requested)}
 }
 
 // request returns the messages of a model request: the instruction, then the conversation. In the
@@ -88,8 +98,9 @@ func (r *run) request() *message.List {
 func (r *run) allow(req *chain.ModelRequest) error {
 	a := r.agent
 	if a.CheckParam != nil {
+		params := a.paramsWith(r.root.requested)
 		for _, name := range slices.Sorted(maps.Keys(req.Params)) {
-			if own, ok := a.Params[name]; ok && bytes.Equal(own, req.Params[name]) {
+			if own, ok := params[name]; ok && bytes.Equal(own, req.Params[name]) {
 				continue
 			}
 			if err := a.CheckParam(name); err != nil {

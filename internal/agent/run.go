@@ -63,6 +63,7 @@ type run struct {
 	asked    *message.List // the last request, before modules changed it
 	flat     message.Flat  // cache of the messages of the last model request
 	revs     *message.Revisions
+	choice   abi.JSON        // the tool_choice of the next model call with tools, if its caller set one
 	traced   tracing.Outcome // outcome for the trace of the run
 }
 
@@ -90,6 +91,7 @@ func newRun(a *Agent, in Input) *run {
 		events:  delivery.NewQueue(),
 		ids:     make(map[string]bool, len(in.Messages)),
 		revs:    message.NewRevisions(),
+		choice:  a.choice,
 	}
 	r.state = runlog.State{
 		ID:       id,

@@ -50,8 +50,10 @@ type File struct {
 
 	Agents []Agent `json:"agents,omitempty" jsonschema:"Sub-agents, which this agent can run as tools or transfer the conversation to. The default model of a sub-agent is this agent's. The modules of this agent's rings also apply to sub-agents."`
 
-	Limits Limits `json:"limits,omitzero" jsonschema:"The limits of a run."`
-	Stream *bool  `json:"stream,omitempty" jsonschema:"Whether to stream the model's answers. Default: true."`
+	Limits   Limits   `json:"limits,omitzero" jsonschema:"The limits of a run."`
+	Requests Requests `json:"requests,omitzero" jsonschema:"What requests of OpenAI's and Anthropic's APIs to this agent on a server may set. In the operator's agent rings: what those to all agents may set."`
+
+	Stream *bool `json:"stream,omitempty" jsonschema:"Whether to stream the model's answers. Default: true."`
 
 	KeepOrphanResults bool `json:"keep_orphan_results,omitempty" jsonschema:"Whether to keep tool results without a call, which model APIs reject, as messages of the user. The model may then trust the text of tools like the user's. Default: false, they are removed."`
 
@@ -189,6 +191,11 @@ type Limits struct {
 	JournalBytes int64 `json:"journal_bytes,omitempty" jsonschema:"The bytes that a run and its sub-agents can write to the journal. Beyond the limit, the run ends. Default: 67108864, which a file cannot raise."`
 
 	Models []string `json:"models,omitzero" jsonschema:"Models that modules can choose in addition to the agent's own. Default: any at its endpoint; [] for none."`
+}
+
+// Requests describes what requests of model APIs may set.
+type Requests struct {
+	Params []string `json:"params,omitzero" jsonschema:"Parameters by their names in chat completions; a trailing * matches anything. Default: frequency_penalty, min_p, parallel_tool_calls, presence_penalty, response_format, seed, stop, temperature, tool_choice, top_k and top_p, which cost no more. [] for none. max_tokens is always allowed, because it only lowers the agent's limit."`
 }
 
 // Load reads a file and the files of its sub-agents. It joins relative paths in a file with

@@ -172,7 +172,7 @@ func TestErrors(t *testing.T) {
 		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault, when)
   2 |   - modul: a.wasm
     |     ^`},
-		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, secrets, return_directly, middlewares, rings, continue_on_error, continue_on_response, agents, limits, stream, keep_orphan_results)
+		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, secrets, return_directly, middlewares, rings, continue_on_error, continue_on_response, agents, limits, requests, stream, keep_orphan_results)
   2 | tool: {}
     | ^`},
 		"key of another name": {"middlewares: [{module: a.wasm, limits: {memory_bytes: 5}}]", `did you mean "memory"?`},

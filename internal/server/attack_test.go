@@ -212,15 +212,22 @@ export default defineMiddleware({
 	require.Len(t, asked.Requests(), 5, "the policy is checked again for each run")
 
 	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
-	f.ok(
-		"POST",
-		"/v1/chat/completions",
-		f.acme,
-		map[string]any{"model": "plain", "service_tier": "priority", "models": []string{"huge"}, "temperature": 2,
-			"messages": []any{map[string]any{"role": "user", "content": "hi"}}},
-		nil,
-	)
-	require.Empty(t, asked.Requests()[5].Params)
+	ask := func(name string, value any) *reply {
+		return f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "plain", name: value,
+			"messages": []any{map[string]any{"role": "user", "content": "hi"}}})
+	}
+	for name, value := range map[string]any{"service_tier": "priority", "models": []string{"huge"}} {
+		require.Contains(t, ask(name, value).problem(t, 400).Detail, "requests to this agent may not set "+name)
+	}
+	require.Len(t, asked.Requests(), 5)
+	require.Equal(t, 200, ask("temperature", 2).status)
+	require.Equal(t, abi.Params{"temperature": abi.JSON("2")}, asked.Requests()[5].Params)
+	listed := "model: {name: small}\nrequests: {params: [service_tier]}\n"
+	require.Equal(t, 200, f.apply(f.acme, "plain", listed).status)
+	require.Contains(t, ask("service_tier", "flex").problem(t, 400).Detail, "the operator's policy does not allow")
+	require.Contains(t, ask("temperature", 1).problem(t, 400).Detail, "may not set temperature")
+	allow(policy.Policy{Params: []string{"service_tier"}})
+	require.Equal(t, 200, ask("service_tier", "flex").status)
 }
 
 // TestKeysAreNotRepeated checks that a key is removed from responses, events, timelines and the log

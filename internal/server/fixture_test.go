@@ -146,10 +146,26 @@ func (f *fixture) ok(method, path, key string, body, out any) *reply {
 	return r
 }
 
+// anthropic returns an error in Anthropic's format as a problem, or nil if the reply is none.
+func (r *reply) anthropic() *httpapi.Problem {
+	var e struct {
+		Type      string
+		Error     struct{ Type, Message string }
+		RequestID string `json:"request_id"`
+	}
+	if json.Unmarshal(r.body, &e) != nil || e.Type != "error" || e.Error.Type == "" || e.RequestID == "" {
+		return nil
+	}
+	return &httpapi.Problem{Problem: api.Problem{Status: r.status, Detail: e.Error.Message}}
+}
+
 // problem requires a response to be a problem with a status, and returns it.
 func (r *reply) problem(t *testing.T, status int, what ...any) *httpapi.Problem {
 	t.Helper()
 	require.Equal(t, status, r.status, "%v: %s", what, r.body)
+	if a := r.anthropic(); a != nil {
+		return a
+	}
 	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), what...)
 	var p httpapi.Problem
 	d := json.NewDecoder(bytes.NewReader(r.body))

@@ -46,9 +46,14 @@ func platform(t *testing.T, replies ...scripted.Reply) *fixture {
 
 // model sets the operator's model, which acme may use.
 func (f *fixture) model(replies ...scripted.Reply) {
+	f.t.Helper()
+	f.useModel(scripted.New(replies...))
+}
+
+func (f *fixture) useModel(m *scripted.Model) {
 	t := f.t
 	t.Helper()
-	model, err := openaitest.New(scripted.New(replies...))
+	model, err := openaitest.New(m)
 	require.NoError(t, err)
 	t.Cleanup(model.Close)
 	f.server.agents.Options.Getenv = func(name string) string {
@@ -166,7 +171,7 @@ func TestOpenAIClient(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
 	out := npmtest.Script(
 		t,
-		"chat/testdata/client.mjs",
+		"agentmodel/testdata/client.mjs",
 		"OPENAI_URL="+f.url+"/v1",
 		"OPENAI_KEY="+f.acme,
 		`OPENAI_STEPS=[{"stream":true,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"results":["seen"],`+tools+`},{"model":"nobody","messages":[{"role":"user","content":"hi"}]}]`,
@@ -182,7 +187,7 @@ func TestOpenAIClient(t *testing.T) {
 	require.Equal(t, "DONE AS ASKED", lines[1]["message"].(map[string]any)["content"])
 	require.Contains(t, lines[2]["failed"], "nobody")
 	require.InDelta(t, 404, lines[2]["status"], 0)
-	var models struct{ Data []gateway.ChatModel }
+	var models struct{ Data []gateway.Model }
 	f.ok("GET", "/v1/models", f.acme, nil, &models)
 	require.Equal(t, "agent", models.Data[0].ID)
 }

@@ -150,7 +150,7 @@ func New(o *Options) (*Server, error) {
 		&tenants.Secrets{},
 		s.runs,
 		s.quarantine,
-		&gateway.Chat{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
+		&gateway.Models{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
 		&gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
 		s.metrics,
 	} {

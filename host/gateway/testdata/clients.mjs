@@ -11,6 +11,7 @@ import { Agent, run, setDefaultOpenAIClient, setOpenAIAPI, setTracingDisabled, t
 import { z } from "zod";
 
 const url = process.env.GATEWAY_URL;
+const apiKey = process.env.GATEWAY_KEY ?? "x";
 const prompt = "Mail the weather to ann@example.com and delete the file a.";
 const schema = { type: "object", properties: { name: { type: "string" } } };
 const names = ["get_weather", "delete_file"];
@@ -30,7 +31,7 @@ const task = async (name, fn) => {
 	}
 };
 
-const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: "x", maxRetries: 0 });
+const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 });
 for (const stream of [false, true]) {
 	await task(`openai chat, stream ${stream}`, async () => {
 		const functions = names.map((name) => ({
@@ -51,7 +52,7 @@ for (const stream of [false, true]) {
 		}
 	});
 	await task(`anthropic, stream ${stream}`, async () => {
-		const client = new Anthropic({ baseURL: url, apiKey: "x", maxRetries: 0 });
+		const client = new Anthropic({ baseURL: url, apiKey, maxRetries: 0 });
 		const tools = names.map((name) => ({ name, description: name, input_schema: schema }));
 		const messages = [{ role: "user", content: prompt }];
 		for (let i = 0; i < maxTurns; i++) {
@@ -68,8 +69,8 @@ for (const stream of [false, true]) {
 const sdkTools = Object.fromEntries(
 	names.map((name) => [name, tool({ description: name, inputSchema: z.object({ name: z.string().optional() }), execute: execute(name) })]),
 );
-const aiOpenAI = createOpenAI({ baseURL: `${url}/v1`, apiKey: "x" });
-const aiAnthropic = createAnthropic({ baseURL: `${url}/v1`, apiKey: "x" });
+const aiOpenAI = createOpenAI({ baseURL: `${url}/v1`, apiKey });
+const aiAnthropic = createAnthropic({ baseURL: `${url}/v1`, apiKey });
 for (const [name, model] of [
 	["ai chat", aiOpenAI.chat("m")],
 	["ai responses", aiOpenAI.responses("m")],
@@ -84,8 +85,8 @@ for (const [name, model] of [
 }
 
 for (const [name, model] of [
-	["langchain chat", new ChatOpenAI({ model: "m", apiKey: "x", maxRetries: 0, configuration: { baseURL: `${url}/v1` } })],
-	["langchain messages", new ChatAnthropic({ model: "m", apiKey: "x", maxRetries: 0, anthropicApiUrl: url })],
+	["langchain chat", new ChatOpenAI({ model: "m", apiKey, maxRetries: 0, configuration: { baseURL: `${url}/v1` } })],
+	["langchain messages", new ChatAnthropic({ model: "m", apiKey, maxRetries: 0, anthropicApiUrl: url })],
 ]) {
 	const bound = model.bindTools(names.map((n) => ({ name: n, description: n, schema: z.object({ name: z.string().optional() }) })));
 	const collect = async (messages) => {

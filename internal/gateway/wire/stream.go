@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/agent-runner/agent-runner/abi"
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+)
 
 // An ItemKind says what an item of a stream does.
 type ItemKind uint8
@@ -69,15 +72,35 @@ type Stream interface {
 // A Writer writes a streamed answer that no upstream of its protocol sent. Its methods are not called
 // concurrently.
 type Writer interface {
-	// Text appends events that add text to the block that is open, or that begin one. kind is [abi.ChunkText]
-	// or [abi.ChunkReasoning], which protocols without such a field omit.
+	// SetID sets the ID of the answer, without the protocol's prefix. By default it is new. Protocols whose clients
+	// count usage by ID ignore it.
+	SetID(id string)
+	// Begin appends the start of the answer, unless it was written. The other methods do so, too.
+	Begin(dst []byte) []byte
+	// Text appends events that add text to the block that is open, or that begin one. kind is [abi.ChunkText],
+	// [KindRefusal], or [abi.ChunkReasoning], which protocols without such a field omit.
 	Text(dst []byte, kind, text string) []byte
 	// Call appends a whole tool call.
 	Call(dst []byte, call *abi.ToolCall) []byte
+	// Extra sets fields beyond those of the protocol, which End writes.
+	Extra(fields abi.Fields)
 	// End appends the events that end the answer, with the usage unless it is nil.
 	End(dst []byte, finish string, u *abi.Usage) []byte
 	// Error appends the event of an error that ends the stream.
 	Error(dst []byte, err *Error) []byte
+}
+
+// KindRefusal is the kind of the text with which an answer is refused.
+const KindRefusal = "refusal"
+
+// Refusal returns the refusal of an answer, which OpenAI's messages have in the field refusal, or "".
+func Refusal(m *abi.Message) string {
+	for _, f := range m.Unknown {
+		if f.Name == KindRefusal {
+			return (rawjson.Value{Text: f.Value}).String()
+		}
+	}
+	return ""
 }
 
 // Full returns the answer with all that the next request must have: as its Response, with the upstream's items that

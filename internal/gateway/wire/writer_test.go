@@ -87,3 +87,43 @@ func TestFull(t *testing.T) {
 		require.Equal(t, "a", parts[1].Text, name)
 	}
 }
+
+// TestRefusals checks how streams and whole answers refuse, and that streams have extra fields.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, p := range protocols {
+		w := p.NewWriter("m")
+		w.SetID("run_1")
+		b := w.Text(w.Text(w.Begin(nil), abi.ChunkText, "So far."), wire.KindRefusal, "Not that.")
+		w.Extra(abi.Fields{{Name: "more", Value: abi.JSON(`{"x":1}`)}})
+		b = w.End(b, abi.FinishFilter, nil)
+		s := read(t, p, b)
+		require.True(t, s.Complete(), name)
+		require.Equal(t, abi.FinishFilter, s.Response().FinishReason, name)
+		require.Contains(t, string(b), "Not that.", name)
+		require.Contains(t, string(b), `"more":{"x":1}`, name)
+		require.Equal(t, name != "messages", bytes.Contains(b, []byte("run_1")), name)
+
+		m := abi.Assistant("So far.")
+		m.Unknown = abi.Fields{{Name: wire.KindRefusal, Value: abi.JSON(`"Not that."`)}}
+		whole := p.NewAnswer(&abi.Response{Message: m, FinishReason: abi.FinishFilter}, "m")
+		answer, err := p.ParseAnswer(whole)
+		require.NoError(t, err, "%s", whole)
+		require.Equal(t, abi.FinishFilter, answer.Response().FinishReason, name)
+		require.Contains(t, string(whole), "Not that.", name)
+	}
+}
+
+// TestStreamErrors checks that the error of a stream has its reason, where the protocol has one.
+func TestStreamErrors(t *testing.T) {
+	t.Parallel()
+	for name, p := range protocols {
+		w := p.NewWriter("m")
+		b := string(w.Error(w.Begin(nil), &wire.Error{Code: wire.CodeUpstream, Reason: "response_bytes", Message: "too much"}))
+		require.Contains(t, b, "too much", name)
+		if name == "chat" {
+			require.Contains(t, b, `"code":"response_bytes"`)
+			require.Contains(t, b, "data: [DONE]\n\n")
+		}
+	}
+}

@@ -37,6 +37,7 @@ type Plan struct {
 	// Set by read.
 	file            *agentfile.File
 	rings           *agentfile.Rings
+	ringsRequests   agentfile.Requests
 	operatorModules map[string]bool // digests of the operator's modules
 }
 
@@ -119,7 +120,7 @@ func (p *Plan) read() (err error) {
 	for _, e := range shown.Modules {
 		p.operatorModules[httpapi.TrimDigest(e.Digest)] = true
 	}
-	p.rings = &file.Rings
+	p.rings, p.ringsRequests = &file.Rings, file.Requests
 	for _, list := range [][]agentfile.Middleware{file.Rings.Outer, file.Rings.Inner} {
 		for i := range list {
 			list[i].Name = OperatorName + "." + list[i].Name

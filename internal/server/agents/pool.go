@@ -39,7 +39,8 @@ type poolKey struct{ tenant, plan string }
 // A builtAgent is an agent in the pool.
 type builtAgent struct {
 	*host.Agent
-	bytes int64 // estimate of the agent's memory
+	bytes    int64 // estimate of the agent's memory
+	requests RequestPolicy
 }
 
 // A Handle is an agent that is ready to run. The caller calls Release once its run has ended.
@@ -47,6 +48,8 @@ type Handle struct {
 	*agent.Agent
 	Release func()
 	Memory  int64 // the tenant's quota memory_bytes; 0 is the default
+	// Requests says what requests of model APIs may set.
+	Requests *RequestPolicy
 }
 
 // NewPool returns an empty pool of the agents of a service.
@@ -74,7 +77,10 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	if err != nil {
 		return nil, err
 	}
-	return &Handle{Agent: ref.Value.Agent.Agent, Release: ref.Release, Memory: plan.Info.Quota.MemoryBytes}, nil
+	return &Handle{
+		Agent: ref.Value.Agent.Agent, Release: ref.Release, Memory: plan.Info.Quota.MemoryBytes,
+		Requests: &ref.Value.requests,
+	}, nil
 }
 
 // load waits until a tenant may build an agent, and builds it.
@@ -88,7 +94,7 @@ func (p *Pool) load(ctx context.Context, plan *Plan, tenant string) (*builtAgent
 	if err != nil {
 		return nil, err
 	}
-	return &builtAgent{a, plan.bytes()}, nil
+	return &builtAgent{a, plan.bytes(), plan.requests()}, nil
 }
 
 // buildInRoom builds an agent. If memory for its images is missing, it closes idle modules and

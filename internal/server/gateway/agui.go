@@ -111,6 +111,7 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 // launch starts the run of a turn, or resumes it if it waits for answers.
 func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *agui.Input) (*runs.ActiveRun, error) {
 	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
+	client := runs.Client{Tools: in.Tools, Encoder: enc}
 	id := turnID(c.Tenant.ID(), name, in)
 	info, err := c.Tenant.Run(ctx, id)
 	switch {
@@ -121,7 +122,7 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 		if err != nil {
 			return nil, err
 		}
-		return x.Runs.Resume(ctx, c, id, answers, in.Tools, enc)
+		return x.Runs.Resume(ctx, c, id, answers, client)
 	case in.Answers != nil:
 		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
@@ -133,7 +134,7 @@ func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *a
 	for i := range in.Messages {
 		in.Messages[i].Origin, in.Messages[i].Extra = "", nil
 	}
-	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
+	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, client)
 }
 
 // turnID returns the id of the run that executes the last turn of a thread. The id is derived from

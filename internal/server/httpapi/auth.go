@@ -45,8 +45,14 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 // the key is missing or not valid.
 func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") || shown == "" {
-		return nil, unauthorized("send a key of this server, as Authorization: Bearer ar_…")
+	if !strings.EqualFold(scheme, "Bearer") {
+		shown = ""
+	}
+	if shown == "" {
+		shown = r.Header.Get("X-Api-Key") // of Anthropic's clients
+	}
+	if shown == "" {
+		return nil, unauthorized("send a key of this server, as Authorization: Bearer ar_… or X-Api-Key: ar_…")
 	}
 	k, info, err := rt.store.Authenticate(r.Context(), strings.TrimSpace(shown))
 	var wrong *store.KeyError

@@ -103,7 +103,7 @@ func (p *Problem) GetHeaders() http.Header {
 	if h == nil {
 		h = http.Header{}
 	}
-	if p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests {
+	if p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests && h.Get("Retry-After") == "" {
 		p.RetryAfter = max(p.RetryAfter, time.Second)
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.RetryAfter.Seconds()))))
 	}
@@ -221,13 +221,18 @@ func LogProblem(r *http.Request, err error) *Problem {
 // writeProblem responds with a problem outside of huma's handlers.
 func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := LogProblem(r, err)
-	if openAIPaths.MatchString(r.URL.Path) {
-		p = p.ForOpenAI()
-	}
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
-	w.Header().Set("Content-Type", p.ContentType(""))
+	var body any = p
+	contentType := p.ContentType("")
+	switch {
+	case openAIPaths.MatchString(r.URL.Path):
+		body = p.ForOpenAI()
+	case anthropicPaths.MatchString(r.URL.Path):
+		body, contentType = p.forAnthropic(RequestID(r.Context())), "application/json"
+	}
+	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p)
+	_ = json.NewEncoder(w).Encode(body)
 }

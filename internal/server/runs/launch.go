@@ -15,13 +15,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -38,7 +36,7 @@ func (r *Service) launch(
 	key string,
 ) (l *ActiveRun, known *journal.RunInfo, err error) {
 	if in.Run != "" {
-		l, err = r.Resume(ctx, c, in.Run, in.Answers, nil, nil)
+		l, err = r.Resume(ctx, c, in.Run, in.Answers, Client{})
 		return l, nil, err
 	}
 	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, Metadata: in.Metadata}
@@ -51,7 +49,7 @@ func (r *Service) launch(
 			return nil, nil, err
 		}
 	}
-	l, err = r.Begin(ctx, c, in.Agent, in.Version, input, nil, nil)
+	l, err = r.Begin(ctx, c, in.Agent, in.Version, input, Client{})
 	var running *alreadyRunningError
 	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
 		// A concurrent identical request came first, here or on another server.
@@ -137,16 +135,14 @@ func keyedRunID(tenant, key string) string {
 const MaxMetadata = 64 << 10
 
 // Begin starts a run of an agent, and returns when the run has begun. version 0 is the newest
-// version of the agent. tools are additional tools that the client executes. enc, if not nil, encodes
-// the events in the client's protocol.
+// version of the agent.
 func (r *Service) Begin(
 	ctx context.Context,
 	c *httpapi.Caller,
 	name string,
 	version int64,
 	in agent.Input,
-	tools []abi.Tool,
-	enc chain.Encoder,
+	client Client,
 ) (*ActiveRun, error) {
 	size := 0
 	for key, value := range in.Metadata {
@@ -163,7 +159,7 @@ func (r *Service) Begin(
 	if err != nil {
 		return nil, err
 	}
-	a, err := withClientTools(o.Agent, tools)
+	a, err := client.agent(o)
 	if err == nil {
 		err = r.checkBlocked(agent.Pins(o.Agent))
 	}
@@ -178,27 +174,12 @@ func (r *Service) Begin(
 	}
 	defer done()
 	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		return a.RunFor(ctx, in, NewRedactor(agent.Pins(o.Agent)).encoder(enc)), nil
+		return a.RunFor(ctx, in, NewRedactor(agent.Pins(o.Agent)).encoder(client.Encoder)), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return l, l.wait(ctx)
-}
-
-func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
-	if len(tools) == 0 {
-		return a, nil
-	}
-	var list []tool.Tool
-	for _, d := range tools {
-		list = append(list, tool.ByClient(d))
-	}
-	b, err := a.WithTools(list...)
-	if err != nil {
-		return nil, httpapi.NewProblem(api.CodeInvalid, "%v", err)
-	}
-	return b, nil
 }
 
 // agentOf returns the agent of an existing run, which the caller must release.

@@ -6,26 +6,22 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // Resume resumes a paused run of the caller's tenant with answers to its interrupts, keyed by the
-// interrupts' ids. The run records the caller's key with the answers. tools and enc are as for
-// [Service.Begin].
+// interrupts' ids. The run records the caller's key with the answers.
 func (r *Service) Resume(
 	ctx context.Context,
 	c *httpapi.Caller,
 	id string,
 	answers map[string]json.RawMessage,
-	tools []abi.Tool,
-	enc chain.Encoder,
+	client Client,
 ) (*ActiveRun, error) {
 	t, by := c.Tenant, "key "+c.Key.ID+" "+c.Key.Name
 	info, err := t.Run(ctx, id)
@@ -40,7 +36,7 @@ func (r *Service) Resume(
 	if err != nil {
 		return nil, err
 	}
-	a, err := withClientTools(o.Agent, tools)
+	a, err := client.agent(o)
 	if err == nil {
 		err = r.checkBlocked(agent.Pins(o.Agent))
 	}
@@ -54,7 +50,7 @@ func (r *Service) Resume(
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
 	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		events, err := a.ContinueFor(agent.AnsweredBy(ctx, by), id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(enc))
+		events, err := a.ContinueFor(agent.AnsweredBy(ctx, by), id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(client.Encoder))
 		failed <- err
 		return events, err
 	})

@@ -182,6 +182,9 @@ func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	if m.ReasoningContent != "" {
 		message = append(message, field(reasoningContent, rawjson.Quote(m.ReasoningContent)))
 	}
+	if text := wire.Refusal(&m); text != "" {
+		message = append(message, field(wire.KindRefusal, rawjson.Quote(text)))
+	}
 	if len(m.ToolCalls) > 0 {
 		list := make([][]byte, len(m.ToolCalls))
 		for i := range m.ToolCalls {
@@ -222,10 +225,13 @@ func newCall(c *abi.ToolCall) []byte {
 	return text
 }
 
+// idPrefix begins the IDs of answers.
+const idPrefix = "chatcmpl-"
+
 // newEnvelope returns the fields of an object that the upstream did not send, before its choices.
 func newEnvelope(kind, model string) abi.Fields {
 	return abi.Fields{
-		field("id", rawjson.Quote("chatcmpl-"+rand.Text())),
+		field("id", rawjson.Quote(idPrefix+rand.Text())),
 		field("object", rawjson.Quote(kind)),
 		field("created", strconv.AppendInt(nil, time.Now().Unix(), 10)),
 		field("model", rawjson.Quote(model)),

@@ -10,6 +10,7 @@
 package chat
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -67,7 +68,7 @@ func errorObject(err *wire.Error) []byte {
 			field("message", rawjson.Quote(err.Message)),
 			field("type", rawjson.Quote(kind)),
 			field("param", param),
-			field("code", rawjson.Quote(string(err.Code))),
+			field("code", rawjson.Quote(cmp.Or(err.Reason, string(err.Code)))),
 		)),
 	)
 }

@@ -107,6 +107,9 @@ func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 			blocks = append(blocks, textBlock(p.Text))
 		}
 	}
+	if text := wire.Refusal(&res.Message); text != "" {
+		blocks = append(blocks, textBlock(text))
+	}
 	for i := range res.Message.ToolCalls {
 		call := res.Message.ToolCalls[i]
 		call.ID = callID(&call)

@@ -8,7 +8,8 @@ import (
 // An answerWriter writes a streamed answer that no upstream of the protocol sent.
 type answerWriter struct {
 	*stream
-	open *streamBlock // the block of text that was begun, or nil
+	open  *streamBlock // the block of text that was begun, or nil
+	extra abi.Fields
 }
 
 // NewWriter returns a writer of a streamed answer.
@@ -16,9 +17,18 @@ func (Protocol) NewWriter(model string) wire.Writer {
 	return &answerWriter{stream: &stream{model: model}}
 }
 
-// Text appends text. Reasoning is not written, see AddText.
+// SetID does nothing, because clients count usage by the ID of a message.
+func (w *answerWriter) SetID(string) {}
+
+// Extra sets the additional fields of the event with the stop reason.
+func (w *answerWriter) Extra(fields abi.Fields) { w.extra = fields }
+
+// Begin appends the start of the answer.
+func (w *answerWriter) Begin(dst []byte) []byte { return w.begin(dst) }
+
+// Text appends text, which a refusal is, too. Reasoning is not written, see AddText.
 func (w *answerWriter) Text(dst []byte, kind, text string) []byte {
-	if kind != abi.ChunkText || text == "" {
+	if kind == abi.ChunkReasoning || text == "" {
 		return dst
 	}
 	if w.open == nil {
@@ -48,7 +58,7 @@ func (w *answerWriter) End(dst []byte, finish string, u *abi.Usage) []byte {
 	if u != nil {
 		w.usage = usage{input: u.PromptTokens, output: u.CompletionTokens}
 	}
-	return w.stream.End(w.close(dst), nil, finish)
+	return w.endNew(w.begin(w.close(dst)), finish, w.extra)
 }
 
 // Error appends the event of an error that ends the stream.

@@ -141,11 +141,7 @@ func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
 	dst = s.begin(dst)
 	reason := stopReason(s.reason, finish, s.calls, s.output.calls)
 	if len(ends) == 0 {
-		reason = stopReason("end_turn", finish, 0, s.output.calls)
-		data := append([]byte(`{"type":"message_delta","delta":{"stop_reason":`), rawjson.Quote(reason)...)
-		data = append(append(data, `,"stop_sequence":null},"usage":`...), s.usage.text()...)
-		dst = appendEvent(dst, eventDelta, append(data, '}'))
-		return appendEvent(dst, eventStop, []byte(`{"type":"message_stop"}`))
+		return s.endNew(dst, finish, nil)
 	}
 	for i := range ends {
 		if reason == s.reason {
@@ -155,6 +151,18 @@ func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
 		dst = appendReason(dst, ends[i].Event, reason)
 	}
 	return dst
+}
+
+// endNew appends the end of an answer for which there is no upstream, with additional fields.
+func (s *stream) endNew(dst []byte, finish string, extra abi.Fields) []byte {
+	reason := stopReason("end_turn", finish, 0, s.output.calls)
+	data := append([]byte(`{"type":"message_delta","delta":{"stop_reason":`), rawjson.Quote(reason)...)
+	data = append(append(data, `,"stop_sequence":null},"usage":`...), s.usage.text()...)
+	for _, f := range extra {
+		data = append(append(append(append(data, ','), rawjson.Quote(f.Name)...), ':'), f.Value...)
+	}
+	dst = appendEvent(dst, eventDelta, append(data, '}'))
+	return appendEvent(dst, eventStop, []byte(`{"type":"message_stop"}`))
 }
 
 // appendReason appends an event of the end with another stop reason, if it has one.

@@ -22,7 +22,7 @@ func (s *stream) beginAnswer(dst []byte) []byte {
 // responseID returns the ID of the response, which is the upstream's if it has sent one.
 func (w *writer) responseID() string {
 	if w.id == "" {
-		w.id = newID("resp_")
+		w.id = newID(idPrefix)
 	}
 	return w.id
 }
@@ -32,7 +32,7 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind != abi.ChunkText {
 		return dst
 	}
-	dst, t := s.openText(dst)
+	dst, t := s.openText(dst, typeText)
 	if text != "" {
 		dst = s.appendText(dst, t, text)
 	}
@@ -41,9 +41,9 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 
 // A newText is a message that the upstream did not send.
 type newText struct {
-	id    string
-	at    field // output_index
-	entry int   // in writer.entries
+	id, typ string // typ is the type of its part
+	at      field  // output_index
+	entry   int    // in writer.entries
 }
 
 // with returns the fields of an event about the message's text.
@@ -51,27 +51,36 @@ func (t *newText) with(more ...field) []field {
 	return append([]field{str("item_id", t.id), t.at, num("content_index", 0)}, more...)
 }
 
-// openText appends the beginning of a message.
-func (s *stream) openText(dst []byte) ([]byte, *newText) {
+// logprobs adds the log probabilities that events of text have, and those of refusals do not.
+func (t *newText) logprobs(f field) []field {
+	if t.typ != typeText {
+		return t.with(f)
+	}
+	return t.with(f, raw("logprobs", "[]"))
+}
+
+// openText appends the beginning of a message with a part of a type.
+func (s *stream) openText(dst []byte, typ string) ([]byte, *newText) {
 	dst = s.beginAnswer(dst)
-	t := &newText{id: newID("msg_"), entry: len(s.entries)}
+	t := &newText{id: newID("msg_"), typ: typ, entry: len(s.entries)}
 	t.at = s.addItem(nil)
 	dst = s.own(dst, "response.output_item.added", t.at, field{"item", newObject(str("type", "message"),
 		str("id", t.id), str("status", "in_progress"), str("role", "assistant"), raw("content", "[]"))})
-	return s.own(dst, "response.content_part.added", t.with(field{"part", outputText("")})...), t
+	return s.own(dst, "response.content_part.added", t.with(field{"part", newPartOf(typ, "")})...), t
 }
 
 // appendText appends text of a message.
 func (s *stream) appendText(dst []byte, t *newText, text string) []byte {
-	return s.own(dst, "response.output_text.delta", t.with(str("delta", text), raw("logprobs", "[]"))...)
+	return s.own(dst, "response."+t.typ+".delta", t.logprobs(str("delta", text))...)
 }
 
 // closeText appends the end of a message with the given text.
 func (s *stream) closeText(dst []byte, t *newText, text string) []byte {
-	item := newMessage(t.id, text)
+	part := newPartOf(t.typ, text)
+	item := messageItem(t.id, part)
 	s.entries[t.entry].added = item
-	dst = s.own(dst, "response.output_text.done", t.with(str("text", text), raw("logprobs", "[]"))...)
-	dst = s.own(dst, "response.content_part.done", t.with(field{"part", outputText(text)})...)
+	dst = s.own(dst, "response."+t.typ+".done", t.logprobs(str(textField(t.typ), text))...)
+	dst = s.own(dst, "response.content_part.done", t.with(field{"part", part})...)
 	return s.own(dst, "response.output_item.done", t.at, field{"item", item})
 }
 

@@ -12,6 +12,8 @@ type answerWriter struct {
 	*stream
 	open *newText // the message that was begun, or nil
 	text strings.Builder
+
+	extra abi.Fields
 }
 
 // NewWriter returns a writer of a streamed answer.
@@ -19,13 +21,29 @@ func (p Protocol) NewWriter(model string) wire.Writer {
 	return &answerWriter{stream: p.NewStream(model).(*stream)}
 }
 
-// Text appends text. Reasoning is omitted, see the package's documentation.
+// SetID sets the ID of the answer.
+func (w *answerWriter) SetID(id string) { w.id = idPrefix + id }
+
+// Extra sets the additional fields of the response in the last event.
+func (w *answerWriter) Extra(fields abi.Fields) { w.extra = fields }
+
+// Begin appends the start of the answer.
+func (w *answerWriter) Begin(dst []byte) []byte { return w.beginAnswer(dst) }
+
+// Text appends text or a refusal. Reasoning is omitted, see the package's documentation.
 func (w *answerWriter) Text(dst []byte, kind, text string) []byte {
-	if kind != abi.ChunkText || text == "" {
+	if kind == abi.ChunkReasoning || text == "" {
 		return dst
 	}
+	typ := typeText
+	if kind == wire.KindRefusal {
+		typ = typeRefusal
+	}
+	if w.open != nil && w.open.typ != typ {
+		dst = w.close(dst)
+	}
 	if w.open == nil {
-		dst, w.open = w.openText(dst)
+		dst, w.open = w.openText(dst, typ)
 	}
 	w.text.WriteString(text)
 	return w.appendText(dst, w.open, text)
@@ -50,7 +68,7 @@ func (w *answerWriter) close(dst []byte) []byte {
 // End appends the events that end the answer.
 func (w *answerWriter) End(dst []byte, finish string, u *abi.Usage) []byte {
 	w.usage = u
-	return w.endNew(w.close(dst), finish)
+	return w.endNew(w.close(dst), finish, w.extra)
 }
 
 // Error appends the event of an error that ends the stream.

@@ -13,7 +13,7 @@ func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
 		dst = s.AddText(dst, abi.ChunkText, "")
 	}
 	if len(ends) == 0 {
-		return s.endNew(dst, finish)
+		return s.endNew(dst, finish, nil)
 	}
 	for i := range ends {
 		if it := &ends[i]; it.Kind == wire.End {
@@ -35,7 +35,7 @@ func (s *stream) isDangling() bool {
 }
 
 // endNew appends the end of an answer for which there is no upstream.
-func (s *stream) endNew(dst []byte, finish string) []byte {
+func (s *stream) endNew(dst []byte, finish string, extra abi.Fields) []byte {
 	dst = s.beginAnswer(dst)
 	output := make([][]byte, 0, len(s.entries))
 	for _, e := range s.entries {
@@ -44,8 +44,12 @@ func (s *stream) endNew(dst []byte, finish string) []byte {
 		}
 	}
 	status, _ := outcome(finish)
-	return s.own(dst, "response."+status,
-		field{"response", newResponse(s.responseID(), s.model, output, finish, s.usage)})
+	response := newResponse(s.responseID(), s.model, output, finish, s.usage)
+	change := map[string][]byte{}
+	for _, f := range extra {
+		change[f.Name] = f.Value
+	}
+	return s.own(dst, "response."+status, field{"response", edit(response, change)})
 }
 
 // passEnd appends the event that ends the answer, with the items as they were written.

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"crypto/rand"
 	"net/http"
 	"strings"
@@ -47,19 +48,23 @@ func (Protocol) Error(err *wire.Error) (status int, body []byte) {
 		param = str("param", err.Param)
 	}
 	return status, newObject(field{"error", newObject(str("message", err.Message), str("type", kind), param,
-		str("code", string(err.Code)))})
+		str("code", cmp.Or(err.Reason, string(err.Code))))})
 }
 
 // NewAnswer returns a whole answer without an upstream.
 func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	var output [][]byte
-	if text := res.Message.Content.String(); text != "" || len(res.Message.ToolCalls) == 0 {
+	text, refusal := res.Message.Content.String(), wire.Refusal(&res.Message)
+	if text != "" || refusal == "" && len(res.Message.ToolCalls) == 0 {
 		output = append(output, newMessage(newID("msg_"), text))
+	}
+	if refusal != "" {
+		output = append(output, messageItem(newID("msg_"), newPartOf(typeRefusal, refusal)))
 	}
 	for i := range res.Message.ToolCalls {
 		output = append(output, newFunctionCall(&res.Message.ToolCalls[i]))
 	}
-	return newResponse(newID("resp_"), model, output, res.FinishReason, res.Usage)
+	return newResponse(newID(idPrefix), model, output, res.FinishReason, res.Usage)
 }
 
 // newResponse returns a response that has ended.
@@ -96,14 +101,30 @@ func outcome(finish string) (status, details string) {
 	return "completed", "null"
 }
 
+// idPrefix begins the IDs of answers.
+const idPrefix = "resp_"
+
 // newMessage returns a message item of an answer.
-func newMessage(id, text string) []byte {
+func newMessage(id, text string) []byte { return messageItem(id, newPartOf(typeText, text)) }
+
+// messageItem returns a message item of an answer, with one part.
+func messageItem(id string, part []byte) []byte {
 	return newObject(str("type", "message"), str("id", id), str("status", "completed"),
-		str("role", "assistant"), field{"content", rawjson.Array([][]byte{outputText(text)})})
+		str("role", "assistant"), field{"content", rawjson.Array([][]byte{part})})
 }
 
-func outputText(text string) []byte {
-	return newObject(str("type", "output_text"), str("text", text), raw("annotations", "[]"), raw("logprobs", "[]"))
+// The types of the parts of an answer's messages.
+const (
+	typeText    = "output_text"
+	typeRefusal = "refusal"
+)
+
+// newPartOf returns a part of a type for an answer's message.
+func newPartOf(typ, text string) []byte {
+	if typ == typeRefusal {
+		return newObject(str("type", typ), str("refusal", text))
+	}
+	return newObject(str("type", typ), str("text", text), raw("annotations", "[]"), raw("logprobs", "[]"))
 }
 
 func newFunctionCall(c *abi.ToolCall) []byte {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,14 +117,13 @@ func TestOpenAIErrors(t *testing.T) {
 	t.Parallel()
 	f := platform(t)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
-	var model gateway.ChatModel
+	var model gateway.Model
 	f.ok("GET", "/v1/models/agent", f.acme, nil, &model)
 	require.Equal(t, "agent", model.ID)
 	require.Equal(t, "acme", model.OwnedBy)
 	for path, want := range map[string]string{
 		"GET /v1/models/none": "agent none: no such agent",
 		"POST /v1/embeddings": "no endpoint for POST /v1/embeddings; ",
-		"POST /v1/responses":  "no endpoint for",
 	} {
 		method, at, _ := strings.Cut(path, " ")
 		r := f.send(method, at, f.acme, nil)
@@ -131,4 +132,118 @@ func TestOpenAIErrors(t *testing.T) {
 		require.NoError(t, json.Unmarshal(r.body, &out), path)
 		require.Contains(t, out.Error.Message, want, path)
 	}
+}
+
+// modelAPIs has the paths of the model APIs, with a request to each.
+var modelAPIs = map[string]string{
+	"/v1/chat/completions": `{"model":"agent","messages":[{"role":"user","content":"hi"}]%s}`,
+	"/v1/responses":        `{"model":"agent","input":"hi"%s}`,
+	"/v1/messages":         `{"model":"agent","max_tokens":100,"messages":[{"role":"user","content":"hi"}]%s}`,
+}
+
+// TestModelStatus checks that the statuses 400 and 429 of a model reach the clients of all APIs, also of streams,
+// with the time after which to try again, and that other statuses become 502.
+func TestModelStatus(t *testing.T) {
+	t.Parallel()
+	status := 0
+	f := newFixture(t)
+	f.useModel(scripted.Func(func(int, *model.Request) scripted.Reply {
+		return scripted.Error(&model.Error{
+			Code: abi.CodeModel, Status: status, Message: "secret of the endpoint", RetryAfter: 7 * time.Second,
+		})
+	}))
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
+	for given, want := range map[int]int{400: 400, 429: 429, 401: 502, 500: 502} {
+		status = given
+		for path, body := range modelAPIs {
+			for _, stream := range []string{"", `,"stream":true`} {
+				r := f.send("POST", path, f.acme, fmt.Appendf(nil, body, stream))
+				require.Equal(t, want, r.status, "%s %s", path, r.body)
+				require.Contains(t, string(r.body), "the model that the agent asks failed: it answered "+strconv.Itoa(given))
+				require.NotContains(t, string(r.body), "secret")
+				require.Equal(t, "7", r.header.Get("Retry-After"))
+			}
+		}
+	}
+}
+
+// TestAnthropicErrors checks that errors for Anthropic's clients are in their format, also those of the server.
+func TestAnthropicErrors(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
+	for _, c := range []struct {
+		path, key, body string
+		status          int
+		kind, message   string
+	}{
+		{"/v1/messages", "", "{}", 401, "authentication_error", "X-Api-Key"},
+		{"/v1/messages", f.acme, "{}", 400, "invalid_request_error", "model"},
+		{"/v1/messages", f.acme, `{"model":"none","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}`, 404, "not_found_error", "none"},
+		{"/v1/messages/count_tokens", f.acme, "{}", 404, "not_found_error", "agents do not count tokens"},
+		{"/v1/messages/batches", f.acme, "{}", 404, "not_found_error", "no endpoint"},
+	} {
+		r := f.send("POST", c.path, c.key, []byte(c.body))
+		require.Equal(t, c.status, r.status, "%s", r.body)
+		var out struct {
+			Type      string
+			Error     struct{ Type, Message string }
+			RequestID string `json:"request_id"`
+		}
+		require.NoError(t, json.Unmarshal(r.body, &out))
+		require.Equal(t, "error", out.Type)
+		require.Equal(t, c.kind, out.Error.Type, "%s", r.body)
+		require.Contains(t, out.Error.Message, c.message)
+		require.NotEmpty(t, out.RequestID)
+	}
+}
+
+// TestRequestParams checks that the parameters of a request replace those of the agent, that a limit of tokens
+// only lowers the agent's, and that tool_choice is for the next model call.
+func TestRequestParams(t *testing.T) {
+	t.Parallel()
+	m := scripted.New(scripted.Calls(abi.NewToolCall("c1", "calculator", `{"expression":"1"}`)), scripted.Text("done"))
+	f := newFixture(t)
+	f.useModel(m)
+	require.Equal(t, 200, f.apply(f.acme, "agent",
+		"model: {name: small, params: {temperature: 1, seed: 5, max_completion_tokens: 50}}\ntools: {builtin: [calculator]}\n").status)
+	r := f.send("POST", "/v1/messages", f.acme, []byte(`{"model":"agent","max_tokens":100,"temperature":0.5,
+		"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"mine","input_schema":{"type":"object"}}],
+		"tool_choice":{"type":"tool","name":"mine"}}`))
+	require.Equal(t, 200, r.status, "%s", r.body)
+	asked := m.Requests()
+	require.Len(t, asked, 2)
+	want := abi.Params{"temperature": abi.JSON("0.5"), "seed": abi.JSON("5"), "max_completion_tokens": abi.JSON("50")}
+	require.Equal(t, want, asked[1].Params)
+	want["tool_choice"] = asked[0].Params["tool_choice"]
+	require.JSONEq(t, `{"type":"function","function":{"name":"mine"}}`, string(want["tool_choice"]))
+	require.Equal(t, want, asked[0].Params)
+}
+
+// TestRequestPolicy checks that the agent's file and the operator's rings say what requests may set.
+func TestRequestPolicy(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.useModel(scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("done") }))
+	ask := func(field string) *reply {
+		return f.send("POST", "/v1/messages", f.acme, fmt.Appendf(nil, modelAPIs["/v1/messages"], ","+field))
+	}
+	const effort = `"output_config":{"effort":"high"}`
+	apply := func(requests string) {
+		t.Helper()
+		require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n"+requests).status)
+	}
+	apply("")
+	require.Equal(t, 200, ask(`"temperature":1`).status)
+	require.Equal(t, 400, ask(effort).status)
+	apply("requests: {params: [reasoning_*]}\n")
+	require.Equal(t, 400, ask(`"temperature":1`).status)
+	require.Equal(t, 200, ask(effort).status)
+	apply("requests: {params: []}\n")
+	require.Equal(t, 400, ask(`"temperature":1`).status)
+	require.Equal(t, 200, ask(`"stream":true`).status, "max_tokens only lowers the limit")
+	apply("requests: {params: [reasoning_effort, temperature]}\n")
+	require.Equal(t, 200, f.apply(f.operator, "rings", "requests: {params: [temperature]}\n").status)
+	require.Equal(t, 200, ask(`"temperature":1`).status)
+	require.Equal(t, 400, ask(effort).status)
 }

@@ -1,4 +1,4 @@
-package chat_test
+package agentmodel_test
 
 import (
 	"context"
@@ -28,7 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
-	"github.com/agent-runner/agent-runner/internal/server/chat"
+	"github.com/agent-runner/agent-runner/internal/server/agentmodel"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,20 +45,29 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.serve(w, r, b)
 	}
-	var problem *chat.Error
+	var problem *agentmodel.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &problem):
-		problem.Write(w)
+		writeError(w, problem)
 	default:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
+// writeError responds with an error in OpenAI's format.
+func writeError(w http.ResponseWriter, e *agentmodel.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"error": map[string]any{"message": e.Message, "type": e.Type(), "param": e.Param, "code": e.Code},
+	})
+}
+
 // serve runs the agent for the request in b, or resumes the run that the request names, and writes
 // the completion.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
-	q, err := chat.ParseRequest(b)
+	q, err := agentmodel.ParseRequest(agentmodel.Chat(), b)
 	if err != nil {
 		return err
 	}
@@ -76,10 +85,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, b []byte) error {
 		state := s.waits[q.Run]
 		s.mu.Unlock()
 		if events, err = a.Resume(r.Context(), state, q.Answers); err != nil {
-			return &chat.Error{Status: http.StatusConflict, Message: err.Error()}
+			return &agentmodel.Error{Status: http.StatusConflict, Message: err.Error()}
 		}
 	}
-	return chat.Serve(w, r, q, s.recording(events), hold, timeouts)
+	return agentmodel.Serve(w, r, q, s.recording(events), hold, timeouts)
 }
 
 func (s *server) recording(events iter.Seq2[abi.Event, error]) iter.Seq2[abi.Event, error] {
@@ -300,11 +309,11 @@ func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	srv := serve(t, agent.Options{Model: scripted.New()})
 	for body, want := range map[string]string{
-		`{`:               "no request for a chat completion",
-		`{"messages":[]}`: "model is missing",
-		`{"model":"a"}`:   "messages is empty",
-		`{"model":"a","messages":[{"role":"robot","content":"x"}]}`:                                                                                                                                `unknown role`,
-		`{"model":"a","messages":[{"role":"user","content":"x"}],"n":2}`:                                                                                                                           "n is 2",
+		`{`:               "the request is not valid",
+		`{"messages":[]}`: "model must be the name",
+		`{"model":"a"}`:   "messages must be an array",
+		`{"model":"a","messages":[{"role":"robot","content":"x"}]}`:                                                                                                                                `role`,
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"n":2}`:                                                                                                                           "n must be 1",
 		`{"model":"a","messages":[{"role":"user","content":"x"}],"tool_choice":"required"}`:                                                                                                        "tool_choice",
 		`{"model":"a","messages":[{"role":"user","content":"x"}],"modalities":["text","audio"]}`:                                                                                                   "modalities",
 		`{"model":"a","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"a b"}}]}`:                                                                         "tools[0]",
@@ -365,25 +374,7 @@ func TestReplaced(t *testing.T) {
 	require.NotContains(t, string(b), "1234")
 }
 
-func FuzzParseRequest(f *testing.F) {
-	f.Add(
-		[]byte(
-			`{"model":"a","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_run_1.int_1","content":"a"}],"tools":[{"type":"function","function":{"name":"a"}}],"stream":true}`,
-		),
-	)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		q, err := chat.ParseRequest(b)
-		if err != nil {
-			var problem *chat.Error
-			require.ErrorAs(t, err, &problem)
-			return
-		}
-		require.NotEmpty(t, q.Messages)
-		require.Equal(t, q.Run != "", len(q.Answers) > 0)
-	})
-}
-
-var timeouts = chat.Timeouts{Response: 2 * time.Minute, Part: 30 * time.Second}
+var timeouts = agentmodel.Timeouts{Response: 2 * time.Minute, Part: 30 * time.Second}
 
 // hold is a Hold that does not wait.
 func hold(context.Context, int, func(context.Context, <-chan struct{}) bool) error { return nil }
@@ -408,14 +399,14 @@ func TestFullResponse(t *testing.T) {
 		t.Run(fmt.Sprint("stream ", stream), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q, err := chat.ParseRequest(
+				q, err := agentmodel.ParseRequest(agentmodel.Chat(),
 					fmt.Appendf(nil, `{"model":"x","stream":%v,"messages":[{"role":"user","content":"hi"}]}`, stream),
 				)
 				require.NoError(t, err)
 				w := httptest.NewRecorder()
-				err = chat.Serve(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), q, events, never, timeouts)
+				err = agentmodel.Serve(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), q, events, never, timeouts)
 				if !stream {
-					var full *chat.Error
+					var full *agentmodel.Error
 					require.ErrorAs(t, err, &full)
 					require.Equal(t, 503, full.Status)
 					require.Contains(t, full.Message, "run_1")
@@ -451,7 +442,7 @@ func TestDeadlineAfterALongRun(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q, err := chat.ParseRequest([]byte(`{"model":"x","messages":[{"role":"user","content":"hi"}]}`))
+				q, err := agentmodel.ParseRequest(agentmodel.Chat(), []byte(`{"model":"x","messages":[{"role":"user","content":"hi"}]}`))
 				require.NoError(t, err)
 				events := func(yield func(abi.Event, error) bool) {
 					time.Sleep(10 * timeouts.Response)
@@ -463,7 +454,7 @@ func TestDeadlineAfterALongRun(t *testing.T) {
 				}
 				w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 				r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
-				err = chat.Serve(w, r, q, events, hold, timeouts)
+				err = agentmodel.Serve(w, r, q, events, hold, timeouts)
 				require.Equal(t, fails, err != nil)
 				require.Equal(t, timeouts.Response, w.left)
 			})

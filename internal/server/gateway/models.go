@@ -1,0 +1,305 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/agentmodel"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Models serves the model APIs of OpenAI and Anthropic, with agents as models.
+type Models struct {
+	Runs      *runs.Service
+	Admission *admission.Controller
+	Timeouts  *httpapi.Timeouts
+}
+
+// maxConversation limits a request with a conversation, in bytes.
+const maxConversation = 8 << 20
+
+type modelsOutput struct {
+	Body struct {
+		Object string  `json:"object" enum:"list"`
+		Data   []Model `json:"data" nullable:"false"`
+	}
+}
+
+type modelOutput struct{ Body Model }
+
+// A Model is an agent in the format of OpenAI's models.
+type Model struct {
+	ID      string `json:"id" doc:"The agent's name."`
+	Object  string `json:"object" enum:"model"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// aboutModels describes what the endpoints of all model APIs have in common.
+const aboutModels = `The model is the name of an agent. Tools of the request run in the client: a call of one pauses the run, and
+the next request, with its result and the same model, continues the same run. The requests of an agent may set the
+parameters that it and the policy allow; docs/platform.md lists the fields that have no effect. A field with an effect
+that agents do not have gets 400. If the client disconnects, the run ends.`
+
+// Routes registers the endpoints of the model APIs.
+func (x *Models) Routes(rt *httpapi.Router) {
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-models",
+		Method:  "GET",
+		Path:    "/v1/models",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tagOpenAI,
+		Summary: "List agents as OpenAI models",
+	}, x.models)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "get-model",
+		Method:  "GET",
+		Path:    "/v1/models/{agent}",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tagOpenAI,
+		Summary: "Show an agent as an OpenAI model",
+	}, x.model)
+	for _, e := range []endpoint{
+		{"chat-completions", "/v1/chat/completions", tagOpenAI, "Create a chat completion", agentmodel.Chat(), "messages"},
+		{"responses", "/v1/responses", tagOpenAI, "Create a response of OpenAI's Responses API", agentmodel.Responses(), "input"},
+		{"messages", "/v1/messages", tagAnthropic, "Create a message of Anthropic's Messages API", agentmodel.Messages(), "messages"},
+	} {
+		rt.Raw(httpapi.Route{
+			ID:      e.id,
+			Method:  "POST",
+			Path:    e.path,
+			Scope:   httpapi.RunsWrite,
+			Tag:     e.tag,
+			Body:    maxConversation,
+			Input:   true,
+			Summary: e.summary + " with an agent as the model",
+			About:   aboutModels,
+		}, e.describe, func(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
+			return x.serve(w, req, c, e.protocol)
+		})
+	}
+	rt.Raw(httpapi.Route{
+		ID:      "count-message-tokens",
+		Method:  "POST",
+		Path:    "/v1/messages/count_tokens",
+		Scope:   httpapi.RunsWrite,
+		Tag:     tagAnthropic,
+		Body:    maxConversation,
+		Input:   true,
+		Summary: "Count the tokens of a message; agents cannot",
+		About:   `An agent adds its instruction, its tools and what its modules change, so that only a run knows the tokens of its requests. The answer is 404.`,
+	}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { return modelProblem(errNoCount) })
+}
+
+const (
+	tagOpenAI    = "openai"
+	tagAnthropic = "anthropic"
+)
+
+var errNoCount = &agentmodel.Error{Status: http.StatusNotFound, Message: "agents do not count tokens: their instruction, " +
+	"tools and modules decide what a request to the model has; an answer says in usage how many there were"}
+
+// An endpoint is an endpoint that creates answers.
+type endpoint struct {
+	id, path, tag, summary string
+	protocol               *agentmodel.Protocol
+	conversation           string // the field with the conversation
+}
+
+func (e *endpoint) describe(op *huma.Operation, _ huma.Registry) {
+	object := &huma.Schema{Type: "object", Description: "The answer in the format of the API."}
+	request := objectSchema("The request in the format of the API.", map[string]string{"model": "string"},
+		e.conversation, "tools", "tool_choice", "stream", "metadata")
+	request.Required = append(request.Required, e.conversation)
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: request}}}
+	op.Responses["200"] = &huma.Response{
+		Description: "The answer in the format of the API",
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+	}
+}
+
+// objectSchema returns the schema of another API's object: its required fields with their
+// types, and the optional fields that the server uses.
+func objectSchema(about string, required map[string]string, more ...string) *huma.Schema {
+	s := &huma.Schema{Type: "object", Description: about, Properties: map[string]*huma.Schema{}}
+	for name, kind := range required {
+		s.Properties[name] = &huma.Schema{Type: kind}
+		if kind == "array" {
+			s.Properties[name].Items = &huma.Schema{Type: "object"}
+		}
+		s.Required = append(s.Required, name)
+	}
+	slices.Sort(s.Required)
+	for _, name := range more {
+		s.Properties[name] = &huma.Schema{}
+	}
+	return s
+}
+
+func (x *Models) models(ctx context.Context, c *httpapi.Caller, _ *struct{}) (*modelsOutput, error) {
+	list, err := c.Tenant.AgentNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &modelsOutput{}
+	out.Body.Object, out.Body.Data = "list", []Model{}
+	for _, a := range list {
+		out.Body.Data = append(out.Body.Data, newModel(c, a.Name, a.Created))
+	}
+	return out, nil
+}
+
+func (x *Models) model(ctx context.Context, c *httpapi.Caller, in *agents.AgentPath) (*modelOutput, error) {
+	a, err := c.Tenant.Agent(ctx, in.Agent, 0)
+	if err != nil {
+		return nil, httpapi.ProblemOf(err).ForOpenAI()
+	}
+	return &modelOutput{newModel(c, a.Name, a.Created)}, nil
+}
+
+func newModel(c *httpapi.Caller, name string, created time.Time) Model {
+	return Model{ID: name, Object: "model", Created: created.Unix(), OwnedBy: c.Tenant.ID()}
+}
+
+// serve answers a request of a model API. A model that is no agent of the tenant is an error.
+func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, p *agentmodel.Protocol) error {
+	b, err := httpapi.ReadJSONBody(req)
+	if err != nil {
+		return err
+	}
+	err = x.answer(w, req, c, p, b)
+	if known, ok := errors.AsType[*agentmodel.Error](err); ok {
+		return modelProblem(known)
+	}
+	return err
+}
+
+// answer starts the run of a request, or resumes the run whose calls the request answers, and
+// responds with the answer.
+func (x *Models) answer(
+	w http.ResponseWriter,
+	req *http.Request,
+	c *httpapi.Caller,
+	p *agentmodel.Protocol,
+	body []byte,
+) error {
+	var q *agentmodel.Request
+	parse := func() (err error) { q, err = agentmodel.ParseRequest(p, body); return err }
+	if err := c.Parse(req.Context(), x.Admission, len(body), parse); err != nil {
+		return err
+	}
+	l, before, err := x.launch(req.Context(), c, q)
+	if err != nil {
+		return err
+	}
+	c.ReleaseBody()
+	l.Attached.Store(true)
+	defer l.Follow()()
+	info, err := x.Runs.Find(req.Context(), c.Tenant, l.ID)
+	if err != nil {
+		return err
+	}
+	events := x.Runs.Follow(c, info, l.From).All(req.Context())
+	return agentmodel.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Wait,
+		agentmodel.Timeouts{Response: x.Timeouts.Response, Part: x.Timeouts.Write})
+}
+
+// launch starts or resumes the run of a request. before is the usage that earlier requests reported.
+func (x *Models) launch(
+	ctx context.Context,
+	c *httpapi.Caller,
+	q *agentmodel.Request,
+) (l *runs.ActiveRun, before abi.Usage, err error) {
+	client := runs.Client{Tools: q.Tools, Params: q.Params, Choice: q.Choice}
+	if q.Run == "" {
+		input := agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}
+		l, err = x.Runs.Begin(ctx, c, q.Model, 0, input, client)
+		return l, before, err
+	}
+	if info, err := c.Tenant.Run(ctx, q.Run); err == nil {
+		if info.Agent != q.Model {
+			return nil, before, &agentmodel.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
+				Message: fmt.Sprintf(
+					"model is %.80q, and the tool results are for run %s of the agent %q: ask with the model that made the calls",
+					q.Model, q.Run, info.Agent,
+				)}
+		}
+		before = info.Usage
+	}
+	l, err = x.Runs.Resume(ctx, c, q.Run, q.Answers, client)
+	return l, before, err
+}
+
+// subtractUsage returns events, with before subtracted from the usage in the event that ends or
+// pauses the run. before is the usage that earlier requests reported.
+func subtractUsage(
+	ctx context.Context,
+	t *store.Tenant,
+	run string,
+	events iter.Seq2[abi.Event, error],
+	before abi.Usage,
+) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		for e, err := range events {
+			used := e.Usage
+			if e.Type == abi.EventRunPaused {
+				if info, err := t.Run(ctx, run); err == nil {
+					used = &info.Usage
+				}
+			}
+			if used != nil && (e.Type == abi.EventRunPaused || e.Type == abi.EventRunFinished) {
+				e.Usage = &abi.Usage{
+					PromptTokens:     used.PromptTokens - before.PromptTokens,
+					CompletionTokens: used.CompletionTokens - before.CompletionTokens,
+					TotalTokens:      used.TotalTokens - before.TotalTokens,
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// modelProblem returns an error of package agentmodel as a problem.
+func modelProblem(e *agentmodel.Error) *httpapi.Problem {
+	code := api.CodeInvalid
+	switch {
+	case e.Status == http.StatusNotFound:
+		code = api.CodeNotFound
+	case e.Status == http.StatusBadGateway, e.Status == http.StatusTooManyRequests, e.Code == string(abi.CodeModel):
+		code = api.CodeModelFailed
+	case e.Status == http.StatusServiceUnavailable:
+		code = api.CodeUnavailable
+	case e.Status >= 500:
+		code = api.CodeRunFailed
+	case e.Status == http.StatusConflict:
+		code = api.CodeConflict
+	}
+	p := httpapi.NewProblem(code, "%s", e.Message)
+	p.Status, p.OpenAI = e.Status, &api.OpenAIError{Message: e.Message, Type: e.Type()}
+	if e.Param != "" {
+		p.OpenAI.Param = &e.Param
+	}
+	if e.Code != "" {
+		p.OpenAI.Code = &e.Code
+	}
+	return p.WithHeader(e.Header)
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+)
+
+// clientModel calls two tools of the client, and answers once it has the results. Asked for a format, it answers
+// with an object.
+func clientModel(_ int, req *model.Request) scripted.Reply {
+	last := req.Messages[len(req.Messages)-1]
+	switch {
+	case strings.Contains(string(req.Params["response_format"]), "json_schema"):
+		if strings.Contains(last.Content.String(), "wrong") {
+			return scripted.Text(`{"city": 7}`)
+		}
+		return scripted.Text(`{"city": "Paris"}`)
+	case last.Role == abi.RoleTool:
+		return scripted.Text("It is sunny.")
+	}
+	return scripted.Message(abi.Message{
+		Role: abi.RoleAssistant, Content: abi.Text("Looking."),
+		ToolCalls: []abi.ToolCall{
+			abi.NewToolCall("c1", "get_weather", `{"name":"x"}`),
+			abi.NewToolCall("c2", "delete_file", `{"name":"a"}`),
+		},
+	})
+}
+
+// TestModelClients runs a task through each client of the model APIs, with an agent whose module denies a tool.
+// The clients and the task are those with which the gateway is tested. The tool must not run, and the client must
+// go on.
+func TestModelClients(t *testing.T) {
+	t.Parallel()
+	npmtest.Folder(t) // skips the test before it starts a server
+	f := clientPlatform(t)
+	out := npmtest.Script(t, "../../host/gateway/testdata/clients.mjs",
+		"GATEWAY_URL="+f.url, "GATEWAY_KEY="+f.acme, "OPENAI_API_KEY=x")
+	tasks := 0
+	for line := range strings.Lines(out) {
+		var got struct {
+			Name, Text, Failed string
+			Ran                []string
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &got), line)
+		tasks++
+		t.Run(got.Name, func(t *testing.T) {
+			require.Empty(t, got.Failed)
+			require.Equal(t, []string{"get_weather"}, got.Ran)
+			require.Contains(t, got.Text, "It is sunny.")
+		})
+	}
+	require.Equal(t, 18, tasks)
+}
+
+// clientPlatform returns a platform with the agent m of the tenant acme.
+func clientPlatform(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.useModel(scripted.Func(clientModel))
+	deny, err := os.ReadFile("../../host/gateway/testdata/deny.js")
+	require.NoError(t, err)
+	f.upload(f.acme, "deny", string(deny))
+	require.Equal(t, 200, f.apply(f.acme, "m", "model: {name: small}\nmiddlewares: [{module: deny}]\n").status)
+	return f
+}
+
+// TestModelFormats asks for structured output through each client that has it.
+func TestModelFormats(t *testing.T) {
+	t.Parallel()
+	npmtest.Folder(t)
+	f := clientPlatform(t)
+	out := npmtest.Script(t, "testdata/formats.mjs",
+		"GATEWAY_URL="+f.url, "GATEWAY_KEY="+f.acme, "OPENAI_API_KEY=x")
+	tasks := 0
+	for line := range strings.Lines(out) {
+		var got struct {
+			Name, Failed string
+			Object       map[string]any
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &got), line)
+		tasks++
+		t.Run(got.Name, func(t *testing.T) {
+			if strings.Contains(got.Name, "wrong") {
+				require.Contains(t, got.Failed, "does not have the requested format")
+				return
+			}
+			require.Empty(t, got.Failed)
+			require.Equal(t, map[string]any{"city": "Paris"}, got.Object)
+		})
+	}
+	require.Equal(t, 12, tasks)
+}
