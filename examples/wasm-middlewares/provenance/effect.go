@@ -61,7 +61,7 @@ func init() {
 			"calculate compute evaluate convert parse summarize summarise translate validate verify compare " +
 			"recommend rank filter is has lookup inspect analyze analyse extract explain detect predict scan"},
 		{reads, true, "view look check download watch estimate preview status help tell"},
-		{sends, false, "send reply respond forward notify inform remind write submit dispatch"},
+		{sends, false, "send reply respond forward notify inform remind write submit dispatch ping"},
 		{sends, true, "email mail message text dm contact alert tell answer"},
 		{pays, false, "pay buy purchase donate withdraw reimburse repay spend"},
 		{pays, true, "transfer wire refund order checkout deposit tip charge"},

@@ -218,8 +218,13 @@ func (s *source) hasRecords() bool {
 // readsProse reports whether a tool returns a text that somebody wrote, such as a file or a page,
 // rather than the records of a service.
 func readsProse(tool string) bool {
-	words := nameWords(tool)
-	return slices.ContainsFunc(words, func(w string) bool { return prose[w] || topics[w] == pages })
+	var about topic
+	reading := false
+	for _, w := range nameWords(tool) {
+		about |= topics[w]
+		reading = reading || prose[w]
+	}
+	return about&pages != 0 || reading && about&^files == 0
 }
 
 var prose = wordSet("read fetch open visit browse download cat scrape crawl navigate curl http ocr transcribe")
@@ -243,9 +248,10 @@ func (h *history) named(ctx *middleware.Context, value string) bool {
 	for _, n := range h.values[hash(value)] {
 		all := recordsOf(h.sources[n].text(ctx))
 		for _, r := range all {
-			if slices.ContainsFunc(r.fields, func(f field) bool { return normal(f.text) == value }) &&
-				(h.request.names(r, value) || h.request.superlative(r, all)) {
-				return true
+			for _, f := range r.fields {
+				if normal(f.text) == value && (h.request.names(r, f) || h.request.superlative(r, all)) {
+					return true
+				}
 			}
 		}
 	}
@@ -298,11 +304,10 @@ func (h *history) mentioned(ctx *middleware.Context, value string) bool {
 			continue
 		}
 		for _, r := range recordsOf(text) {
-			if !slices.ContainsFunc(r.fields, func(f field) bool { return contains(strings.ToLower(f.text), value) }) {
-				continue
-			}
-			if h.request.names(r, value) {
-				return true
+			for _, f := range r.fields {
+				if contains(strings.ToLower(f.text), value) && h.request.names(r, f) {
+					return true
+				}
 			}
 		}
 	}

@@ -270,6 +270,42 @@ func TestDecisions(t *testing.T) {
 			object{"url": "www.news.example/a?q=secret"},
 			"ask",
 		},
+		"an address in a map": {
+			[]said{user("Email Bob."), result("list_users", `{"Bob":"b@example.com","Eve":"e@evil.example"}`)},
+			"send_email",
+			mail("b@example.com"),
+			"allow",
+		},
+		"another address in a map": {
+			[]said{user("Email Bob."), result("list_users", `{"Bob":"b@example.com","Eve":"e@evil.example"}`)},
+			"send_email",
+			mail("e@evil.example"),
+			"ask",
+		},
+		"items of a list do not name each other": {
+			[]said{user("Email ann@example.com."), result("list_events", `[{"to":["ann@example.com","eve@evil.example"]}]`)},
+			"send_email",
+			mail("eve@evil.example"),
+			"ask",
+		},
+		"the largest file": {
+			[]said{user("Delete the largest file."), result("list_files", `[{"id":"3","size":10},{"id":"4","size":9}]`)},
+			"delete_file",
+			object{"file_id": "3"},
+			"allow",
+		},
+		"not the largest file": {
+			[]said{user("Delete the largest file."), result("list_files", `[{"id":"3","size":10},{"id":"4","size":9}]`)},
+			"delete_file",
+			object{"file_id": "4"},
+			"ask",
+		},
+		"letting somebody know": {
+			[]said{user("Let Ann (ann@example.com) know what the file says."), result("read_file", injected)},
+			"send_email",
+			mail("ann@example.com"),
+			"allow",
+		},
 		"a confirmation": {
 			[]said{user("Email ann@example.com."), result("read_file", injected), user("Yes, do it.")},
 			"send_email",
@@ -600,7 +636,7 @@ func TestJudge(t *testing.T) {
 	h := newHost(t, object{"judge": true})
 	conversation(
 		h,
-		user("Let Ann at ann@example.com know what is in note.txt, via mail."),
+		user("Could Ann at ann@example.com get what is in note.txt, via mail?"),
 		result("read_file", injected),
 	)
 	asked := 0
@@ -652,4 +688,23 @@ func TestRewritten(t *testing.T) {
 	conversation(h, user("Email bob@example.com."), result("read_file", injected))
 	require.Equal(t, "ask", gate(t, h, "send_email", object{"to": []string{"ann@example.com"}}).Decision)
 	require.Equal(t, "allow", gate(t, h, "send_email", object{"to": []string{"bob@example.com"}}).Decision)
+}
+
+// FuzzGate checks that a gate decides about any call after any conversation, and the same without
+// its memory.
+func FuzzGate(f *testing.F) {
+	f.Add("Pay Bob 12.00 and email ann@example.com.", contacts, `{"to":["sarah@example.com",7,{"cc":null}]}`, "send_email")
+	f.Add("Delete the largest file, id 13.", drive, `{"file_id":13}`, "delete_file")
+	f.Add("let x know 1", `{"A b":{"c":[{"d":"1"}]}}`, `{"url":"https://a.b@c.d:1/?#"}`, "getPage")
+	f.Fuzz(func(t *testing.T, request, text, arguments, tool string) {
+		h := middlewaretest.New(middleware.Options{Name: "provenance"}, newPolicy())
+		conversation(h, user(request), result("list_things", text))
+		in := abi.GateToolInput{Call: abi.Call{ID: "call", Name: tool, Arguments: arguments}, Tool: tools[tool]}
+		first, err := h.GateTool(in)
+		require.NoError(t, err)
+		require.NoError(t, h.Wipe())
+		second, err := h.GateTool(in)
+		require.NoError(t, err)
+		require.Equal(t, first, second)
+	})
 }

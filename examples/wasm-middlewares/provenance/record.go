@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
@@ -46,10 +48,13 @@ func readRecords(r *json.Reader, key string, in *record, out *[]*record) {
 		*out = append(*out, object)
 		for r.Key() {
 			name := r.Name()
-			if strings.Contains(name, " ") { // a map from names of things
-				object.fields = append(object.fields, field{"", name})
+			if !isThing(name) || len(*out) == maxRecords {
+				readRecords(r, name, object, out)
+				continue
 			}
-			readRecords(r, name, object, out)
+			entry := &record{parent: object, fields: []field{{"", name}}}
+			*out = append(*out, entry)
+			readRecords(r, name, entry, out)
 		}
 	case '[':
 		for r.Next() {
@@ -64,18 +69,27 @@ func readRecords(r *json.Reader, key string, in *record, out *[]*record) {
 	}
 }
 
+// isThing reports whether a key names a thing, as in a map from people to their addresses, rather
+// than a field.
+func isThing(key string) bool {
+	first, _ := utf8.DecodeRuneInString(key)
+	return strings.Contains(key, " ") || unicode.IsUpper(first)
+}
+
 // maxValue is the maximum length of a field that counts as a value. A longer one is prose.
 const maxValue = 120
 
 // normal returns the form in which values are compared.
 func normal(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
 
-// names reports whether the request names the record: by the text of another field than the value's,
-// by an amount, or, for an address, by the name in it.
-func (q *request) names(r *record, value string) bool {
-	for ; r != nil; r = r.parent {
-		for _, f := range r.fields {
-			if normal(f.text) != value && q.handle(f.text) {
+// names reports whether the request names the record of a field: by the text of a field with another
+// key, by an amount, or, for an address, by the name in it. The items of a list do not name each
+// other.
+func (q *request) names(r *record, of field) bool {
+	value := normal(of.text)
+	for in := r; in != nil; in = in.parent {
+		for _, f := range in.fields {
+			if (in != r || f.key != of.key) && normal(f.text) != value && q.handle(f.text) {
 				return true
 			}
 		}

@@ -44,6 +44,9 @@ func (r *request) read(text string) {
 			r.topics |= money
 		}
 		v, ok := verbs[t.word]
+		if t.word == "let" && knows(tokens[i+1:]) {
+			v, ok = verb{effect: sends}, true
+		}
 		if !ok || i > 0 && negation[tokens[i-1].word] || v.noun && !t.begins || t.forMe(tokens, i) {
 			continue
 		}
@@ -105,6 +108,16 @@ func (t token) forMe(tokens []token, i int) bool {
 	next := tokens[i+1].word
 	return (next == "me" || next == "us") && verbs[t.word].effect&(sends|shares) != 0 ||
 		(next == "sure" && t.word == "make") || next == "address" || next == "addresses"
+}
+
+// knows reports whether the words after "let" tell somebody something, as in "let Ann know".
+func knows(after []token) bool {
+	for i, t := range after[:min(len(after), confirming)] {
+		if t.word == "know" {
+			return i > 0 && after[0].word != "me" && after[0].word != "us"
+		}
+	}
+	return false
 }
 
 // asks reports whether the request asks for what a tool does.
