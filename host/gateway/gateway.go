@@ -267,6 +267,14 @@ func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *ho
 		return gateway.Route{}, nil, f.ErrorAt(fmt.Sprintf("routes[%d].upstream", i), err)
 	}
 	up := upstreams[string(r.Protocol)]
+	if r.UpstreamProtocol != r.Protocol {
+		other := upstreams[string(r.UpstreamProtocol)]
+		up.KeyHeader = other.KeyHeader
+		up.Target = &gateway.Target{Protocol: other.Protocol, Path: other.Path, MaxCompletionTokens: u.Host == "api.openai.com"}
+		if r.UpstreamProtocol == agentfile.ProtocolMessages {
+			up.Target.Header = http.Header{"Anthropic-Version": {"2023-06-01"}}
+		}
+	}
 	up.URL = u
 	if r.APIKeyEnv != "" {
 		up.Key, err = g.secret(f, fmt.Sprintf("routes[%d].api_key_env", i), r.APIKeyEnv, "the key of the upstream")

@@ -64,13 +64,14 @@ type GatewayApprover struct {
 
 // A GatewayRoute is one route of a gateway.
 type GatewayRoute struct {
-	Name      string   `json:"name,omitempty" jsonschema:"The route's name, which modules read as the agent's. Default: the protocol's name."`
-	Protocol  protocol `json:"protocol" jsonschema:"The protocol of clients and the upstream: chat (OpenAI's chat completions), responses (OpenAI's Responses API) or messages (Anthropic's Messages API)."`
-	Models    []string `json:"models,omitempty" jsonschema:"The models of the route: names, or patterns with * and ?. Default: all."`
-	Upstream  URL      `json:"upstream,omitempty" jsonschema:"The address of the upstream's API, without /v1. Default: https://api.openai.com, for messages https://api.anthropic.com."`
-	APIKeyEnv string   `json:"api_key_env,omitempty" jsonschema:"The environment variable with the upstream's key. Default: clients send their own credentials."`
-	Model     string   `json:"model,omitempty" jsonschema:"The model to ask the upstream for. Default: the request's."`
-	Hold      bool     `json:"hold,omitempty" jsonschema:"Whether to hold streamed answers until after_model has run, which can then change them. Default: false."`
+	Name             string   `json:"name,omitempty" jsonschema:"The route's name, which modules read as the agent's. Default: the protocol's name."`
+	Protocol         protocol `json:"protocol" jsonschema:"The protocol of clients: chat (OpenAI's chat completions), responses (OpenAI's Responses API) or messages (Anthropic's Messages API)."`
+	Models           []string `json:"models,omitempty" jsonschema:"The models of the route: names, or patterns with * and ?. Default: all."`
+	Upstream         URL      `json:"upstream,omitempty" jsonschema:"The address of the upstream's API, without /v1. Default: https://api.openai.com, for the protocol messages https://api.anthropic.com."`
+	UpstreamProtocol protocol `json:"upstream_protocol,omitempty" jsonschema:"The protocol of the upstream. With another one than the clients', requests and answers are translated. Default: the clients' protocol."`
+	APIKeyEnv        string   `json:"api_key_env,omitempty" jsonschema:"The environment variable with the upstream's key. Default: clients send their own credentials."`
+	Model            string   `json:"model,omitempty" jsonschema:"The model to ask the upstream for. Default: the request's."`
+	Hold             bool     `json:"hold,omitempty" jsonschema:"Whether to hold streamed answers until after_model has run, which can then change them. Default: false."`
 
 	Secrets     []secret     `json:"secrets,omitempty" jsonschema:"As in agent.yaml."`
 	Middlewares []Middleware `json:"middlewares,omitempty" jsonschema:"As in agent.yaml. Without modules, requests and answers pass unchanged."`
@@ -226,9 +227,12 @@ func (g *Gateway) checkRoute(i int) error {
 	if r.Name == "" {
 		r.Name = string(r.Protocol)
 	}
+	if r.UpstreamProtocol == "" {
+		r.UpstreamProtocol = r.Protocol
+	}
 	if r.Upstream == "" {
 		r.Upstream = "https://api.openai.com"
-		if r.Protocol == ProtocolMessages {
+		if r.UpstreamProtocol == ProtocolMessages {
 			r.Upstream = "https://api.anthropic.com"
 		}
 	}

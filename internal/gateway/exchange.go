@@ -164,7 +164,10 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	}
 	x.answer, x.refused = nil, nil // of an earlier call
 	x.reply.answeredBy(nil)
-	call, failed := x.send(ctx, body, next.Model)
+	call, failed := x.ask(ctx, body, next.Model, x.memory)
+	if failed != nil && failed.Code != wire.CodeUpstream {
+		return nil, abort(failed)
+	}
 	if failed != nil {
 		if ended := ending.FromContext(ctx); ended != nil {
 			return nil, ended

@@ -97,12 +97,14 @@ type Route struct {
 
 // An Upstream is a model API.
 type Upstream struct {
-	Protocol wire.Protocol
-	Path     string   // the path of the protocol's endpoint, such as /v1/messages
-	URL      *url.URL // the API's address, without the path of the endpoint
-	Key      string   // the gateway's key; empty if clients send theirs
+	Protocol wire.Protocol // of clients, and of the upstream unless it has a Target
+	Path     string        // the path of the protocol's endpoint, such as /v1/messages
+	URL      *url.URL      // the API's address, without the path of the endpoint
+	Key      string        // the gateway's key; empty if clients send theirs
 	// KeyHeader is the header of the key: Authorization, as a bearer token, or another one.
 	KeyHeader string
+	// Target is the endpoint that answers if its protocol is not the clients'; otherwise nil.
+	Target *Target
 }
 
 // A Gateway is a handler of requests to model APIs. It is safe for concurrent use.
@@ -248,12 +250,16 @@ func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
 		return &wire.Error{Code: wire.CodeNotFound, Param: "model",
 			Message: fmt.Sprintf("no route of the gateway has the model %.100q for %s", head.model, c.endpoint.path)}
 	}
+	if c.endpoint.count && c.route.Upstream.Target != nil {
+		return wire.Errorf(wire.CodeInvalid, "the tokens cannot be counted: the upstream of the route %q has another protocol",
+			c.route.Name)
+	}
 	if err := c.reserve(key, len(body), head.maxOutput); err != nil {
 		return err
 	}
 	ctx = c.start(ctx)
 	if c.route.Chain == nil {
-		return c.forward(ctx, body)
+		return c.forward(ctx, body, held)
 	}
 	x := &exchange{runHost: newRunHost(ctx, c, held), reply: reply{w: c.client}}
 	if x.request, err = asError(c.endpoint.protocol.ParseRequest(body)); err != nil {

@@ -18,11 +18,7 @@ func (g *Gateway) authenticate(r *http.Request) (*Key, *wire.Error) {
 	if len(g.o.Keys) == 0 {
 		return nil, nil
 	}
-	secret := r.Header.Get("X-Api-Key")
-	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		secret = bearer
-	}
-	given, found := sha256.Sum256([]byte(secret)), -1
+	given, found := sha256.Sum256([]byte(clientKey(r.Header))), -1
 	for i := range g.o.Keys {
 		sum := sha256.Sum256([]byte(g.o.Keys[i].Secret))
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], sum[:]), i, found)
@@ -32,6 +28,17 @@ func (g *Gateway) authenticate(r *http.Request) (*Key, *wire.Error) {
 			"the request has no key of the gateway: send one as a bearer token or in X-Api-Key")
 	}
 	return &g.o.Keys[found], nil
+}
+
+// anthropicKey is the header of Anthropic's keys.
+const anthropicKey = "X-Api-Key"
+
+// clientKey returns the key in the header of a request, or "".
+func clientKey(h http.Header) string {
+	if bearer, ok := strings.CutPrefix(h.Get("Authorization"), "Bearer "); ok {
+		return bearer
+	}
+	return h.Get(anthropicKey)
 }
 
 // read reads the body of a request, which held counts.

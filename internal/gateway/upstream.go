@@ -67,13 +67,17 @@ var traceHeaders = []string{"Traceparent", "Tracestate", "Baggage"}
 func (c *record) upstreamRequest(ctx context.Context, body []byte) (*http.Request, error) {
 	to := &c.route.Upstream
 	u := *to.URL
-	u.Path = strings.TrimSuffix(u.Path, "/") + c.r.URL.Path
+	path, header := c.r.URL.Path, c.r.Header
 	u.RawQuery = c.r.URL.RawQuery
+	if to.Target != nil {
+		path, header, u.RawQuery = to.Target.Path, to.targetHeader(c.r.Header), ""
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	req, err := http.NewRequestWithContext(ctx, c.r.Method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	passHeaders(req.Header, c.r.Header)
+	passHeaders(req.Header, header)
 	if _, known := req.Header["User-Agent"]; !known {
 		req.Header["User-Agent"] = nil // otherwise net/http adds its own
 	}
@@ -158,13 +162,13 @@ func (g *Gateway) credentials(req *http.Request, u *Upstream) {
 }
 
 // forward passes a request and its answer without changes, except for the model that the route sets.
-func (c *record) forward(ctx context.Context, body []byte) *wire.Error {
+func (c *record) forward(ctx context.Context, body []byte, held *memory) *wire.Error {
 	model := c.model
 	if c.route.Model != "" && c.route.Model != model {
 		model = c.route.Model
 		body = withModel(body, model)
 	}
-	call, err := c.send(ctx, body, model)
+	call, err := c.ask(ctx, body, model, held)
 	if err != nil {
 		return err
 	}
