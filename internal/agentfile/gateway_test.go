@@ -64,6 +64,10 @@ func TestGatewayFile(t *testing.T) {
 	require.Equal(t, agentfile.URL("https://api.anthropic.com"), r.Upstream)
 	require.Equal(t, "guard", r.Chain().Middlewares[0].Name)
 
+	g, err = agentfile.ParseGateway(path, []byte("routes: [{protocol: chat, upstream_protocol: messages}]"))
+	require.NoError(t, err)
+	require.Equal(t, agentfile.URL("https://api.anthropic.com"), g.Routes[0].Upstream)
+
 	require.NoError(t, os.Remove(module))
 	_, err = agentfile.LoadGateway(path)
 	require.ErrorContains(t, err, "paths are relative to this file")

@@ -45,6 +45,12 @@ func (p Pair) Request(body []byte) (*Request, error) {
 		return nil, err
 	}
 	call := *parsed.Call()
+	switch {
+	case call.Model == "":
+		return nil, invalid("model", "the request has no model")
+	case len(call.Messages) == 0:
+		return nil, invalid("", "the request has no messages")
+	}
 	if call.Messages, err = portable(call.Messages); err != nil {
 		return nil, err
 	}
