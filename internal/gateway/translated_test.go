@@ -18,7 +18,8 @@ import (
 func toMessages(o *Options) {
 	u := &o.Routes[0].Upstream
 	u.KeyHeader = "X-Api-Key"
-	u.Target = &Target{Protocol: messages.Protocol{}, Path: "/v1/messages", Header: http.Header{"Anthropic-Version": {"2023-06-01"}}}
+	u.Target = &Target{Protocol: messages.Protocol{}, Path: "/v1/messages",
+		Header: http.Header{"Anthropic-Version": {"2023-06-01"}}}
 }
 
 const plainQuestion = `{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}`
@@ -63,8 +64,8 @@ func TestTranslated(t *testing.T) {
 	}
 }
 
-// TestTranslatedErrors checks that the client gets the upstream's status with an error in its own protocol, and an error
-// of its own for what cannot be translated.
+// TestTranslatedErrors checks that the client gets the upstream's status with an error in its own protocol, and an
+// error of its own for what cannot be translated.
 func TestTranslatedErrors(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")
@@ -78,7 +79,9 @@ func TestTranslatedErrors(t *testing.T) {
 		require.Equal(t, 529, status)
 		require.Equal(t, "7", header.Get("Retry-After"))
 		require.Empty(t, header.Get("X-Secret"))
-		var e struct{ Error struct{ Message, Type string } }
+		var e struct {
+			Error struct{ Message, Type string }
+		}
 		require.NoError(t, json.Unmarshal([]byte(got), &e))
 		require.Equal(t, "Overloaded", e.Error.Message)
 		require.Equal(t, "server_error", e.Error.Type)

@@ -18,8 +18,8 @@ const maxEvent = 16 << 20
 // afterEnd is the time for which events after the end of an answer, such as the usage, are awaited.
 const afterEnd = 250 * time.Millisecond
 
-// A reader reads the client's stream for a stream of the upstream. Text passes as it arrives; a tool call passes once it
-// is complete.
+// A reader reads the client's stream for a stream of the upstream. Text passes as it arrives; a tool call passes once
+// it is complete.
 type reader struct {
 	body   io.ReadCloser
 	events *wire.EventReader

@@ -19,11 +19,11 @@ import (
 // rejects those that it lacks.
 var common = []string{
 	"temperature", "top_p", "max_tokens", "stop", "tool_choice", "parallel_tool_calls", "response_format",
-	"reasoning_effort", "verbosity", "user", "seed", "n", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs",
-	"top_logprobs", "modalities", "prediction", "audio", "web_search_options",
+	"reasoning_effort", "verbosity", "user", "seed", "n", "frequency_penalty", "presence_penalty", "logit_bias",
+	"logprobs", "top_logprobs", "modalities", "prediction", "audio", "web_search_options",
 }
 
-// Rules say what of a client's requests other protocols can carry.
+// rules say what of a client's requests other protocols can carry.
 type rules struct {
 	// names are the client's names of common parameters that differ from those of chat completions.
 	names map[string]string
@@ -64,7 +64,8 @@ var ofResponses = &rules{
 	},
 	hints: map[string]func(rawjson.Value) bool{
 		"store": nil, "metadata": nil, "stream_options": nil, "prompt_cache_key": nil, "prompt_cache_retention": nil,
-		"safety_identifier": nil, "client_metadata": nil, "service_tier": oneOf("auto", "default"), "truncation": oneOf("disabled"),
+		"safety_identifier": nil, "client_metadata": nil, "service_tier": oneOf("auto", "default"),
+		"truncation": oneOf("disabled"),
 		"include": func(v rawjson.Value) bool {
 			return !slices.ContainsFunc(v.Elements(), func(v rawjson.Value) bool {
 				return v.String() != "reasoning.encrypted_content"
@@ -100,7 +101,9 @@ var ofMessages = &rules{
 		kind := v.Get("type").String()
 		return v, kind == "" || kind == "custom"
 	},
-	toolFields: []string{"type", "name", "description", "input_schema", "strict", "cache_control", "eager_input_streaming"},
+	toolFields: []string{
+		"type", "name", "description", "input_schema", "strict", "cache_control", "eager_input_streaming",
+	},
 }
 
 func rulesOf(p wire.Protocol) *rules {
