@@ -32,7 +32,8 @@ type Hook struct {
 	Since int
 }
 
-// An Ability is a set of abilities of a hook.
+// An Ability is a bit set of properties of a hook: what its answer can do, and what its input
+// contains.
 type Ability int
 
 // The abilities of hooks.

@@ -53,9 +53,9 @@ type verdict struct {
 	Group, Outcome string
 	Wrong          []string
 	Calls          int
-	// Late, Own and CPU are the times by which the module's hooks exceeded their deadline: elapsed
-	// time, elapsed time without that of other threads, and processor time. Own and CPU omit hooks
-	// that called next.
+	// Late, Own and CPU are the times by which the module's hooks exceeded their deadline: Late is
+	// elapsed time, Own is elapsed time without that in which the hook's thread was ready but other
+	// threads ran, and CPU is processor time. Own and CPU omit hooks that called next.
 	Late, Own, CPU []time.Duration
 	Load, All      time.Duration
 }

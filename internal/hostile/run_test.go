@@ -84,10 +84,10 @@ func (m mistakes) Handle(_ context.Context, r slog.Record) error {
 // A hookCall is a call of a hook by a chain.
 type hookCall struct {
 	hook  abi.Hook
-	wall  time.Duration // without the time in next
-	own   time.Duration // the same without the time of other threads
+	wall  time.Duration // elapsed time, without the time in next
+	own   time.Duration // wall without the time in which the call's thread was ready but other threads ran
 	cpu   time.Duration // processor time
-	waits bool          // the hook called next, whose work counts in own and cpu
+	waits bool          // whether the hook called next; own and cpu then include the work of that call
 	err   error
 	left  bool // err says that its result was no longer needed, for example because another module closed its stream
 }

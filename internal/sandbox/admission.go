@@ -122,7 +122,7 @@ type reservation struct {
 	tenant  string // may be empty
 	nested  bool   // within work that holds memory, so that it must not wait for its share
 	granted bool   // guarded by admission.mu
-	n       int    // the index of the granted size; guarded by admission.mu
+	n       int    // index in sizes of the granted size; guarded by admission.mu
 	done    chan struct{}
 }
 

@@ -23,11 +23,11 @@ type core struct {
 	memory    api.Memory
 	linear    image.Memory
 	globals   []api.MutableGlobal // the globals that a snapshot contains
-	fuel      api.MutableGlobal   // counter of metering; nil while the start function runs
-	depth     api.MutableGlobal   // counter of metering, like fuel
+	fuel      api.MutableGlobal   // remaining fuel; nil while the start function runs
+	depth     api.MutableGlobal   // remaining bytes of stack; nil while the start function runs
 	functions map[string]api.Function
 	created   time.Time
-	uses      int // number of closed instances that it served
+	uses      int // number of closed instances that the core served
 }
 
 // instantiate instantiates the module in c. Its memory starts from the snapshot s, or from the
@@ -119,8 +119,8 @@ func (c *core) restoreGlobals(s *image.Snapshot) {
 	}
 }
 
-// reset restores c to its snapshot and returns the number of bytes that c does not share. It
-// reports false if c cannot be reset.
+// reset restores c to its snapshot, and returns the number of bytes that c does not share with the
+// snapshot. It returns false if c cannot be reset.
 func (c *core) reset() (own int64, ok bool) {
 	s := c.linear.Snapshot()
 	if s == nil || c.memory == nil || uint64(c.memory.Size()) != s.Size() {

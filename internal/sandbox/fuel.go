@@ -21,62 +21,65 @@ const (
 	// its image can be set.
 	startStack = 256 << 10
 
-	// stackPiece is the part of its stack in bytes that a guest gets at a time. A stack grows
-	// by being copied, without interruption, to one twice as large: a copy of 64 MB takes
-	// 50 ms. Code that uses more than the estimate is noticed between two pieces, before it
-	// has used much. stackExcess is what one frame may use beyond the estimate.
-	stackPiece  = 256 << 10
+	// stackStep is the number of bytes of stack that a guest is granted at a time. A stack grows by
+	// being copied, without interruption, to one twice as large: a copy of 64 MB takes 50 ms. Code
+	// that uses more stack than estimated is detected between two grants, before it has used much.
+	// stackExcess is the number of bytes that one frame may use beyond the estimate.
+	stackStep   = 256 << 10
 	stackExcess = 1 << 20
 )
 
-// tank counts the fuel and the stack of one call.
-type tank struct {
+// A meter counts the fuel and the stack that one call is granted and uses, and sizes its slices.
+type meter struct {
 	granted   int64 // fuel granted to the guest
 	imports   int64 // fuel used by imports
-	unchecked int64 // fuel used by imports since the limits were checked
-	rest      int64 // the unused part of granted, at the end
+	unchecked int64 // fuel used by imports since the last check of the limits
+	rest      int64 // the part of granted that is unused at the end of the call
 
-	stack int64 // bytes of stack granted, as estimated
+	stack int64 // estimated bytes of stack granted to the guest
 
 	slicing
 }
 
 // used returns the fuel that the call has used. left is the part of the granted fuel that remains.
-func (t *tank) used(left int64) int64 { return t.granted - left + t.imports }
+func (m *meter) used(left int64) int64 { return m.granted - left + m.imports }
 
-// fill sets the counters for a call.
-func (in *Instance) fill() {
-	in.tank = tank{slicing: in.image.code.slicing(in.core.linear.Size)}
+// startMeter resets the meter, and grants the first slice of fuel and the first part of the stack,
+// at the beginning of a call.
+func (in *Instance) startMeter() {
+	in.meter = meter{slicing: in.image.code.slicing(in.core.linear.Size)}
 	if in.core.fuel != nil {
 		in.core.fuel.Set(uint64(in.grant(0)))
 		in.core.depth.Set(uint64(in.deepen(0)))
 	}
 }
 
-// drain reads the guest's remaining fuel after a call, and records the fuel that the call used.
-func (in *Instance) drain() {
+// stopMeter reads the guest's remaining fuel at the end of a call, and reports the fuel that the
+// call used.
+func (in *Instance) stopMeter() {
 	if in.core.fuel != nil {
-		in.tank.rest = int64(in.core.fuel.Get())
+		in.meter.rest = int64(in.core.fuel.Get())
 	}
-	in.report.Fuel = uint64(max(0, in.tank.used(in.tank.rest)))
+	in.report.Fuel = uint64(max(0, in.meter.used(in.meter.rest)))
 }
 
-// grant adds fuel to left, the guest's remaining fuel, up to a slice, or to less if the limit is
-// near. It returns the new remaining fuel.
+// grant tops up the guest's remaining fuel to one slice, or to less if the limit is near. left is
+// the remaining fuel before that; grant returns the remaining fuel afterwards.
 func (in *Instance) grant(left int64) int64 {
-	more := min(in.tank.slice-left, in.fuel-in.tank.used(left))
-	in.tank.granted += more
+	more := min(in.meter.slice-left, in.fuel-in.meter.used(left))
+	in.meter.granted += more
 	return left + more
 }
 
-// deepen adds a piece of stack to left, the guest's remaining stack in bytes, and further pieces
-// while left is negative, up to the limit. It returns the new remaining stack.
+// deepen grants the guest stackStep bytes of stack, and again while the remaining stack is
+// negative, up to the limit. left is the remaining stack in bytes before that; deepen returns it
+// with the granted bytes added.
 func (in *Instance) deepen(left int64) int64 {
-	t, limit := &in.tank, in.image.limits.StackBytes
-	for first := true; (first || left < 0) && t.stack < limit; first = false {
-		piece := min(stackPiece, limit-t.stack)
-		t.stack += piece
-		left += piece
+	m, limit := &in.meter, in.image.limits.StackBytes
+	for first := true; (first || left < 0) && m.stack < limit; first = false {
+		step := min(stackStep, limit-m.stack)
+		m.stack += step
+		left += step
 	}
 	return left
 }
@@ -106,8 +109,8 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	}
 	ran := in.checkpoint(left)
 	in.checkSlice(ran)
-	in.tank.adapt(ran, in.core.linear.Size)
-	if in.tank.shouldYield(ran) {
+	in.meter.adapt(ran, in.core.linear.Size)
+	if in.meter.shouldYield(ran) {
 		in.watch.pause() // while others use the processor
 		in.yield()
 		in.watch.resume()
@@ -117,11 +120,11 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 
 // charge charges the work of an import, and checks the limits from time to time.
 func (in *Instance) charge(fuel int64) {
-	in.tank.imports += fuel
-	if in.tank.unchecked += fuel; in.tank.unchecked < minSlice {
+	in.meter.imports += fuel
+	if in.meter.unchecked += fuel; in.meter.unchecked < minSlice {
 		return
 	}
-	in.tank.unchecked = 0
+	in.meter.unchecked = 0
 	left := int64(0)
 	if in.core.fuel != nil {
 		left = int64(in.core.fuel.Get())
@@ -141,7 +144,7 @@ func (in *Instance) checkpoint(left int64) time.Duration {
 	case ran > limits.HookTime:
 		in.report.TimedOut = true
 		in.fail(FaultTimeout, fmt.Sprintf("ran longer than %v", limits.HookTime), nil)
-	case in.tank.used(left) > in.fuel:
+	case in.meter.used(left) > in.fuel:
 		in.fail(FaultFuel, fmt.Sprintf("used more than its %d fuel", in.fuel), nil)
 	}
 	return ran

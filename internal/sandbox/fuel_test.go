@@ -86,13 +86,13 @@ func TestFuelBudget(t *testing.T) {
 // TestSlices checks how slices adapt to their time and to the size of the memory.
 func TestSlices(t *testing.T) {
 	t.Parallel()
-	tank := new(code).slicing(0)
-	require.EqualValues(t, minSlice, tank.slice)
+	sizer := new(code).slicing(0)
+	require.EqualValues(t, minSlice, sizer.slice)
 	ran := time.Duration(0)
 	after := func(elapsed time.Duration, memory uint64) int64 {
 		ran += elapsed
-		tank.adapt(ran, memory)
-		return tank.slice
+		sizer.adapt(ran, memory)
+		return sizer.slice
 	}
 	require.EqualValues(t, minSlice, after(fastSlice-1, 1<<20), "memory has grown")
 	require.EqualValues(t, 2*minSlice, after(fastSlice-1, 1<<20), "fast slices grow")
@@ -167,7 +167,7 @@ func TestShortSlices(t *testing.T) {
 		"work of an import": {func(in *Instance) { work(); in.afterImport(in.checkLimits()) }, maxSlice},
 		"earlier work": {func(in *Instance) {
 			work()
-			in.tank.ran = in.watch.ran()
+			in.meter.ran = in.watch.ran()
 			in.watch.began = in.watch.began.Add(-time.Hour)
 		}, maxSlice},
 		"others' work":   {func(in *Instance) { in.watch.began = in.watch.began.Add(-time.Hour) }, maxSlice},
@@ -176,13 +176,13 @@ func TestShortSlices(t *testing.T) {
 		im := load(t, newSandbox(t, Options{}), guestWasm, Limits{HookTime: time.Hour})
 		in := instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
 			in := g.in
-			in.tank.ran = in.watch.ran()
-			in.tank.called = in.tank.ran
+			in.meter.ran = in.watch.ran()
+			in.meter.called = in.meter.ran
 			in.watch.marks = true
 			in.watch.mark()
 			test.slice(in)
 			in.checkSlice(in.watch.ran())
-			require.Equal(t, test.want, in.tank.max, name)
+			require.Equal(t, test.want, in.meter.max, name)
 			return 0
 		}}})
 		call(t, in, "call", 1)
@@ -192,34 +192,35 @@ func TestShortSlices(t *testing.T) {
 		im.code.heldHost.at.Add(-int64(shortSlicePeriod))
 		require.EqualValues(t, maxSlice, im.code.slicing(0).max, "not forever")
 	}
-	// The first long slice may have been the work of others.
+	// One long slice only starts the measurement of processor time: others may have used the
+	// processor.
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{HookTime: time.Hour})
-	for _, suspect := range []bool{false, true} {
+	for _, measured := range []bool{false, true} {
 		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
 			in := g.in
-			require.Equal(t, suspect, in.watch.marks)
-			in.tank.ran = in.watch.ran()
+			require.Equal(t, measured, in.watch.marks)
+			in.meter.ran = in.watch.ran()
 			in.watch.began = in.watch.began.Add(-time.Hour)
 			in.checkSlice(in.watch.ran())
-			require.EqualValues(t, maxSlice, in.tank.max)
+			require.EqualValues(t, maxSlice, in.meter.max)
 			return 0
 		}}}), "call", 1)
 	}
-	tank := slicing{max: shortSlice}
-	tank.adapt(fastSlice-1, 0)
-	require.LessOrEqual(t, tank.slice, int64(shortSlice))
-	tank.adapt(fastSlice, 2*largeMemory)
-	require.EqualValues(t, shortSlice, tank.slice)
+	sizer := slicing{max: shortSlice}
+	sizer.adapt(fastSlice-1, 0)
+	require.LessOrEqual(t, sizer.slice, int64(shortSlice))
+	sizer.adapt(fastSlice, 2*largeMemory)
+	require.EqualValues(t, shortSlice, sizer.slice)
 }
 
 // TestYield checks that a guest yields the processor from time to time, not after each slice.
 func TestYield(t *testing.T) {
 	t.Parallel()
-	tank := slicing{}
-	require.False(t, tank.shouldYield(yieldInterval))
-	require.True(t, tank.shouldYield(yieldInterval+1))
-	require.False(t, tank.shouldYield(2*yieldInterval))
-	require.True(t, tank.shouldYield(2*yieldInterval+2))
+	sizer := slicing{}
+	require.False(t, sizer.shouldYield(yieldInterval))
+	require.True(t, sizer.shouldYield(yieldInterval+1))
+	require.False(t, sizer.shouldYield(2*yieldInterval))
+	require.True(t, sizer.shouldYield(2*yieldInterval+2))
 }
 
 // TestGarbageCollectionDuringLoop checks that a guest in a loop does not block the garbage

@@ -161,7 +161,7 @@ func (g *Guest) Used() (ran time.Duration, fuel int64) {
 	if g.in.core.fuel != nil {
 		left = int64(g.in.core.fuel.Get())
 	}
-	return g.in.watch.ran(), g.in.tank.used(left)
+	return g.in.watch.ran(), g.in.meter.used(left)
 }
 
 // CheckLimits ends the call, and does not return, if its time or fuel is used up or it was

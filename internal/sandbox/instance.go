@@ -80,7 +80,7 @@ type Instance struct {
 	tenant     *Tenant      // the call's tenant; never nil
 	cpuRelease func()       // releases the processor; nil if none was acquired
 	watch      stopwatch
-	tank       tank
+	meter      meter
 	fuel       int64       // limit of a call
 	ending     error       // why an import ended the call
 	own        *FaultError // the value of ending, if this guest made the mistake
@@ -185,12 +185,12 @@ func (in *Instance) run(ctx context.Context, export string, args []uint64, resul
 	in.core.linear.Refused, in.report = false, Report{}
 	in.wasi.Begin()
 
-	in.fill()
+	in.startMeter()
 	in.watch = startWatch(in.image.code.slow.happened())
 	err := in.enter(hostCtx, export, args, results)
 	in.releaseCPU()
 	in.watch.stop()
-	in.drain()
+	in.stopMeter()
 	in.image.sandbox.profile.finish(in)
 	in.finishReport()
 	if err = in.outcome(hostCtx, err); err != nil {

@@ -12,7 +12,7 @@ import (
 // Instances that faulted, were interrupted, or whose memory grew do not return to it.
 type pool struct {
 	budget  *budget
-	timeout time.Duration // after which an idle instance is closed
+	timeout time.Duration // time after which an idle instance is closed
 
 	mu       sync.Mutex
 	snapshot *image.Snapshot // nil until the first instance was made; guarded by mu
@@ -23,7 +23,7 @@ type pool struct {
 
 type idle struct {
 	core  *core
-	bytes int64 // bytes that the instance does not share
+	bytes int64 // bytes that the instance does not share with its snapshot
 	since time.Time
 }
 

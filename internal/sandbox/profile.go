@@ -122,11 +122,11 @@ func (p *Profile) node(in *Instance, function uint32) *profileNode {
 // A profileFrame is a running function of a guest.
 type profileFrame struct {
 	node    *profileNode
-	began   int64 // fuel that the call had used at its start
-	callees int64 // fuel used by its callees
+	began   int64 // fuel that the call had used when the function started
+	callees int64 // fuel used by the function's callees so far
 }
 
-// enter records the start of a function.
+// enter records that a function of in starts.
 func (p *Profile) enter(in *Instance, function uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func (p *Profile) finish(in *Instance) {
 }
 
 // usedNow returns the fuel that the running call has used so far.
-func (in *Instance) usedNow() int64 { return in.tank.used(int64(in.core.fuel.Get())) }
+func (in *Instance) usedNow() int64 { return in.meter.used(int64(in.core.fuel.Get())) }
 
 // listeners is a factory of the listeners to which wazero reports the start and end of each
 // function.

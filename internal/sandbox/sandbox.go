@@ -138,8 +138,8 @@ type Sandbox struct {
 	surface  *surface
 	log      *slog.Logger
 	compiler *compile.Compiler
-	children *child.Pool // nil without them
-	profile  *Profile    // nil without one
+	children *child.Pool // the child processes; nil if the sandbox uses none
+	profile  *Profile    // nil if no profile is collected
 	portable bool
 
 	admission   admission

@@ -54,11 +54,11 @@ const yieldInterval = time.Millisecond
 
 // slicing decides the size of the slices of a call.
 type slicing struct {
-	slice  int64         // the size of the next one
-	max    int64         // the size of the largest
+	slice  int64         // the size of the next slice
+	max    int64         // the maximum size of a slice
 	memory uint64        // the size of the memory when the last slice began
 	ran    time.Duration // the guest's running time when the last slice began
-	called time.Duration // the guest's running time when the last import was over
+	called time.Duration // the guest's running time when the last import returned
 
 	yielded time.Duration // the guest's running time when it last yielded
 }
@@ -111,7 +111,7 @@ func (s *slicing) shouldYield(ran time.Duration) bool {
 // long slice only starts the measurement. Only the time since the last import counts, because Go
 // can preempt the guest during an import.
 func (in *Instance) checkSlice(ran time.Duration) {
-	since, code := max(in.tank.ran, in.tank.called), in.image.code
+	since, code := max(in.meter.ran, in.meter.called), in.image.code
 	switch {
 	case ran-since <= maxHeld:
 	case !in.watch.marks:
@@ -120,17 +120,17 @@ func (in *Instance) checkSlice(ran time.Duration) {
 		in.watch.mark()
 	case in.watch.worked(since) > maxHeld:
 		code.heldHost.note()
-		in.tank.max = shortSlice
+		in.meter.max = shortSlice
 	}
 }
 
 // afterImport records the end of an import, which may have taken a long time. ran is the guest's
 // running time.
 func (in *Instance) afterImport(ran time.Duration) {
-	if ran-in.tank.called > yieldInterval {
+	if ran-in.meter.called > yieldInterval {
 		in.watch.mark() // the processor time of the import does not count as the guest's
 	}
-	in.tank.called = ran
+	in.meter.called = ran
 }
 
 // recently remembers an event for shortSlicePeriod. It is safe for concurrent use.

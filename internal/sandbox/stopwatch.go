@@ -10,17 +10,18 @@ const maxAdvance = 25 * time.Millisecond
 // stopwatch measures the guest's own time in a call.
 type stopwatch struct {
 	began        time.Time
-	used, waited time.Duration // up to since
-	since        time.Duration // time of the last start, pause, resume or reading, measured from began
+	used, waited time.Duration // the guest's running time, and the time in which it waited, until since
+	since        time.Duration // time of the last start, pause, resume or reading, as the time after began
 	running      bool
 
-	marks  bool          // whether to make marks
-	thread int           // the thread at the last mark; 0 if unknown
-	busy   time.Duration // upper bound of the thread's processor time at the mark
-	marked time.Duration // the guest's running time at the mark
+	marks  bool          // whether mark records the processor time
+	thread int           // the thread when mark was last called; 0 if unknown
+	busy   time.Duration // upper bound of the thread's processor time when mark was last called
+	marked time.Duration // the guest's running time when mark was last called
 }
 
-// startWatch returns a running watch. marks says whether it makes marks.
+// startWatch returns a running watch. If marks is true, mark is called now and whenever the watch
+// resumes, so that worked can measure processor time.
 func startWatch(marks bool) stopwatch {
 	w := stopwatch{began: time.Now(), running: true, marks: marks}
 	w.mark()
@@ -52,7 +53,8 @@ func (w *stopwatch) toggle() {
 	}
 }
 
-// mark records the thread and its processor time, if the watch makes marks.
+// mark records the current thread and its processor time for worked. It does nothing unless w.marks
+// is set, because reading the processor time is slow.
 func (w *stopwatch) mark() {
 	if !w.marks {
 		return
@@ -61,8 +63,8 @@ func (w *stopwatch) mark() {
 	w.marked = w.used
 }
 
-// worked returns a lower bound of the processor time that the guest has used after its running time
-// reached the value of since, which must not be before the last mark. It returns 0 if the time is
+// worked returns a lower bound of the processor time that the guest has used since its running time
+// was since. The last call of mark must not be later than that. It returns 0 if the time is
 // unknown.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()

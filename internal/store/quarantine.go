@@ -23,9 +23,9 @@ type Process struct {
 // A RunAccount describes the memory of a run in its process.
 type RunAccount struct {
 	Run   string
-	Held  int64         // bytes that it holds
-	Share int64         // bytes that it may hold
-	Over  time.Duration // time for which it requested more than its share
+	Held  int64         // bytes that the run holds
+	Share int64         // bytes that the run may hold
+	Over  time.Duration // time for which the run requested more than its share
 }
 
 // A Crash describes the unclean exit of a process that executed a run.
@@ -33,7 +33,7 @@ type Crash struct {
 	Process
 	Account RunAccount // the run's account; zero if the last heartbeat did not report it
 	Largest bool       // the last heartbeat reported the run, and none that held more
-	Alone   bool       // the process had resumed the run as the only suspect
+	Alone   bool       // the process had resumed the run as its only suspect; see [Quarantine.Suspect]
 	Killed  bool       // the OOM killer killed a process of the cgroup after the last heartbeat
 }
 
@@ -52,9 +52,12 @@ type Quarantine interface {
 	// CrashOf returns the crash of the process that executed a run. It returns nil if the
 	// process exited cleanly, is unknown, or sent a heartbeat within the last 3 seconds.
 	CrashOf(ctx context.Context, owner, run string) (*Crash, error)
-	// Suspect records that a process resumes a run as its only suspect.
+	// Suspect records that the process named owner resumes a run as its only suspect. A suspect is
+	// a run that was in progress in a process that exited uncleanly while memory was short, so that
+	// the run may have caused the exit. A process resumes one suspect at a time: if it runs out of
+	// memory too, that run is the likely cause.
 	Suspect(ctx context.Context, run, owner string) error
-	// Clear removes a run from the suspects.
+	// Clear removes a run from the suspects, for example because it has ended.
 	Clear(ctx context.Context, run string) error
 	// Quarantine prevents a run from being resumed. It has no effect if the run is in progress, has
 	// ended or paused, or was claimed since info was read.

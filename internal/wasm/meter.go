@@ -115,7 +115,7 @@ type rewriter struct {
 	replacement assembler
 	frame       int64       // frame size of the current function
 	held        int         // operands at checks so far
-	fixed       *fixedTable // nil if tables stay unchanged
+	fixed       *fixedTable // the entries of the table that functions replace; nil if the module keeps its tables
 	err         *Error
 }
 

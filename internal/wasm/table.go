@@ -101,7 +101,7 @@ func onlyCalled(m *Module, entries int) bool {
 	return len(types) > 0 && len(types)*entries <= maxFixedCases
 }
 
-// fixTable replaces the table if that is possible.
+// fixTable sets w.fixed and empties the module's table, if functions can replace the table.
 func (w *rewriter) fixTable() {
 	minimum := w.options.minFixed
 	if minimum == 0 {

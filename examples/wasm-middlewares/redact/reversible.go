@@ -242,19 +242,21 @@ func (s *seen) at(text string, i int) int {
 	return 0
 }
 
-// A restoring is the state of one text of the model whose placeholders are restored.
-type restoring struct {
+// A restoration is the state of replacing the placeholders in one text of the model, which arrives
+// in pieces, with the values that they stand for.
+type restoration struct {
 	Tool string `json:"tool,omitempty"` // the name of the called tool, for its arguments
-	JSON bool   `json:"json,omitempty"` // the text is JSON: arguments
-	Text string `json:"text,omitempty"` // what may be the beginning of a placeholder
+	JSON bool   `json:"json,omitempty"` // whether the text is JSON: the arguments of a tool call
+	Text string `json:"text,omitempty"` // the end of the text so far, which may be the beginning of a placeholder
 
-	Place place `json:"place,omitzero"` // in JSON
-	Link  link  `json:"link,omitzero"`  // in other text
+	Place place `json:"place,omitzero"` // the position in the JSON, if JSON is set
+	Link  link  `json:"link,omitzero"`  // the position in the text otherwise
 }
 
-// restored returns the piece of text that follows b with the values of its placeholders. It holds back what
-// may be the beginning of a placeholder, unless last is true.
-func (r *redact) restored(b *restoring, piece string, last bool) string {
+// restored returns piece, the next piece of the text of b, with its placeholders replaced by their
+// values. If piece ends with what may be the beginning of a placeholder, restored returns that part
+// with the next piece instead, unless last is true.
+func (r *redact) restored(b *restoration, piece string, last bool) string {
 	text := b.Text + piece
 	b.Text = ""
 	var out strings.Builder
@@ -277,9 +279,9 @@ func (r *redact) restored(b *restoring, piece string, last bool) string {
 	return out.String()
 }
 
-// value returns what takes the place of a placeholder at b: its value, or the placeholder itself. An address
-// in a link is a sink.
-func (r *redact) value(b *restoring, placeholder string) string {
+// value returns the text that replaces a placeholder at the current position of b: its value, or
+// the placeholder itself. An address in a link is a sink.
+func (r *redact) value(b *restoration, placeholder string) string {
 	sink := b.Link.In != 0
 	if b.JSON {
 		sink = r.isSink(b.Tool)
@@ -299,8 +301,8 @@ func (r *redact) value(b *restoring, placeholder string) string {
 	}
 }
 
-// put writes now in place of the text was.
-func (b *restoring) put(out *strings.Builder, was, now string) {
+// put writes now to out in place of the text was.
+func (b *restoration) put(out *strings.Builder, was, now string) {
 	out.WriteString(now)
 	if b.JSON {
 		b.Place.pass(was)

@@ -301,7 +301,7 @@ func FuzzReversible(f *testing.F) {
 		r.book.fromUser = true
 		shown := r.given.all(was, finds{})
 		again := r.given.all(was, finds{})
-		restored := func(b restoring, pieces []string) string {
+		restored := func(b restoration, pieces []string) string {
 			var out strings.Builder
 			for _, piece := range pieces {
 				out.WriteString(r.restored(&b, piece, false))
@@ -309,15 +309,15 @@ func FuzzReversible(f *testing.F) {
 			out.WriteString(r.restored(&b, "", true))
 			return out.String()
 		}
-		require.Equal(t, was, restored(restoring{}, pieces(shown, random)), "%q", shown)
-		require.Equal(t, was, restored(restoring{}, []string{again}), "%q", again)
+		require.Equal(t, was, restored(restoration{}, pieces(shown, random)), "%q", shown)
+		require.Equal(t, was, restored(restoration{}, []string{again}), "%q", again)
 
 		arguments, err := json.Marshal(shown)
 		require.NoError(t, err)
 		var back string
 		require.NoError(
 			t,
-			json.Unmarshal([]byte(restored(restoring{JSON: true, Tool: "write"}, pieces(string(arguments), random))), &back),
+			json.Unmarshal([]byte(restored(restoration{JSON: true, Tool: "write"}, pieces(string(arguments), random))), &back),
 		)
 		require.Equal(t, was, back, "%q", shown)
 
@@ -326,10 +326,10 @@ func FuzzReversible(f *testing.F) {
 		hidden := r.calls.json(string(spelled), finds{})
 		require.NoError(
 			t,
-			json.Unmarshal([]byte(restored(restoring{JSON: true, Tool: "write"}, pieces(hidden, random))), &back),
+			json.Unmarshal([]byte(restored(restoration{JSON: true, Tool: "write"}, pieces(hidden, random))), &back),
 		)
 		require.Equal(t, was, back, "%q", hidden)
 
-		require.Equal(t, restored(restoring{}, []string{was}), restored(restoring{}, pieces(was, random)))
+		require.Equal(t, restored(restoration{}, []string{was}), restored(restoration{}, pieces(was, random)))
 	})
 }

@@ -11,11 +11,11 @@ import (
 // A held is the text that is held back from one part of a stream: the answer, the reasoning,
 // the arguments of a call, or a tool's result.
 type held struct {
-	Kind   string     `json:"kind"`
-	Index  int        `json:"index,omitempty"`
-	CallID string     `json:"call_id,omitempty"`
-	Tail   tail       `json:"tail"`
-	Back   *restoring `json:"back,omitempty"` // nil if nothing is restored
+	Kind   string       `json:"kind"`
+	Index  int          `json:"index,omitempty"`
+	CallID string       `json:"call_id,omitempty"`
+	Tail   tail         `json:"tail"`
+	Back   *restoration `json:"back,omitempty"` // nil if nothing is restored
 }
 
 // OnChunk releases text that cannot become part of a match any more. Held text is stored as a
@@ -105,14 +105,15 @@ func (r *redact) pass(h *held, c *abi.Chunk, text string, last bool, found finds
 	return r.restored(h.Back, text, last)
 }
 
-// restores returns the state for restoring the text of a chunk, or nil if its placeholders stay.
-func (r *redact) restores(c *abi.Chunk) *restoring {
+// restores returns a new restoration for the text to which a chunk belongs, or nil if the
+// placeholders in that text stay.
+func (r *redact) restores(c *abi.Chunk) *restoration {
 	call := c.Kind == abi.ChunkToolCall
 	if !r.Reversible || c.CallID != "" || c.Kind == abi.ChunkReasoning ||
 		call && !r.RestoreArguments || !call && !r.RestoreOutput {
 		return nil
 	}
-	return &restoring{JSON: call}
+	return &restoration{JSON: call}
 }
 
 // scanner returns the scanner for the text of a chunk.

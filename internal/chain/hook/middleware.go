@@ -26,8 +26,8 @@ type Description struct {
 type Session interface {
 	// Call runs one hook. in points to the hook's input of package abi, and out to its answer,
 	// which Call fills if the middleware answered. An *abi.Error means that the hook failed. An
-	// ending, which a call to the host returned to the hook, means that the run has ended. Any
-	// other error is a fault of the middleware.
+	// error that [ending.Is] accepts means that the run has ended or paused, for example during a
+	// call to the host that the hook made. Any other error is a fault of the middleware.
 	Call(ctx context.Context, c *Call, in, out any) error
 	// Stats returns the session's statistics so far.
 	Stats() abi.EntryStats

@@ -44,15 +44,15 @@ type Operation struct {
 
 // An Outcome describes how an operation ended.
 type Outcome struct {
-	Err    error         // nil if the error is the answer of a hook or a tool
-	Fault  bool          // a hook faulted: the module is to blame, not a call that it made
-	Failed *abi.Error    // the error that a hook answered with
+	Err    error         // why the operation failed; nil if it succeeded, or if a hook or a tool answered with an error
+	Fault  bool          // whether a hook faulted: its module caused Err, rather than a call that the module made
+	Failed *abi.Error    // the error with which a hook answered; nil if it answered without one
 	Waited time.Duration // time that a hook spent in wrapped calls and host calls
 	Cost
 
 	Usage        *abi.Usage // usage of a model call
 	FinishReason string     // for a model call or a run; empty if the run did not end
-	IsError      bool       // the tool reported an error
+	IsError      bool       // whether the tool answered with an error
 }
 
 // A Cost holds the resources other than time that a hook call used.

@@ -16,7 +16,8 @@ func thisProgram() (string, error) { return "/proc/self/exe", nil }
 // childEnviron returns the whole environment of a child.
 func childEnviron() []string { return []string{childEnv + "=1"} }
 
-// childAttr makes the child the leader of a process group, which killChild kills.
+// childAttr returns attributes that make a child the leader of a process group, which killChild
+// kills.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func killChild(p *os.Process) error { return unix.Kill(-p.Pid, unix.SIGKILL) }

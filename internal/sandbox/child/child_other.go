@@ -26,8 +26,8 @@ func childAttr() *syscall.SysProcAttr { return nil }
 
 func killChild(p *os.Process) error { return p.Kill() }
 
-// processorTime returns an error: on this system the timeout counts time in which a child waits for a
-// processor.
+// processorTime returns an error, because this system does not report it. The timeout therefore
+// also counts the time in which a child waits for a processor.
 func processorTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 // limitChild does nothing. On this system only watchMemory and the parent's timeout limit a child.

@@ -143,7 +143,7 @@ func TestChildIsConfined(t *testing.T) {
 	}{{"upload", in("")}, {"project", in(project)}, {"compile", compiling}}
 	for _, tt := range []struct {
 		attempt
-		allowed string // in these modes
+		allowed string // the names of the modes in which the attempt succeeds
 	}{
 		{attempt{"read", "/etc/passwd"}, ""},
 		{attempt{"read", "/dev/zero"}, ""},

@@ -56,7 +56,7 @@ func (b *limitedBuffer) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{b}, r)
 }
 
-// doJob runs the handler with that name, and writes its output to out. It runs in the child.
+// doJob calls the handler with the given name, and writes its output to out. The child calls doJob.
 func doJob(name string, input []byte, out io.Writer, handlers []Handler) error {
 	i := slices.IndexFunc(handlers, func(h Handler) bool { return h.Name == name })
 	if i < 0 {

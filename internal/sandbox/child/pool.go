@@ -117,7 +117,8 @@ func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout outp
 	return limits.explain(job.Name, exit, stdout.String(), stderr.String())
 }
 
-// limits are the limits of a child. It sets those of memory and cpu on itself.
+// limits are the limits of a child. The child sets the limits on memory and processor time on
+// itself; the parent enforces the timeout.
 type limits struct {
 	memory  int64
 	cpu     time.Duration

@@ -113,8 +113,9 @@ func TestRun(t *testing.T) {
 	require.False(t, errors.As(err, &refused), "this is not the input's mistake: %v", err)
 }
 
-// TestBusyMachine checks that the timeout does not end a child that waits, as one does for a processor,
-// except after a multiple of the timeout.
+// TestBusyMachine checks that a child that uses no processor time, like one that waits for a
+// processor, ends only after a multiple of the timeout. The children of the test sleep or block
+// instead.
 func TestBusyMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")

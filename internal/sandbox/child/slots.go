@@ -6,9 +6,10 @@ import (
 )
 
 // slots is a semaphore that tenants share fairly. A free slot goes to the waiting tenant that holds
-// the fewest, and among equals to the one that was served least recently. A tenant that comes without
-// a slot counts as served before the last one, so that no waiting tenant starves. A tenant with a
-// name that holds the maximum is skipped. Within a tenant the order is FIFO.
+// the fewest, and among equals to the one that was served least recently. A tenant that requests a
+// slot while it neither holds nor waits for one counts as served just before the tenant that was
+// served last, so that no waiting tenant starves. A tenant with a name that holds the maximum is
+// skipped. Within a tenant the order is FIFO.
 type slots struct {
 	max int // maximum number of slots of a named tenant
 
@@ -23,7 +24,7 @@ type slots struct {
 type slotTenant struct {
 	name          string
 	held, waiting int
-	last          int // the value of served when it got its last slot, or one less than when it came
+	last          int // slots.served when it last got a slot; for a new tenant, slots.served-1 at its first request
 }
 
 // A slotWaiter waits for one slot.
@@ -38,7 +39,7 @@ func newSlots(n int) *slots {
 	return &slots{max: max(1, n-1), free: n, tenants: map[string]*slotTenant{}}
 }
 
-// acquire waits for a slot for the tenant with that name, which may be empty.
+// acquire waits for a slot for the tenant with the given name, which may be empty.
 func (s *slots) acquire(ctx context.Context, name string) (release func(), err error) {
 	s.mu.Lock()
 	of := s.tenants[name]

@@ -85,17 +85,17 @@ func openDiskCache(dir string, max int64) (*diskCache, error) {
 
 // cacheEntry is the entry of one module in a cache.
 type cacheEntry struct {
-	cache *diskCache // nil: the entry is temporary
+	cache *diskCache // the cache of the entry; nil for a temporary entry
 	final string     // the directory of the entry, whether it exists or not
-	dir   string     // the directory for wazero; empty before makeRoom
+	dir   string     // the directory that wazero uses as its cache; empty until makeRoom sets it
 
 	// module and facts are set for a hit only.
 	module []byte
 	facts  *Facts
 }
 
-// find returns the entry with this key, which may be missing; see hit. If d is nil, the entry is
-// temporary.
+// find returns the entry with this key. The entry may be missing from the cache; its method hit
+// reports that. If d is nil, the entry is temporary.
 func (d *diskCache) find(key string) *cacheEntry {
 	e := &cacheEntry{cache: d}
 	if d == nil {
@@ -156,8 +156,9 @@ func (e *cacheEntry) read() (f *Facts, module []byte, ok bool) {
 	return f, own[moduleFile], err == nil
 }
 
-// sumOf returns the name of an entry and the checksums and paths of its files. The files
-// that contents has keys for are read into it.
+// sumOf returns a text with the name of an entry, and the checksum and path of each of its files in
+// dir. For each file whose path is a key of contents, sumOf stores the content of the file as its
+// value.
 func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 	var b strings.Builder
 	fmt.Fprintln(&b, name)
@@ -231,7 +232,7 @@ func (e *cacheEntry) store(ctx context.Context, config wazero.RuntimeConfig, m *
 // discard removes an entry that was not stored.
 func (e *cacheEntry) discard() {
 	if !e.hit() && e.dir != "" {
-		_ = os.RemoveAll(e.dir) // shrink removes what stays
+		_ = os.RemoveAll(e.dir) // shrink removes what is left
 	}
 }
 

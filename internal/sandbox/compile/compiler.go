@@ -59,8 +59,8 @@ type Options struct {
 type Compiler struct {
 	opts     Options
 	config   wazero.RuntimeConfig
-	disk     *diskCache  // nil without a cache
-	children *child.Pool // nil without them
+	disk     *diskCache  // the cache on disk; nil if Options.CacheDir is empty
+	children *child.Pool // the child processes that compile; nil if this process compiles
 }
 
 // New returns a compiler, or an error if the cache directory cannot be used.
@@ -92,7 +92,7 @@ type Module struct {
 	cache wazero.CompilationCache // nil if this process compiled the module without a cache directory
 }
 
-// Close frees the machine code. Nothing of the module may run.
+// Close frees the machine code. No instance of the module may be running.
 func (m *Module) Close() {
 	ctx := context.Background() // wazero does not use it
 	if m.Compiled != nil {

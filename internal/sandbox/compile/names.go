@@ -19,8 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Limits of the stored function names, because a module can choose any names. Mangled names have a
-// higher one, because a part of one cannot be demangled.
+// Limits of the stored function names, because a module can choose any names. The limit on the
+// length of a mangled name is higher, because a truncated mangled name cannot be demangled.
 const (
 	maxNames        = 50_000
 	maxNameBytes    = 200
@@ -40,8 +40,8 @@ type Names struct {
 }
 
 type nameAt struct {
-	function uint32 // ascending
-	at, end  uint32 // in text
+	function uint32 // index of the function; ascending in Names.index
+	at, end  uint32 // the range of the name in Names.text
 }
 
 // Function returns the name of a function, or its index as "$17" if it has no name.
@@ -81,8 +81,9 @@ func (n *Names) add(function uint32, name []byte) {
 	n.index = append(n.index, nameAt{function, at, uint32(len(n.text))})
 }
 
-// readable returns the names with mangled ones demangled by a child process. It returns n if the names
-// were made to prevent that. The error is one of [child.Pool.Run] that does not depend on the names.
+// readable returns the names of n with mangled names demangled by a child process. If the child
+// crashes or exceeds a limit, which only crafted names cause, readable returns n unchanged. Any
+// other error of [child.Pool.Run] is returned.
 func (c *Compiler) readable(ctx context.Context, tenant, dir string, n *Names) (*Names, error) {
 	var mangled []byte
 	for _, e := range n.index {

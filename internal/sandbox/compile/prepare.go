@@ -56,9 +56,9 @@ func boundTables(m *wasm.Module, limit uint32) {
 	}
 }
 
-// takeData removes the active data segments from a module. The sandbox writes them itself,
-// because wazero takes milliseconds for the tens of thousands of a Go module. It fails if a
-// segment does not fit the memory.
+// takeData removes the active data segments from a module. The sandbox writes them itself, because
+// wazero takes milliseconds for the tens of thousands of segments of a Go module. takeData fails if
+// a segment does not fit the memory.
 func takeData(m *wasm.Module) (taken image.Data, err error) {
 	total := 0
 	for i := range m.Data {

@@ -43,7 +43,8 @@ type pageImage interface {
 // wholeImage is an image that does not depend on another one.
 type wholeImage interface {
 	pageImage
-	// shown returns the content, whole pages that must not be modified. Zeros follow it.
+	// shown returns the content of the image, a whole number of pages, which must not be modified.
+	// Memories that start from the image have zeros after it.
 	shown() []byte
 }
 

@@ -26,8 +26,8 @@ const (
 	WASIModule = "wasi_snapshot_preview1"
 )
 
-// CheckExport returns the type that an exported function of this name must have, and
-// whether the host knows the name. Other exports are not restricted.
+// CheckExport returns the type that an exported function of this name must have, and whether the
+// host knows the name. An export with an unknown name may have any type.
 type CheckExport func(name string) (want FuncType, known bool)
 
 // Surface lists what modules can import and the types that their exports must have.

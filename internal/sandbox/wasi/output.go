@@ -21,8 +21,8 @@ type lines struct {
 	process *Process
 	sink    func(line []byte)
 	buf     []byte // the incomplete line
-	cut     int    // bytes of it beyond LogLineBytes
-	partial bool   // its end was dropped, for either limit
+	cut     int    // number of dropped bytes of the line beyond LogLineBytes
+	partial bool   // whether the end of the line was dropped because of LogBytes or LogLineBytes
 }
 
 // write accepts printed bytes as far as the limits of the call allow, and counts the rest as

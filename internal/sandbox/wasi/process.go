@@ -38,14 +38,14 @@ type Process struct {
 	config Config
 
 	stdout, stderr lines
-	recent         [][]byte // the last lines of both
+	recent         [][]byte // the last lines of both streams
 	reason         []byte   // the line of this call that best explains a failure
 	gaveUp         bool     // reason is the message of a runtime that gave up
 	printed        int      // bytes printed in this call
 	dropped        int      // bytes dropped in this call
 
 	random *mathrand.ChaCha8
-	reseed func() []byte // returns the seed; nil: the configuration's
+	reseed func() []byte // returns the seed; nil if Config.Seed applies
 	now    int64         // the time of the guest's clock, without sleep
 	slept  int64         // the time that sleeping added, in nanoseconds
 }

@@ -162,14 +162,15 @@ func onStream(do function) function {
 	}
 }
 
-// noStrings reports that there are no arguments, or no environment.
+// noStrings implements args_sizes_get and environ_sizes_get: there are no arguments and no
+// environment.
 func noStrings(p *Process, params []uint64) uint32 {
 	p.put32(uint32(params[0]), 0)
 	p.put32(uint32(params[1]), 0)
 	return errnoSuccess
 }
 
-// fdstat describes a standard stream as a character device.
+// fdstat implements fd_fdstat_get: each standard stream is a character device.
 func fdstat(p *Process, params []uint64) uint32 {
 	const characterDevice, rightRead, rightWrite = 2, 1 << 1, 1 << 6
 	b := make([]byte, 24)
