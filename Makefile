@@ -58,7 +58,7 @@ quick: ## unit tests and golden cases, without examples, toolchains, browsers an
 	$(TEST) -short ./abi/... ./cmd/... ./guest-sdk/... ./host/... ./internal/... ./tck/...
 
 # Package longtest marks long tests, which only these targets run.
-check race long differential compositions chaos exhaust flood kills: export AGENT_RUNNER_LONG_TESTS = 1
+check race long differential compositions chaos exhaust flood kills clients: export AGENT_RUNNER_LONG_TESTS = 1
 
 .PHONY: check
 check: lint phrases exported tidy generated race long ## what else must hold: lint, plain English, tidy, generated files, races, long tests
@@ -120,6 +120,11 @@ race: ## the concurrent packages, with the race detector
 long: ## the long tests that race does not run: loaded servers, killed processes, large generated inputs
 	$(TEST) ./internal/exhaust ./internal/differential ./internal/composition ./internal/wasm
 	$(TEST) -run '^Test(Chaos|SlowUploads)$$' ./cmd/agent-runner
+	$(TEST) -run '^TestCut$$' ./host/gateway
+
+.PHONY: clients
+clients: ## Claude Code and Codex, which npm installs into build/npm, and opencode if it is installed, behind the gateway
+	$(TEST) -count 1 -v -run '^TestCodingAgents$$' ./cmd/agent-runner
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME

@@ -23,7 +23,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
-	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
@@ -529,57 +528,4 @@ func TestUnreachable(t *testing.T) {
 		require.Equal(t, http.StatusBadGateway, status)
 		require.Contains(t, got, "cannot be reached")
 	}
-}
-
-// TestCutAnywhere cuts a stream at each byte, on either side of the gateway. The client must get a
-// part of the text, no text twice, and no call; nothing may be left behind, which TestMain checks.
-func TestCutAnywhere(t *testing.T) {
-	all := streamed + call + endCalls
-	for name, step := range map[string]int{"some bytes": 97, "each byte": 1} {
-		t.Run(name, func(t *testing.T) {
-			if step == 1 {
-				longtest.Skip(t)
-			}
-			cutEach(t, all, step)
-		})
-	}
-}
-
-// cutEach cuts a stream at each step bytes.
-func cutEach(t *testing.T, all string, step int) {
-	at := 0
-	var mu sync.Mutex
-	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
-		mu.Lock()
-		cut := at
-		mu.Unlock()
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, all[:cut])
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	g := newGateway(t, u, nil, reader(), gate(abi.DecideAllow, ""))
-	for i := 0; i < len(all)-len(endCalls); i += step {
-		mu.Lock()
-		at = i
-		mu.Unlock()
-		status, got, _ := g.ask(t, question)
-		if status != http.StatusOK {
-			require.Equal(t, http.StatusBadGateway, status, got)
-			require.LessOrEqual(t, i, len(streamed))
-			continue
-		}
-		require.NotContains(t, got, "tool_calls", "cut at %d", i)
-		require.LessOrEqual(t, strings.Count(got, "Hello "), 1, "cut at %d", i)
-		require.Contains(t, got, "error", "cut at %d", i)
-	}
-
-	u.answer = answers(all)
-	for i := 1; i < len(all); i += step {
-		res, err := http.Post(g.at+"/v1/chat/completions", "application/json", strings.NewReader(question))
-		require.NoError(t, err)
-		_, _ = io.ReadFull(res.Body, make([]byte, i))
-		require.NoError(t, res.Body.Close())
-	}
-	http.DefaultClient.CloseIdleConnections()
 }

@@ -87,6 +87,9 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 // the calls end.
 func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
 
+// Instances returns the number of instances of modules that are in use. Idle ones do not count.
+func (l *Loader) Instances() int { return l.sandbox.Instances() }
+
 // Load loads a module from a file: a .wasm file (native or an Extism plug-in), a script in
 // TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file. A manifest can
 // lower limits but not raise them. If the file is missing, invalid or exceeds a limit, or if the

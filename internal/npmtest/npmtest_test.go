@@ -58,11 +58,16 @@ func TestInstallAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestLockIsExact checks that the lock file has exact versions with SHA-512 digests, from
+// TestLockIsExact checks that the lock files have exact versions with SHA-512 digests, from
 // registry.npmjs.org.
 func TestLockIsExact(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "..", "testdata", "npm")
+	for _, dir := range []string{"testdata/npm", "cmd/agent-runner/testdata/npm"} {
+		lockIsExact(t, filepath.Join("..", "..", filepath.FromSlash(dir)))
+	}
+}
+
+func lockIsExact(t *testing.T, dir string) {
 	var pkg struct {
 		Dependencies map[string]string
 	}

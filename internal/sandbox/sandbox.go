@@ -290,6 +290,13 @@ func (s *Sandbox) leave(in *Instance) {
 	s.idle.Broadcast()
 }
 
+// Instances returns the number of instances that are in use. Idle ones do not count.
+func (s *Sandbox) Instances() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
+}
+
 // RunJob lets a child process do a job within the limits of Options.CompileChild, and returns its
 // output. If the job fails, the error has the message of the handler's error. Otherwise it is a
 // [*verify.RefusedError] if the job exceeded a limit or crashed, ErrNoChildren if the sandbox uses

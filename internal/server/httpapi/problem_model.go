@@ -3,8 +3,11 @@ package httpapi
 import (
 	"cmp"
 	"regexp"
+	"strings"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
 	"github.com/agent-runner/agent-runner/internal/server/agentmodel"
 )
 
@@ -34,8 +37,9 @@ func (p *Problem) ForOpenAI() *Problem {
 type anthropicError struct {
 	Type  string `json:"type"`
 	Error struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
+		Type    string   `json:"type"`
+		Message string   `json:"message"`
+		Details abi.JSON `json:"details,omitempty"`
 	} `json:"error"`
 	RequestID string `json:"request_id"`
 }
@@ -45,8 +49,15 @@ func (p *Problem) forAnthropic(request string) *anthropicError {
 	e := agentmodel.Error{Status: p.Status}
 	out := &anthropicError{Type: "error", RequestID: request}
 	out.Error.Type, out.Error.Message = e.AnthropicType(), cmp.Or(p.Detail, p.Title)
-	if p.OpenAI != nil && p.OpenAI.Param != nil {
-		out.Error.Message = *p.OpenAI.Param + ": " + out.Error.Message
+	if p.OpenAI == nil || p.OpenAI.Param == nil {
+		return out
+	}
+	param := *p.OpenAI.Param
+	if !strings.HasPrefix(out.Error.Message, param+":") {
+		out.Error.Message = param + ": " + out.Error.Message
+	}
+	if param == messages.FieldThread {
+		out.Error.Details = abi.JSON(messages.ThreadDetails)
 	}
 	return out
 }

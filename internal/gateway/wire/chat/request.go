@@ -34,6 +34,12 @@ func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
 	if !v.IsObject() {
 		return nil, invalid("", "the request must be a JSON object")
 	}
+	if next := withoutNestedCalls(body, v); len(next) != len(body) {
+		body = next
+		if v, err = rawjson.Parse(body); err != nil {
+			return nil, invalid("", "the request is not valid: %v", err)
+		}
+	}
 	r := &request{body: body, root: v, call: wire.Call{Params: abi.Params{}}}
 	for _, m := range v.Members() {
 		if err := r.readField(m.Name, m.Value); err != nil {
@@ -52,6 +58,20 @@ func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
 	}
 	r.validExchanges = exchangeProblem(r.call.Messages) == ""
 	return r, nil
+}
+
+// withoutNestedCalls returns the body of a request without tool_calls in parts of contents. The API has no
+// such field, but @openai/agents repeats the calls of a message there, where modules would not see them.
+func withoutNestedCalls(body []byte, root rawjson.Value) []byte {
+	e := rawjson.Edits{Doc: body}
+	for _, m := range root.Get("messages").Elements() {
+		for _, part := range m.Get("content").Elements() {
+			if part.Get("tool_calls").Exists() {
+				e.Members(part, map[string][]byte{"tool_calls": nil})
+			}
+		}
+	}
+	return e.Apply()
 }
 
 func (r *request) readField(name string, v rawjson.Value) error {

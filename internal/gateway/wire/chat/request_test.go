@@ -341,3 +341,16 @@ func redacted(c abi.Content) abi.Content {
 	}
 	return abi.Parts(parts...)
 }
+
+// TestCallsInParts checks that calls which a client repeats in a part of a content do not reach the upstream,
+// since modules do not see them there.
+func TestCallsInParts(t *testing.T) {
+	const body = `{"model":"m","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[` +
+		`{"type":"text","text":"x","tool_calls":[{"id":"a","function":{"arguments":"secret"}}],"z":1}]}]}`
+	r, err := Protocol{}.ParseRequest([]byte(body))
+	require.NoError(t, err)
+	got, err := r.Encode(r.Call())
+	require.NoError(t, err)
+	require.Equal(t, `{"model":"m","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[`+
+		`{"type":"text","text":"x","z":1}]}]}`, string(got))
+}

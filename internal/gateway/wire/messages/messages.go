@@ -70,11 +70,15 @@ func (Protocol) Error(err *wire.Error) (status int, body []byte) {
 	}
 	body = append([]byte(`{"type":"error","error":{"type":`), rawjson.Quote(s.kind)...)
 	body = append(append(body, `,"message":`...), rawjson.Quote(text)...)
-	if err.Code == wire.CodeInvalid && err.Param == fieldThread { // clients then send all messages, without a thread
-		body = append(body, `,"details":{"error_code":"thread_unsupported_request","unsupported":["modules"]}`...)
+	if err.Code == wire.CodeInvalid && err.Param == FieldThread {
+		body = append(append(body, `,"details":`...), ThreadDetails...)
 	}
 	return s.status, append(body, "}}"...)
 }
+
+// ThreadDetails are the details of the error for a request with a thread. Clients then send all messages, without
+// a thread.
+const ThreadDetails = `{"error_code":"thread_unsupported_request","unsupported":["modules"]}`
 
 // A fieldError is an error in a field of a request or an answer.
 type fieldError struct {

@@ -163,7 +163,7 @@ const (
 )
 
 // reserved are the fields of a request that are not parameters.
-var reserved = []string{"model", "messages", "system", "tools", "stream", fieldStop, fieldThread}
+var reserved = []string{"model", "messages", "system", "tools", "stream", fieldStop, FieldThread}
 
 // absent are the parameters of chat completions for which the API has no equivalent.
 var absent = []string{

@@ -96,7 +96,7 @@ func setParam(change map[string][]byte, name string, value []byte) error {
 		value = nil
 	}
 	switch name {
-	case "model", "stream", "messages", "system", "tools", fieldStop, fieldThread:
+	case "model", "stream", "messages", "system", "tools", fieldStop, FieldThread:
 		return moduleError("%q is not a parameter", name)
 	case paramChoice, paramParallel:
 		return nil

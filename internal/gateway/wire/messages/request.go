@@ -12,8 +12,8 @@ import (
 // systemID is the ID of the message for the field system.
 const systemID = "system"
 
-// fieldThread is the field of a request that continues messages which the upstream stores.
-const fieldThread = "thread"
+// FieldThread is the field of a request that continues messages which the upstream stores.
+const FieldThread = "thread"
 
 // A request is a parsed request.
 type request struct {
@@ -78,9 +78,9 @@ func (r *request) parse() *fieldError {
 			system = m.Value
 		case "tools":
 			r.tools = m.Value
-		case fieldThread:
+		case FieldThread:
 			if !m.Value.IsNull() {
-				return problem(fieldThread, "a thread's messages are stored at the upstream, where modules cannot see them; "+
+				return problem(FieldThread, "a thread's messages are stored at the upstream, where modules cannot see them; "+
 					"send all messages without a thread")
 			}
 		default:

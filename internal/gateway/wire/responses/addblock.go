@@ -32,7 +32,7 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind != abi.ChunkText {
 		return dst
 	}
-	dst, t := s.openText(dst, typeText)
+	dst, t := s.openText(dst, addedID(text), typeText)
 	if text != "" {
 		dst = s.appendText(dst, t, text)
 	}
@@ -59,10 +59,10 @@ func (t *newText) logprobs(f field) []field {
 	return t.with(f, raw("logprobs", "[]"))
 }
 
-// openText appends the beginning of a message with a part of a type.
-func (s *stream) openText(dst []byte, typ string) ([]byte, *newText) {
+// openText appends the beginning of a message with an ID and a part of a type.
+func (s *stream) openText(dst []byte, id, typ string) ([]byte, *newText) {
 	dst = s.beginAnswer(dst)
-	t := &newText{id: newID("msg_"), typ: typ, entry: len(s.entries)}
+	t := &newText{id: id, typ: typ, entry: len(s.entries)}
 	t.at = s.addItem(nil)
 	dst = s.own(dst, "response.output_item.added", t.at, field{"item", newObject(str("type", "message"),
 		str("id", t.id), str("status", "in_progress"), str("role", "assistant"), raw("content", "[]"))})

@@ -130,7 +130,7 @@ func (e *answerEncoder) items(calls []abi.ToolCall) error {
 		e.put(text, o.typ)
 	}
 	if len(e.texts) > 0 && e.texts[0].text != "" {
-		e.put(newMessage(newID("msg_"), e.texts[0].text), "message")
+		e.put(newAdded(e.texts[0].text), "message")
 		e.changed = true
 	}
 	custom := map[string]bool{}
@@ -142,7 +142,7 @@ func (e *answerEncoder) items(calls []abi.ToolCall) error {
 		}
 		e.changed = true
 		if text, ok := e.denied[c.ID]; ok {
-			e.put(newMessage(newID("msg_"), text), "message")
+			e.put(newAdded(text), "message")
 			continue
 		}
 		text, err := newCall(c, custom)
@@ -152,7 +152,7 @@ func (e *answerEncoder) items(calls []abi.ToolCall) error {
 		e.put(text, "function_call")
 	}
 	if e.changed && e.last == "reasoning" && len(e.read) > 0 && e.read[len(e.read)-1].typ != "reasoning" {
-		e.put(newMessage(newID("msg_"), ""), "message")
+		e.put(newAdded(""), "message")
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (e *answerEncoder) call(i int, c *call) ([]byte, error) {
 	delete(e.calls, c.id)
 	if text, ok := e.denied[c.id]; ok && next != nil {
 		e.changed = true
-		return newMessage(newID("msg_"), text), nil
+		return newAdded(text), nil
 	}
 	was := c.abi()
 	switch {

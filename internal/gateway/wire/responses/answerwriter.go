@@ -43,7 +43,7 @@ func (w *answerWriter) Text(dst []byte, kind, text string) []byte {
 		dst = w.close(dst)
 	}
 	if w.open == nil {
-		dst, w.open = w.openText(dst, typ)
+		dst, w.open = w.openText(dst, newID("msg_"), typ)
 	}
 	w.text.WriteString(text)
 	return w.appendText(dst, w.open, text)

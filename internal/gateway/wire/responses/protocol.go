@@ -56,7 +56,7 @@ func (Protocol) NewAnswer(res *abi.Response, model string) []byte {
 	var output [][]byte
 	text, refusal := res.Message.Content.String(), wire.Refusal(&res.Message)
 	if text != "" || refusal == "" && len(res.Message.ToolCalls) == 0 {
-		output = append(output, newMessage(newID("msg_"), text))
+		output = append(output, newAdded(text))
 	}
 	if refusal != "" {
 		output = append(output, messageItem(newID("msg_"), newPartOf(typeRefusal, refusal)))
@@ -103,6 +103,9 @@ func outcome(finish string) (status, details string) {
 
 // idPrefix begins the IDs of answers.
 const idPrefix = "resp_"
+
+// newAdded returns a message item that the gateway adds to an answer.
+func newAdded(text string) []byte { return newMessage(addedID(text), text) }
 
 // newMessage returns a message item of an answer.
 func newMessage(id, text string) []byte { return messageItem(id, newPartOf(typeText, text)) }

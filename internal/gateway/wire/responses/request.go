@@ -44,6 +44,9 @@ func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
 	if !root.IsObject() {
 		return nil, invalid("", "the request must be an object")
 	}
+	if next := withAdded(body, root); len(next) != len(body) {
+		body, root = next, parsed(next)
+	}
 	r := &request{body: body, root: root, top: members(root), spans: map[string]span{}, forms: map[string]form{}}
 	for _, read := range []func() error{r.readTop, r.readInput, r.readTools, r.readParams} {
 		if err := read(); err != nil {
