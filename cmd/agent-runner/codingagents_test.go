@@ -45,8 +45,8 @@ type codingAgent struct {
 // forbidden is the file that the denied call makes.
 const forbidden = "denied.txt"
 
-// The user's prompt, and the text that the model writes into allowed.txt, with the placeholder for the address in
-// place of PLACEHOLDER.
+// The user's prompt, and the text that the model writes into allowed.txt, with the placeholder of the address
+// instead of PLACEHOLDER.
 const (
 	prompt = "Write a note for ann@example.com, and make a file."
 	letter = "A note for PLACEHOLDER"
@@ -64,8 +64,10 @@ func claude() codingAgent {
 			"IS_SANDBOX=1", "ANTHROPIC_API_KEY=key", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1",
 			"DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",
 		},
-		allowed:        gatewaytest.Call{ID: "toolu_1", Name: "Write", Arguments: object("file_path", "DIR/allowed.txt", "content", letter)},
-		made:           gatewaytest.Call{ID: "toolu_2", Name: "Bash", Arguments: object("command", "touch "+forbidden, "description", "Make a file")},
+		allowed: gatewaytest.Call{ID: "toolu_1", Name: "Write",
+			Arguments: object("file_path", "DIR/allowed.txt", "content", letter)},
+		made: gatewaytest.Call{ID: "toolu_2", Name: "Bash",
+			Arguments: object("command", "touch "+forbidden, "description", "Make a file")},
 		rule:           `{"tools":["Bash"],"action":"deny"}`,
 		keepsReasoning: true,
 	}
@@ -93,7 +95,8 @@ func codexInCodeMode() codingAgent {
 	}
 	a := codex()
 	a.name, a.args = "codex in code mode", codexArgs()
-	a.allowed = gatewaytest.Call{ID: "call_1", Name: "exec", Custom: true, Arguments: program("echo '" + letter + "' > allowed.txt")}
+	a.allowed = gatewaytest.Call{ID: "call_1", Name: "exec", Custom: true,
+		Arguments: program("echo '" + letter + "' > allowed.txt")}
 	a.made = gatewaytest.Call{ID: "call_2", Name: "exec", Custom: true, Arguments: program("touch " + forbidden)}
 	a.rule = `{"tools":["exec"],"action":"deny","arguments":[{"path":"input","pattern":"denied\\.txt"}]}`
 	return a
@@ -113,7 +116,8 @@ func codexArgs(model ...string) func(at, prompt string) []string {
 // opencode returns opencode with one of its packages for model APIs.
 func opencode(protocol, provider string) codingAgent {
 	settings := map[string]any{
-		"autoupdate": false, "share": "disabled", "model": "gw/m", "small_model": "gw/small", "enabled_providers": []string{"gw"},
+		"autoupdate": false, "share": "disabled", "model": "gw/m", "small_model": "gw/small",
+		"enabled_providers": []string{"gw"},
 		"provider": map[string]any{"gw": map[string]any{
 			"npm":     provider,
 			"options": map[string]string{"baseURL": "{env:OPENAI_BASE_URL}", "apiKey": "key"},
@@ -131,10 +135,12 @@ func opencode(protocol, provider string) codingAgent {
 			"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 			"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
 		},
-		files:   map[string]string{"opencode.json": string(b)},
-		allowed: gatewaytest.Call{ID: "call_1", Name: "write", Arguments: object("filePath", "DIR/allowed.txt", "content", letter)},
-		made:    gatewaytest.Call{ID: "call_2", Name: "bash", Arguments: object("command", "touch "+forbidden, "description", "Make a file")},
-		rule:    `{"tools":["bash"],"action":"deny"}`,
+		files: map[string]string{"opencode.json": string(b)},
+		allowed: gatewaytest.Call{ID: "call_1", Name: "write",
+			Arguments: object("filePath", "DIR/allowed.txt", "content", letter)},
+		made: gatewaytest.Call{ID: "call_2", Name: "bash",
+			Arguments: object("command", "touch "+forbidden, "description", "Make a file")},
+		rule: `{"tools":["bash"],"action":"deny"}`,
 	}
 }
 

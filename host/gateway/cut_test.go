@@ -120,11 +120,9 @@ func (c *cutter) ask(ctx context.Context, protocol, address string, n int, heade
 	if protocol == gatewaytest.Responses {
 		field = "input"
 	}
-	body := fmt.Sprintf(`{"model":"m","max_tokens":9,"stream":true,%q:[{"role":"user","content":"Write to %s."}]}`, field, address)
-	if protocol == gatewaytest.Responses {
-		body = strings.Replace(body, `"max_tokens":9,`, "", 1)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.at+gatewaytest.Paths[protocol], strings.NewReader(body))
+	body := fmt.Sprintf(`{"model":"m","stream":true,%q:[{"role":"user","content":"Write to %s."}]}`, field, address)
+	at := c.at + gatewaytest.Paths[protocol]
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -231,7 +229,12 @@ func (c *cutter) full(t *testing.T, protocol string) string {
 }
 
 // cutEach cuts streams of size bytes at up to the given number of bytes, and returns their number.
-func (c *cutter) cutEach(t *testing.T, protocol string, size, cuts int, cut func(context.Context, string, int) error) int {
+func (c *cutter) cutEach(
+	t *testing.T,
+	protocol string,
+	size, cuts int,
+	cut func(context.Context, string, int) error,
+) int {
 	step := max(1, size/cuts)
 	g, ctx := errgroup.WithContext(t.Context())
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))

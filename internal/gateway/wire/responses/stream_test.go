@@ -169,7 +169,8 @@ func unframed(t *testing.T, stream []byte) []byte {
 		out = append(append(out, data...), '\n')
 	}
 	names := map[string]string{}
-	out = regexp.MustCompile(`(msg|resp|fc|ctc)_([a-z0-9]{26}|gateway_[a-z0-9]{8}_[\w-]*)`).ReplaceAllFunc(out, func(id []byte) []byte {
+	ids := regexp.MustCompile(`(msg|resp|fc|ctc)_([a-z0-9]{26}|gateway_[a-z0-9]{8}_[\w-]*)`)
+	out = ids.ReplaceAllFunc(out, func(id []byte) []byte {
 		if names[string(id)] == "" {
 			kind, _, _ := strings.Cut(string(id), "_")
 			names[string(id)] = fmt.Sprintf("%s_new%d", kind, len(names)+1)
