@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/gateway"
+	"github.com/agent-runner/agent-runner/internal/gateway/gatewaytest"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
@@ -26,8 +27,15 @@ func TestTranslatedClients(t *testing.T) {
 	defer h.Close(t.Context())
 	deny, err := filepath.Abs(filepath.Join("testdata", "deny.js"))
 	require.NoError(t, err)
-	up := &scripted{}
-	u := httptest.NewServer(up)
+	u := gatewaytest.NewUpstream(func(q *gatewaytest.Request) *gatewaytest.Answer {
+		if q.Results > 0 {
+			return &gatewaytest.Answer{Text: "It is sunny."}
+		}
+		return &gatewaytest.Answer{Text: "Looking.", Calls: []gatewaytest.Call{
+			{ID: "c1", Name: "get_weather", Arguments: `{"name":"x"}`},
+			{ID: "c2", Name: "delete_file", Arguments: `{"name":"a"}`},
+		}}
+	})
 	defer u.Close()
 	pairs := map[string]map[string]string{ // the protocols of upstreams, by those of clients
 		"first":  {"chat": "messages", "responses": "messages", "messages": "chat"},
