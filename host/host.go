@@ -254,7 +254,7 @@ func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context
 	if err != nil {
 		return ctx, nil, orClosed(err)
 	}
-	return within, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.Room.Take}, nil
+	return within, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.OwnCalls.Take}, nil
 }
 
 // Close releases the resources of the agent's entries once no run uses them, and stops the

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A Placed is a middleware and the ring of its entry.
+// Placed is a middleware with the ring of its entry.
 type Placed struct {
 	*Middleware
 	Ring hook.Ring
@@ -32,8 +32,8 @@ func PlacedIn(entries []hook.Entry) (out []Placed) {
 type Reservation struct {
 	// Parallel is the maximum number of concurrent tool calls.
 	Parallel int
-	// Room is the memory for model and tool calls that middlewares make themselves.
-	Room *Room
+	// OwnCalls holds the memory for model and tool calls that middlewares make themselves.
+	OwnCalls *OwnCalls
 	// Release ends the reservation. It must be called after the run's last call; further calls do
 	// nothing.
 	Release func()
@@ -51,28 +51,28 @@ type Reservation struct {
 // not fit now and must not wait, ctx's cause, or sandbox.ErrClosed.
 func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (context.Context, *Reservation, error) {
 	parallel = max(1, parallel)
-	room := &Room{loader: l, run: run, under: map[hook.Own]int{}}
-	own := room.granted()
+	own := &OwnCalls{loader: l, run: run, under: map[hook.Own]int{}}
+	perCall := own.granted()
 	sizes := make([]int64, parallel)
 	for i := range sizes {
-		sizes[i] = worstCase(run, i+1) + int64(i+1)*own
+		sizes[i] = worstCase(run, i+1) + int64(i+1)*perCall
 	}
 	n, release, err := l.sandbox.ReserveOneOf(ctx, sizes)
 	var never *sandbox.TooLargeError
-	if errors.As(err, &never) && own > 0 {
+	if errors.As(err, &never) && perCall > 0 {
 		// Without a reservation, calls that modules make use memory that is free at the time.
 		n, release, err = l.sandbox.ReserveOneOf(ctx, []int64{worstCase(run, 1)})
-		own = 0
+		perCall = 0
 	}
 	if err != nil {
 		return ctx, nil, err
 	}
-	room.parallel = n + 1
-	if own > 0 {
-		room.reserved, room.size = n+1, own
+	own.parallel = n + 1
+	if perCall > 0 {
+		own.reserved, own.size = n+1, perCall
 	}
-	ctx = context.WithValue(sandbox.WithReservation(ctx), roomKey{}, room)
-	return ctx, &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
+	ctx = context.WithValue(sandbox.WithReservation(ctx), ownCallsKey{}, own)
+	return ctx, &Reservation{Parallel: n + 1, OwnCalls: own, Release: release}, nil
 }
 
 // worstCase returns the maximum memory, in bytes, that a run with the given number of parallel tool

@@ -29,9 +29,9 @@ type Middleware struct {
 	entry  string
 	config json.RawMessage
 	grants policy.Grants
-	image  *sandbox.Image // taken after configure
+	image  *sandbox.Image // the state of an instance after configure, from which the entry's instances start
 
-	onCall func(CallReport) // see OnCall; may be nil
+	onCall func(CallReport) // called after each hook call; nil if OnCall was not called
 }
 
 // A CallReport describes one hook call and the resources that it used.
@@ -42,7 +42,7 @@ type CallReport struct {
 	BytesIn, BytesOut int64 // copied to and from the guest
 	HostCalls         int
 	Grown             int64 // growth of the instance's memory, in bytes
-	Err               error // nil if the call succeeded
+	Err               error // why the call failed; nil if it succeeded
 	Faulted           bool  // whether Err is a fault of this module, rather than an error that next returned
 }
 
@@ -107,9 +107,9 @@ func Configure(
 	mw := &Middleware{module: m, entry: entry, config: config, grants: grants}
 	// An entry gets its own image even if the module has no configure, so that no instance serves
 	// two entries.
-	mw.image, err = m.build(ctx, m.image, mw.buildVisit(), func(ctx context.Context, in *sandbox.Instance) error {
+	mw.image, err = m.build(ctx, m.image, mw.buildInvocation(), func(ctx context.Context, in *sandbox.Instance) error {
 		if m.has(contract.HookConfigure) {
-			inv := m.buildVisit(contract.HookConfigure, input)
+			inv := m.buildInvocation(contract.HookConfigure, input)
 			inv.Config = config
 			if err := m.callBuilding(ctx, in, inv); err != nil {
 				return err
@@ -118,7 +118,7 @@ func Configure(
 				return err
 			}
 		}
-		return m.transport.Pack(ctx, in, m.buildVisit("", nil))
+		return m.transport.Pack(ctx, in, m.buildInvocation("", nil))
 	})
 	if err == nil {
 		return mw, nil
@@ -138,10 +138,10 @@ func Configure(
 	}
 }
 
-// buildVisit returns the invocation for host calls that the module makes while the entry's image is
+// buildInvocation returns the invocation for host calls that the module makes while the entry's image is
 // built.
-func (mw *Middleware) buildVisit() *invoke.Invocation {
-	inv := mw.module.buildVisit(contract.HookConfigure, nil)
+func (mw *Middleware) buildInvocation() *invoke.Invocation {
+	inv := mw.module.buildInvocation(contract.HookConfigure, nil)
 	inv.BuildConfig = mw.config
 	return inv
 }

@@ -66,15 +66,15 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	described, err := m.build(
 		ctx,
 		m.image,
-		m.buildVisit(contract.HookDescribe, nil),
+		m.buildInvocation(contract.HookDescribe, nil),
 		func(ctx context.Context, in *sandbox.Instance) error {
-			if err := m.transport.Start(ctx, in, m.buildVisit("", nil)); err != nil {
+			if err := m.transport.Start(ctx, in, m.buildInvocation("", nil)); err != nil {
 				return err
 			}
 			if !m.has(contract.HookDescribe) {
 				return nil
 			}
-			inv := m.buildVisit(contract.HookDescribe, []byte("{}"))
+			inv := m.buildInvocation(contract.HookDescribe, []byte("{}"))
 			if err := m.callBuilding(ctx, in, inv); err != nil {
 				return err
 			}
@@ -112,8 +112,8 @@ func (m *Module) build(
 	return image, err
 }
 
-// buildVisit returns the invocation for a hook that is called while an image is built.
-func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
+// buildInvocation returns the invocation for a hook that is called while an image is built.
+func (m *Module) buildInvocation(hook abi.Hook, input []byte) *invoke.Invocation {
 	return &invoke.Invocation{Hook: hook, Limits: &m.limits, Pending: input, Readable: m.readable,
 		LogFunc: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }

@@ -64,7 +64,7 @@ func BenchmarkExtism(b *testing.B) {
 				require.NoError(b, err)
 				_, err = m.transport.Call(b.Context(), w.in, inv)
 				require.NoError(b, err)
-				w.visit = nil
+				w.inv = nil
 				s.release(w, true)
 				require.Len(b, inv.Output, size)
 			}

@@ -41,7 +41,7 @@ type pluginOutcome struct {
 	Output  string
 	Failure string // error text of the plug-in
 	Trapped bool
-	Vars    map[string]string // after the call
+	Vars    map[string]string // variables after the call
 	Logs    []string
 }
 
@@ -177,7 +177,7 @@ func callHere(
 			w, err := s.acquire(t.Context(), inv)
 			require.NoError(t, err)
 			failed, err := m.transport.Call(t.Context(), w.in, inv)
-			inv.Report, w.visit = w.in.Report(), nil
+			inv.Report, w.inv = w.in.Report(), nil
 			s.release(w, err == nil)
 			o.Trapped = err != nil
 			switch {

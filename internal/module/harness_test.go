@@ -44,7 +44,8 @@ func newLoader(t *testing.T) *Loader {
 	return newLoaderWith(t, &LoaderOptions{})
 }
 
-// newLoaderWith returns the same with options. It sets their CacheDir.
+// newLoaderWith returns a loader with the given options that shares machine code with other tests.
+// It sets opts.CacheDir.
 func newLoaderWith(t *testing.T, opts *LoaderOptions) *Loader {
 	t.Helper()
 	opts.CacheDir = testcache.Modules()

@@ -310,8 +310,8 @@ func TestWrapModel(t *testing.T) {
 	require.Equal(t, "answer 2", res.Message.Content.String())
 }
 
-// TestEndings checks that a guest waiting in next cannot catch the end of the run: it is discarded
-// and the ending is returned unchanged.
+// TestEndings checks that a guest that waits in next cannot catch the end of the run: the host
+// discards the guest, and returns the error that ended the run unchanged.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})

@@ -43,7 +43,7 @@ type Module struct {
 	transport transport
 	readable  func(text string) string // rewrites logged text for people; nil leaves it unchanged
 
-	image  *sandbox.Image // taken after describe
+	image  *sandbox.Image // the state of an instance after describe, from which other instances start
 	desc   abi.Description
 	hooks  []abi.Hook
 	schema *jsonschema.Resolved // schema of the configuration; nil if the module has none
@@ -58,7 +58,8 @@ type transport interface {
 	Name() string
 	// Start prepares a new instance for its first hook. The invocation has no hook.
 	Start(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
-	// Pack prepares an instance before an image is taken of it.
+	// Pack prepares an instance before the sandbox takes an image of it, for example by freeing
+	// memory.
 	Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
 	// HostBytes returns the maximum memory, in bytes, that the host holds for one call in addition
 	// to the instance and to the messages that every transport passes.

@@ -56,7 +56,9 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 	case errors.As(err, &fault):
 		out.Cause = ending.FaultText(fault)
 	case b.Fault.Judged, replay.AnsweredLate(b, err):
-		out.Cause = b.Fault.Cause // the answer that the chain rejected is the same, or is listed in the differences
+		// The chain rejected the recorded answer. If the answer differs now, out.Differences says
+		// so.
+		out.Cause = b.Fault.Cause
 	}
 	out.Same = len(out.Differences) == 0
 	return out, nil

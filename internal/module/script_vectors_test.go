@@ -83,10 +83,10 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	_, err := abijson.Decode(v.Input, in)
 	require.NoError(t, err)
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
-	visit, err := s.visit(&hook.Call{Hook: v.Hook}, in)
+	inv, err := s.invocation(&hook.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
-	visit.LogFunc = func(int32, string) {} // there is no run to log to
-	err = s.serve(t.Context(), visit, out)
+	inv.LogFunc = func(int32, string) {} // there is no run to log to
+	err = s.serve(t.Context(), inv, out)
 	var failed *abi.Error
 	if v.Error != nil {
 		require.True(t, errors.As(err, &failed), "%v", err)

@@ -24,19 +24,19 @@ const maxIdle = 4
 
 // Open begins a run. It creates no instance; hook calls do.
 func (mw *Middleware) Open(ctx context.Context, entry, run string) (hook.Session, error) {
-	room, _ := ctx.Value(roomKey{}).(*Room)
-	return &session{mw: mw, room: room, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
+	own, _ := ctx.Value(ownCallsKey{}).(*OwnCalls)
+	return &session{mw: mw, ownCalls: own, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
 }
 
 // A session is a middleware in one run.
 type session struct {
 	mw         *Middleware
-	room       *Room // nil if the run reserved no memory
+	ownCalls   *OwnCalls // nil if the run reserved no memory
 	entry, run string
 
 	mu     sync.Mutex
 	idle   []*worker
-	live   int // calls in flight
+	live   int // number of calls in flight
 	calls  int64
 	closed bool
 	stats  abi.EntryStats
@@ -44,22 +44,22 @@ type session struct {
 
 // A worker is an instance of a session.
 type worker struct {
-	in    *sandbox.Instance
-	visit *invoke.Invocation // the current call; nil while idle
-	seed  func() []byte      // returns the random seed of the current call
+	in   *sandbox.Instance
+	inv  *invoke.Invocation // the current call; nil while the worker is idle
+	seed func() []byte      // returns the random seed of the current call
 
 	memory int64 // size of the instance, in bytes
 
-	release func() // returns memory beyond the run's reservation; may be nil
+	release func() // releases the memory that exceeds the run's reservation; nil if there is none
 
-	history replay.History // the instance's earlier calls, if faults are recorded
+	history replay.History // the instance's earlier calls; empty if faults are not recorded
 }
 
 // Call runs one hook in an instance that has no call in flight. It returns faults, errors of the
 // module, and errors that end the run as [hook.Session] documents.
 func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	began := time.Now()
-	inv, err := s.visit(c, in)
+	inv, err := s.invocation(c, in)
 	if inv.Recorder != nil {
 		hook.ControlOf(c).OnFault(func(f *ending.FaultError) { s.bundle(inv, f) })
 	}
@@ -81,9 +81,9 @@ func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	return err
 }
 
-// visit returns the invocation for a hook call, with its input encoded. It returns the invocation
-// even if it returns an error.
-func (s *session) visit(c *hook.Call, in any) (*invoke.Invocation, error) {
+// invocation returns the invocation for a hook call, with its input encoded. It returns the
+// invocation even if it also returns an error.
+func (s *session) invocation(c *hook.Call, in any) (*invoke.Invocation, error) {
 	m := s.mw.module
 	inv := invoke.New()
 	inv.Hook, inv.Limits, inv.Call, inv.Config, inv.Grants = c.Hook, &m.limits, c, s.mw.config, s.mw.grants
@@ -148,7 +148,7 @@ func (s *session) serve(ctx context.Context, inv *invoke.Invocation, out any) er
 			err = inv.CheckGrants(out)
 		}
 	}
-	w.visit = nil
+	w.inv = nil
 	if inv.Recorder != nil {
 		inv.Recorder.End(inv.Recording(failed))
 	}
@@ -219,31 +219,31 @@ func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker,
 			return nil, err
 		}
 	}
-	w.visit = inv
+	w.inv = inv
 	w.in.Reseed(w.seed)
 	return w, nil
 }
 
 // instantiate makes an instance. live is the number of calls in flight, including this one.
 func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
-	release, err := s.room.beyond(ctx, s.mw, live)
+	release, err := s.ownCalls.beyond(ctx, s.mw, live)
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{release: release}
-	w.seed = func() []byte { return []byte(w.visit.RandomSeed()) }
-	print := func(line []byte) { w.visit.Print(line) }
+	w.seed = func() []byte { return []byte(w.inv.RandomSeed()) }
+	print := func(line []byte) { w.inv.Print(line) }
 	fuel := policy.ScheduleOf(&s.mw.module.limits)
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here. ctx may carry the invocation of
 		// another module, which waits for this call. The host calls of the build must not find it.
-		invoke.LazyContext(ctx, s.mw.buildVisit),
+		invoke.LazyContext(ctx, s.mw.buildInvocation),
 		sandbox.InstanceConfig{
 			Stdout:   print,
 			Stderr:   print,
 			LineFuel: fuel.Record,
 			ByteFuel: fuel.Byte,
-			Clock:    func() int64 { return w.visit.Clock() },
+			Clock:    func() int64 { return w.inv.Clock() },
 		},
 	)
 	if err != nil {

@@ -288,7 +288,7 @@ func BenchmarkHook(b *testing.B) {
 			in := &abi.BeforeToolInput{Call: abi.Call{ID: "c1", Name: "t", Arguments: strings.Repeat("x", size)}}
 			b.ReportAllocs()
 			for b.Loop() {
-				inv, err := s.(*session).visit(&hook.Call{Hook: contract.HookBeforeTool}, in)
+				inv, err := s.(*session).invocation(&hook.Call{Hook: contract.HookBeforeTool}, in)
 				require.NoError(b, err)
 				inv.LogFunc = func(int32, string) {}
 				var out abi.BeforeToolInput
@@ -315,7 +315,7 @@ func (e *encoding) Describe() hook.Description {
 func (e *encoding) Open(context.Context, string, string) (hook.Session, error) { return e, nil }
 
 func (e *encoding) Call(_ context.Context, c *hook.Call, in, _ any) error {
-	inv, err := (&session{mw: e.mw}).visit(c, in)
+	inv, err := (&session{mw: e.mw}).invocation(c, in)
 	e.input = inv.Input
 	return err
 }

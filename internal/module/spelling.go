@@ -34,8 +34,8 @@ func (m *Module) warnOfSpelling() {
 	}
 }
 
-// likelyHook returns the hook that an export was probably meant to be: the export has the type of a hook
-// and nearly its name.
+// likelyHook returns the hook whose name the author of an export probably misspelled: the export
+// has the type of a hook, and nearly its name. It returns false if there is no such hook.
 func likelyHook(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
 	if e.Kind != "function" || contract.Known(abi.Hook(e.Name)) || !e.Type.Equal(hook) {
 		return "", false

@@ -17,7 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// values is a store whose replies are fixed. It records gets and sets in asked.
+// values implements [hook.Values] with fixed replies. It records the calls of GetValue and SetValue
+// in asked.
 type values struct{ asked []string }
 
 var errNoDatabase = errors.New("dial tcp: connection refused")

@@ -19,8 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// trap returns a configuration that makes stream.wasm trap after the given number of batches, or
-// never if that is "0".
+// trap returns a configuration that makes stream.wasm trap after at batches of chunks, or never if
+// at is "0".
 func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
 // streams makes a model call whose model sends pieces as chunks. received holds the chunks that

@@ -98,12 +98,12 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	_, err := abijson.Decode(v.Input, in)
 	require.NoError(t, err)
 	s := &session{mw: mirror, entry: "guard", run: "run-7"}
-	visit, err := s.visit(&hook.Call{Hook: v.Hook}, in)
+	inv, err := s.invocation(&hook.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
 	var out any
-	err = s.serve(t.Context(), visit, &out)
+	err = s.serve(t.Context(), inv, &out)
 	require.NoError(t, err)
-	require.Equal(t, compact(t, v.Input), string(visit.Output))
+	require.Equal(t, compact(t, v.Input), string(inv.Output))
 	s.Close()
 }
 

@@ -12,11 +12,11 @@ import (
 // admissionTTL is the time within which an admitted run must be in the journal.
 const admissionTTL = time.Minute
 
-// AdmitRun admits a run that starts or, if starts is false, resumes after a pause. It fails with a
-// [*QuotaError] if the tenant's quotas, which apply to all machines together, do not allow the run,
-// and with [ErrNoTenant] if the tenant does not exist. It adds a run that starts to the tenant's
-// usage of the day. The admission counts as a run in progress until the journal has the run as
-// running, until [Tenant.ReleaseRun], or for a minute.
+// AdmitRun admits a run. The run starts or, if starts is false, resumes after a pause. It fails
+// with a [*QuotaError] if the tenant's quotas, which apply to all machines together, do not allow
+// the run, and with [ErrNoTenant] if the tenant does not exist. It adds a run that starts to the
+// tenant's usage of the day. The admission counts as a run in progress until the journal has the
+// run as running, until [Tenant.ReleaseRun], or for a minute.
 func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, starts bool) error {
 	return n.update(ctx, func(t scoped) error {
 		at, err := checkRunQuotas(t, run, starts)
@@ -108,8 +108,8 @@ func checkRunQuotas(t scoped, run string, starts bool) (time.Time, error) {
 }
 
 // compareUsage fails with a [*QuotaError] if the tenant's usage and one more run exceed its quota.
-// It does not count run itself as a run in progress. A run that does not start but resumes needs no
-// room in the quota runs_per_day.
+// It does not count run itself as a run in progress. The quota runs_per_day does not apply to a run
+// that resumes.
 func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts bool) error {
 	var running, runs, tokens, fuel, written int64
 	if q.ConcurrentRuns > 0 {

@@ -10,8 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// OpenExplained opens a store on an SQLite database. explain returns the query plans of all
-// statements that the store has executed, by statement. A plan has one line for each step.
+// OpenExplained opens a store on an SQLite database. It also returns a function explain, which
+// returns a map from each statement that the store has executed to its query plan. A plan has one
+// line for each step.
 func OpenExplained(
 	ctx context.Context,
 	path string,

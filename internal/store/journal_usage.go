@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// maxDueBytes limits the bytes of a run in progress that its tenant's usage may lack. The run's
-	// row holds their number in journal_due. Smaller numbers are counted when the run stops.
+	// maxDueBytes limits the number of bytes that a run in progress has written to its journal, but
+	// that its tenant's usage does not include yet. The column journal_due of the run's row holds
+	// that number. Smaller numbers are counted when the run stops.
 	maxDueBytes = 64 << 10
 	// minCountedEvents is the minimum size, in bytes, of a commit of events alone that counts
 	// the run's due bytes. Smaller commits leave that to a later commit of the run.
 	minCountedEvents = 4 << 10
 )
 
-// dueBytes returns how many of a run's uncounted bytes to count now: all of them if the run has
-// stopped or they are at least maxDueBytes, and otherwise none.
+// dueBytes returns the number of a run's uncounted bytes to count now: uncounted if the run has
+// stopped or uncounted is at least maxDueBytes, and 0 otherwise.
 func dueBytes(status journal.Status, uncounted int64) int64 {
 	if status == journal.StatusRunning && uncounted < maxDueBytes {
 		return 0

@@ -104,9 +104,9 @@ func (n *Tenant) CreateKey(ctx context.Context, o *KeyOptions) (k *Key, text str
 	return k, text, err
 }
 
-// CreateFirstKey creates a key and returns its text if the tenant has no valid key. It returns
-// an empty string if the tenant has one. If several servers start at once, one of them creates
-// the key.
+// CreateFirstKey creates a key and returns its text if the tenant has no valid key. If the tenant
+// has a valid key, CreateFirstKey creates none and returns an empty string. If several servers
+// start at once, only one of them creates a key.
 func (n *Tenant) CreateFirstKey(ctx context.Context, o *KeyOptions) (text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		var valid int64

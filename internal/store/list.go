@@ -17,7 +17,7 @@ type Position struct {
 
 // A Page selects a part of a list.
 type Page struct {
-	After *Position // where the previous page ended; nil selects the first page
+	After *Position // the position at which the previous page ended; nil selects the first page
 	Limit int       // maximum number of rows; the default is 100
 }
 

@@ -18,8 +18,8 @@ type meter struct {
 	step          int64
 	usage         abi.Usage
 	stats         []abi.EntryStats
-	own           map[string]bool // the entries of the tenant, as opposed to the operator's
-	elapsed       time.Duration   // since the previous commit, if the run was running
+	own           map[string]bool // set of the names of entries that the tenant, not the operator, defined
+	elapsed       time.Duration   // time since the previous commit; 0 if the run was not running
 	now           time.Time
 	uncounted     int64 // bytes of the journal that are not counted yet
 }
@@ -72,12 +72,14 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 	return &m, nil
 }
 
-// journal returns how many bytes of the run's journal a commit counts.
+// journal returns the number of bytes of the run's journal that are added to the tenant's usage
+// with a commit.
 func (m *meter) journal(c *journal.Commit) int64 {
 	return dueBytes(c.Progress.Status, m.uncounted+c.Bytes())
 }
 
-// due returns the change of the run's uncounted bytes by a commit.
+// due returns the number of bytes by which a commit changes the run's uncounted bytes. It can be
+// negative.
 func (m *meter) due(c *journal.Commit) int64 {
 	if m == nil {
 		return c.Bytes()

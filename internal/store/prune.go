@@ -66,7 +66,7 @@ func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, 
 		var tenant string
 		var size int64
 		found, err := database.One(t, remove, append(args, id), &tenant, &size)
-		if err == nil && found { // otherwise it was resumed in the meantime
+		if err == nil && found { // otherwise the run was resumed in the meantime
 			n++
 			freed.add(tenant, size)
 			_, err = deleteRunRows(t, id)

@@ -32,9 +32,9 @@ type RunAccount struct {
 type Crash struct {
 	Process
 	Account RunAccount // the run's account; zero if the last heartbeat did not report it
-	Largest bool       // the last heartbeat reported the run, and none that held more
-	Alone   bool       // the process had resumed the run as its only suspect; see [Quarantine.Suspect]
-	Killed  bool       // the OOM killer killed a process of the cgroup after the last heartbeat
+	Largest bool       // whether the last heartbeat reported the run, and no run that held more
+	Alone   bool       // whether the process had resumed the run as its only suspect; see [Quarantine.Suspect]
+	Killed  bool       // whether the OOM killer killed a process of the cgroup after the last heartbeat
 }
 
 // A Quarantine holds evidence about crashed processes, and the runs that may not be resumed
@@ -74,8 +74,8 @@ type Quarantine interface {
 }
 
 const (
-	crashTTL         = 7 * 24 * time.Hour // after which the rows of a crashed process are deleted
-	heartbeatTimeout = 3 * time.Second    // after its last heartbeat, a process counts as ended
+	crashTTL         = 7 * 24 * time.Hour // time after which the rows of a crashed process are deleted
+	heartbeatTimeout = 3 * time.Second    // time after its last heartbeat at which a process counts as ended
 )
 
 // StartProcess implements [Quarantine]. If it marks a live process as killed, that process's

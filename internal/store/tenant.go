@@ -19,9 +19,9 @@ type Tenant struct {
 // ID returns the tenant's id.
 func (n *Tenant) ID() string { return n.id }
 
-// A scoped is a transaction that passes the tenant as the first parameter of every
-// statement. It rejects statements that do not use the parameter, since they could access
-// the rows of other tenants.
+// scoped wraps a transaction and passes the tenant as the first parameter of every statement. It
+// rejects statements that do not use the parameter, since they could access the rows of other
+// tenants.
 type scoped struct {
 	tx     database.Tx
 	tenant string
@@ -55,7 +55,8 @@ func (t scoped) Query(scan func(scan func(...any) error) error, sql string, args
 	return t.tx.Query(scan, sql, append([]any{t.tenant}, args...)...)
 }
 
-// row reads one row into out, if there is one.
+// row executes a query and reads the row of its result into out. If there is no row, out stays
+// unchanged.
 func (t scoped) row(out []any, sql string, args ...any) error {
 	_, err := database.One(t, sql, args, out...)
 	return err

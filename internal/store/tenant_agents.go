@@ -152,13 +152,14 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 type AgentSnapshot struct {
 	Info    *TenantInfo
 	Agent   *StoredAgent
-	Around  *StoredAgent // the operator's agent with the rings; nil if there is none
+	Around  *StoredAgent // the operator's agent whose rings surround the tenant's agent; nil if there is none
 	Secrets []SecretInfo
 }
 
-// AgentSnapshot returns a version of an agent, or the newest one if version is 0, together with
-// a version of the operator's agent that around names, if around is not empty. It fails with
-// [ErrNoTenant], or with [ErrNoAgent] if the tenant's agent does not exist.
+// AgentSnapshot returns a version of an agent, or the newest one if version is 0. If around is not
+// empty, the snapshot also has a version of the operator's agent with that name, if there is one.
+// AgentSnapshot fails with [ErrNoTenant] if the tenant does not exist, and with [ErrNoAgent] if the
+// tenant has no such agent.
 func (n *Tenant) AgentSnapshot(
 	ctx context.Context,
 	name string,

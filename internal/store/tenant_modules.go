@@ -81,8 +81,8 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 // maxModuleNames is the maximum number of pairs of name and version of a tenant.
 const maxModuleNames = 10_000
 
-// hasModule returns 1 as has if the tenant has the module with the digest, and 0 otherwise. count
-// is the number of the tenant's modules.
+// hasModule returns has, which is 1 if the tenant has the module with the digest and 0 otherwise,
+// and count, the number of the tenant's modules.
 func hasModule(t scoped, digest string) (has, count int64, err error) {
 	err = t.row(
 		[]any{&has, &count},

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxTraceParts = 100      // timelines stored of one run
-	maxTraceBytes = 16 << 20 // bytes of these together, without compression
-	traceRowBytes = 128      // counted for each timeline in addition to its bytes
+	maxTraceParts = 100      // maximum number of timelines of one run
+	maxTraceBytes = 16 << 20 // maximum size of all timelines of one run in bytes, without compression
+	traceRowBytes = 128      // bytes that count for each timeline in addition to its own
 )
 
 // AddTrace stores another timeline of one of the tenant's runs. The caller chooses the

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	unusedPage     = 10_000           // modules searched for at once
-	unusedRunsPage = 1000             // runs read in one transaction
-	unusedMargin   = 10 * time.Second // for runs that were being created when the search started
+	unusedPage     = 10_000           // maximum number of modules in one search
+	unusedRunsPage = 1000             // maximum number of runs read in one transaction
+	unusedMargin   = 10 * time.Second // time before the search in which runs count as created during the search
 )
 
 var digests = regexp.MustCompile(`[0-9a-f]{64}`)

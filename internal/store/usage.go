@@ -19,7 +19,7 @@ type Usage struct {
 	Fuel             int64 // fuel of the module
 	WallMS           int64 // wall time of the runs, or of the module's hooks
 	Calls            int64 // calls of the model, or of the module's hooks
-	JournalBytes     int64 // written to the journal; up to 64 KiB of a run in progress are counted late
+	JournalBytes     int64 // bytes written to the journal; up to 64 KiB of a run in progress are counted later
 }
 
 // Add adds the counts of another usage.

@@ -18,14 +18,14 @@ import (
 const (
 	maxTTL     = 10 * 365 * 24 * time.Hour
 	maxExpired = 16 // maximum number of expired values of an entry that one write deletes
-	keepTTL    = -1 // as storedValue.expires: do not change the expiry of the value
+	keepTTL    = -1 // value of storedValue.expires that leaves the expiry of the value unchanged
 )
 
 // A storedValue is a row of module_values.
 type storedValue struct {
 	value   []byte
 	version int64
-	expires int64 // in milliseconds: when read, the time of expiry; when written, the time to live; 0: never
+	expires int64 // milliseconds: the time of expiry if read, the time to live if written; 0 means never
 }
 
 // valueError returns an error for a module. Conflicts can be retried.
@@ -236,8 +236,8 @@ func put(t database.Tx, scope hook.ValueScope, key string, next *storedValue, ve
 	return err
 }
 
-// expire deletes the value of a key if it has expired, and other expired values of the entry, at most
-// maxExpired in all.
+// expire deletes expired values of an entry, at most maxExpired. If the value of key has expired,
+// it is deleted first.
 func expire(t database.Tx, scope hook.ValueScope, key string) error {
 	type expired struct {
 		name string

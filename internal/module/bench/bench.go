@@ -297,8 +297,8 @@ func (b *bench) callModel(
 	return res
 }
 
-// callTools makes two calls of the agent's tools, and one of each tool that the module added. It
-// returns the messages afterwards.
+// callTools makes two calls of the agent's tools, and one call of each tool that the module added.
+// It returns the conversation with the results added.
 func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *message.List {
 	calls := []abi.Call{
 		{ID: "call_a", Name: "search", Arguments: `{"query":"orders","path":"."}`},

@@ -14,17 +14,17 @@ import (
 type blocks struct {
 	list  []block // ascending by offset; freed blocks remain until most are freed
 	freed int     // number of freed blocks in list
-	last  int     // index of the last access, which the next one usually hits too
+	last  int     // index in list of the block that was accessed last, and is likely to be accessed next
 	next  uint64  // next offset
 	bytes int     // total size of live blocks
-	limit int     // limit of bytes
+	limit int     // maximum value of bytes
 	spare []byte  // memory of a large freed block, for reuse
 }
 
 // A block is a contiguous part of the memory of [blocks]. A live block is never empty.
 type block struct {
 	at     uint64
-	data   []byte // nil if freed
+	data   []byte // the block's bytes; nil if the block was freed
 	shared bool   // whether data is read-only: it is an input or a reply
 }
 
@@ -46,8 +46,8 @@ const (
 	clearBytes = 256 << 10
 )
 
-// room returns an error if a block of n bytes would exceed a limit.
-func (s *blocks) room(n uint64) error {
+// checkSize returns an error if a block of n bytes would exceed a limit.
+func (s *blocks) checkSize(n uint64) error {
 	switch {
 	case n > uint64(s.limit-s.bytes):
 		return &policy.LimitError{
@@ -97,8 +97,8 @@ func (s *blocks) retire(data []byte) {
 	}
 }
 
-// add appends a block and returns its offset, or 0 if data is empty. The caller must have checked
-// room.
+// add appends a block and returns its offset, or 0 if data is empty. The caller must have called
+// checkSize.
 func (s *blocks) add(data []byte, shared bool) uint64 {
 	if len(data) == 0 {
 		return 0
@@ -150,7 +150,7 @@ func (s *blocks) at(offset uint64) *block {
 	return nil
 }
 
-// part returns n bytes at an offset, or nil unless one live block contains them all.
+// part returns the n bytes at an offset. It returns nil if no single live block contains them all.
 func (s *blocks) part(at, n uint64) []byte {
 	b := s.in(at)
 	if b == nil || n > uint64(len(b.data))-(at-b.at) {

@@ -19,7 +19,7 @@ func FuzzExtismBlocks(f *testing.F) {
 			n := uint64(ops[i+1])
 			switch ops[i] % 4 {
 			case 0:
-				if s.room(n) != nil {
+				if s.checkSize(n) != nil {
 					require.Greater(t, bytes+int(n), s.limit)
 					continue
 				}

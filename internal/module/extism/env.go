@@ -118,24 +118,25 @@ func (row *envFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint
 	inv.End()
 }
 
-// outside aborts the guest, because no block contains the n bytes that it named.
+// outside aborts the guest, because no block contains the n bytes at offset at that it passed to
+// the named function.
 func outside(inv *invoke.Invocation, g *sandbox.Guest, name string, n, at uint64) {
 	inv.Abort(g, &CallError{fmt.Sprintf("%s: %d bytes at offset %#x are in no block", name, n, at)})
 }
 
-// give adds a read-only block with b, charges for it, and returns its offset. It aborts the guest
-// if the block would exceed a limit.
+// give passes b to the guest: it adds a read-only block with b, charges for it, and returns its
+// offset. It aborts the guest if the block would exceed a limit.
 func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64 {
-	if err := p.room(uint64(len(b))); err != nil {
+	if err := p.checkSize(uint64(len(b))); err != nil {
 		inv.Abort(g, err)
 	}
 	g.Charge(len(b))
 	return p.add(b, true)
 }
 
-// whole returns the contents of the block at an offset, without copying. Offset 0 is an empty
-// block. If no block starts at the offset, or the block is larger than output_bytes, whole aborts
-// the guest.
+// whole returns the content of the block that starts at an offset, without copying it. At offset 0
+// the content is empty. If no block starts at the offset, or the block is larger than output_bytes,
+// whole aborts the guest; name is the name of the function or argument in the error.
 func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	if at == 0 {
 		return nil
@@ -164,15 +165,15 @@ func (p *plugin) take(inv *invoke.Invocation, g *sandbox.Guest, name string, at 
 
 func alloc(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	n := stack[0]
-	if err := p.room(n); err != nil {
+	if err := p.checkSize(n); err != nil {
 		inv.Abort(g, err)
 	}
 	g.Charge(int(n))
 	stack[0] = p.add(p.fresh(n, g.CheckLimits), false)
 }
 
-// free frees a block. As in Extism, it ignores offsets at which no live block starts: some SDKs
-// free blocks that a host call has freed.
+// free implements the function free. As in Extism, it ignores offsets at which no live block
+// starts: some SDKs free blocks that a host call has freed.
 func free(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	if p.free(stack[0]) && stack[0] == p.inputAt {
 		p.input = nil
@@ -232,8 +233,8 @@ func memoryBytes(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(p.bytes)
 }
 
-// reset frees all blocks, and clears the input, the output and the error. Later blocks still get
-// new offsets.
+// reset implements the function reset: it frees all blocks, and clears the input, the output and
+// the error. Later blocks still get new offsets.
 func reset(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, _ []uint64) {
 	for i := range p.list {
 		if b := &p.list[i]; !b.shared {
@@ -251,7 +252,8 @@ func inputLength(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(len(p.input))
 }
 
-// inputLoad8 returns one byte of the input, or 0 beyond its end.
+// inputLoad8 implements input_load_u8. Its result is one byte of the input, or 0 beyond the end of
+// the input.
 func inputLoad8(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	inv.BytesIn++
 	if i := stack[0]; i < uint64(len(p.input)) {
@@ -261,7 +263,8 @@ func inputLoad8(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uin
 	stack[0] = 0
 }
 
-// inputLoad64 returns eight bytes of the input, with 0 for those beyond its end.
+// inputLoad64 implements input_load_u64. Its result is eight bytes of the input, with 0 for those
+// beyond the end of the input.
 func inputLoad64(p *plugin, inv *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	inv.BytesIn += 8
 	stack[0] = load64(p.input[min(stack[0], uint64(len(p.input))):])
@@ -283,8 +286,8 @@ func outputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	inv.ChargeBytes(g, len(p.output))
 }
 
-// named returns the bytes whose offset and length are on the stack. If no block contains them, it
-// aborts the guest.
+// named returns the bytes whose offset and length are the parameters on the stack. If no block
+// contains them, it aborts the guest; name is the name of the function in the error.
 func (p *plugin) named(inv *invoke.Invocation, g *sandbox.Guest, name string, stack []uint64) []byte {
 	if stack[1] == 0 {
 		return nil
@@ -315,8 +318,9 @@ func errorGet(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64)
 
 func zero(_ *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) { stack[0] = 0 }
 
-// configGet returns a block with a configuration value: a string's text, or the JSON of any other
-// value. It returns 0 if there is no such value, or if it is null or empty.
+// configGet implements config_get. Its result is the offset of a block with a configuration value:
+// a string's text, or the JSON of any other value. The result is 0 if there is no such value, or if
+// it is null or empty.
 func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	name := p.whole(inv, g, "config_get: the name", stack[0])
 	config := inv.Config

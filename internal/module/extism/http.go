@@ -24,8 +24,8 @@ type httpRequest struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// sendHTTP sends a request. An error aborts the guest, as in Extism, because http_request cannot
-// return one.
+// sendHTTP implements http_request. An error aborts the guest, as in Extism, because http_request
+// cannot return one.
 func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	const name = "http_request"
 	if !inv.Running() {
@@ -109,7 +109,8 @@ func httpStatus(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint6
 	stack[0] = uint64(p.status)
 }
 
-// httpHeaders returns the headers of the last response, or 0 before the first.
+// httpHeaders implements http_headers. Its result is the offset of a block with the headers of the
+// last response, or 0 before the first response.
 func httpHeaders(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	stack[0] = 0
 	if len(p.headers) > 0 {

@@ -142,8 +142,8 @@ type plugin struct {
 	outputAt  uint64
 	failure   []byte // text of error_set
 	failureAt uint64
-	status    int    // status of the last response
-	headers   []byte // headers of the last response, as JSON
+	status    int    // status of the last HTTP response
+	headers   []byte // headers of the last HTTP response, as JSON
 }
 
 // pluginOf returns the plug-in's state in the invocation. It creates the state on the first call,

@@ -20,11 +20,11 @@ import (
 // the ABI's host call, {} if that reply is empty, or {"error": {…}}.
 type userFunction struct {
 	name string
-	bare bool // whether it has no argument
+	bare bool // whether the function has no argument
 	// waits reports whether the call may block. After such a call the guest's clock advances.
 	waits bool
 	fuel  policy.FuelClass // fuel class of the native import of the same name
-	// do makes the call. It is available when the native import of the same name is.
+	// do makes the call. It is called only if [invoke.Invocation.CheckAvailable] returns nil.
 	do func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error)
 }
 

@@ -28,8 +28,9 @@ func (inv *Invocation) TakeAnswer(g *sandbox.Guest, ptr, n uint64) {
 	inv.Output = inv.takeInto(&inv.outputBuffer, g, "the answer", ptr, n)
 }
 
-// takeInto is like Take, and reuses *room if room is not nil and calls are not recorded.
-func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr, n uint64) []byte {
+// takeInto is like Take. If buffer is not nil and calls are not recorded, takeInto copies the
+// argument into *buffer, which it replaces with a larger one if necessary.
+func (inv *Invocation) takeInto(buffer *[]byte, g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	if n == 0 {
 		return nil
 	}
@@ -43,20 +44,21 @@ func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr
 	}
 	inv.ChargeBytes(g, int(n))
 	inv.BytesOut += int64(n)
-	if err := inv.holdTaken(room, int(n)); err != nil {
+	if err := inv.holdTaken(buffer, int(n)); err != nil {
 		g.Abort(err)
 	}
-	if room == nil || inv.Recorder != nil {
+	if buffer == nil || inv.Recorder != nil {
 		return g.Read(uint32(ptr), uint32(n))
 	}
-	*room = g.ReadInto(*room, uint32(ptr), uint32(n))
-	return *room
+	*buffer = g.ReadInto(*buffer, uint32(ptr), uint32(n))
+	return *buffer
 }
 
-// holdTaken accounts for n bytes that are copied from the guest. An answer replaces the previous
-// one. An argument counts twice: for its bytes, and for the values that are decoded from them.
-func (inv *Invocation) holdTaken(room *[]byte, n int) error {
-	if room != &inv.outputBuffer {
+// holdTaken accounts for n bytes that are copied from the guest to buffer. The outputBuffer
+// receives an answer, which replaces the previous answer. Any other buffer receives an argument,
+// which counts twice: for its bytes, and for the values that are decoded from them.
+func (inv *Invocation) holdTaken(buffer *[]byte, n int) error {
+	if buffer != &inv.outputBuffer {
 		return inv.holdReply(2 * n)
 	}
 	if err := inv.hold(int64(n) - inv.heldOutput); err != nil {

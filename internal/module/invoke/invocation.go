@@ -30,8 +30,8 @@ import (
 type Invocation struct {
 	Hook    abi.Hook
 	Limits  *policy.Limits
-	Call    *hook.Call      // nil while an image is built
-	Config  json.RawMessage // nil if the config import is unavailable
+	Call    *hook.Call      // the hook call of the run; nil while an image is built
+	Config  json.RawMessage // the reply of the config import; nil if that import is unavailable
 	Grants  policy.Grants
 	LogFunc func(level int32, text string) // defaults to Call's log
 	// Readable rewrites logged text for people. Nil leaves it unchanged.
@@ -65,8 +65,8 @@ type Invocation struct {
 	BytesIn   int64 // copied to the guest
 	BytesOut  int64 // copied from the guest
 
-	// heldReply and heldOutput are the bytes that are accounted for the last host call and for the
-	// answer.
+	// heldReply and heldOutput are the numbers of bytes for which the run's memory limit is charged
+	// because of the last host call and of the answer.
 	heldReply, heldOutput int64
 
 	inputBuffer, replyBuffer []byte // reused for the input, and for replies with messages
@@ -97,12 +97,12 @@ func (inv *Invocation) Release() {
 	pool.Put(inv)
 }
 
-// reusable returns room with length 0, or nil if its capacity exceeds maxReusedBuffer.
-func reusable(room []byte) []byte {
-	if cap(room) > maxReusedBuffer {
+// reusable returns buffer with length 0 for reuse, or nil if its capacity exceeds maxReusedBuffer.
+func reusable(buffer []byte) []byte {
+	if cap(buffer) > maxReusedBuffer {
 		return nil
 	}
-	return room[:0]
+	return buffer[:0]
 }
 
 // RandomSeed returns the seed of the guest's random bytes.
@@ -174,8 +174,9 @@ func (inv *Invocation) Clock() int64 {
 // Running reports whether a run, or a recording of one, can answer host calls.
 func (inv *Invocation) Running() bool { return inv.Call != nil || inv.Replay != nil }
 
-// Ask makes a host call with do and records it, or returns the recorded reply during a replay. Ask
-// calls q, which describes the call, only if calls are recorded or replayed.
+// Ask makes a host call by calling do, records it, and returns its reply. During a replay, it
+// returns the recorded reply instead. q returns a description of the call; Ask calls q only if
+// calls are recorded or replayed.
 func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	if inv.Replay != nil {
 		call := q()

@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// LocalGet replies with a run-local value and its version as JSON, or nothing if there is none.
+// LocalGet returns a run-local value and its version as JSON. The reply is empty if there is no
+// such value.
 func (inv *Invocation) LocalGet(key string) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "local_get", Bytes: []replay.Blob{replay.Blob(key)}}
@@ -25,8 +26,8 @@ func (inv *Invocation) LocalGet(key string) ([]byte, error) {
 	})
 }
 
-// LocalSet sets a run-local value as [hook.Call.LocalSet] does, and replies with its new version
-// as JSON.
+// LocalSet sets a run-local value as [hook.Call.LocalSet] does, and returns its new version as
+// JSON.
 func (inv *Invocation) LocalSet(key string, value []byte, version int64) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "local_set", Bytes: []replay.Blob{replay.Blob(key), value}, Numbers: []int64{version}}
@@ -51,7 +52,7 @@ func (inv *Invocation) LocalDelete(key string) ([]byte, error) {
 	})
 }
 
-// LocalAdd adds to a run-local counter and replies with its new value.
+// LocalAdd adds delta to a run-local counter and returns its new value.
 func (inv *Invocation) LocalAdd(key string, delta int64) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "local_add", Bytes: []replay.Blob{replay.Blob(key)}, Numbers: []int64{delta}}

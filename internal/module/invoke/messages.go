@@ -9,11 +9,11 @@ import (
 
 // MessagesBriefly is like Messages, but the reply is valid only until the next host call.
 func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
-	var room []byte
+	var buffer []byte
 	if inv.Recorder == nil { // the recorder keeps the reply
-		room = inv.replyBuffer[:0]
+		buffer = inv.replyBuffer[:0]
 	}
-	reply, err := inv.appendMessages(room, list, from, to)
+	reply, err := inv.appendMessages(buffer, list, from, to)
 	if err == nil && inv.Replay == nil {
 		inv.replyBuffer = reply
 	}
@@ -25,11 +25,11 @@ func (inv *Invocation) Messages(list, from, to int) ([]byte, error) {
 	return inv.appendMessages(nil, list, from, to)
 }
 
-func (inv *Invocation) appendMessages(room []byte, list, from, to int) ([]byte, error) {
+func (inv *Invocation) appendMessages(buffer []byte, list, from, to int) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}
 	}, func() ([]byte, error) {
-		return hook.ControlOf(inv.Call).AppendMessages(room, list, from, to, inv.Limits.ReplyBytes)
+		return hook.ControlOf(inv.Call).AppendMessages(buffer, list, from, to, inv.Limits.ReplyBytes)
 	})
 }
 

@@ -3,7 +3,7 @@ package invoke
 import "github.com/agent-runner/agent-runner/internal/module/replay"
 
 // Recording returns the recording of the invocation without the clock readings and the host calls,
-// which the Recorder holds. failed says whether the module answered with an error.
+// which the Recorder holds. failed reports whether the module answered with an error.
 func (inv *Invocation) Recording(failed bool) replay.Recording {
 	return replay.Recording{Hook: inv.Hook, Input: inv.Input, Seed: inv.RandomSeed(), Output: inv.Output, Failed: failed,
 		Fuel: inv.Report.Fuel, Stopped: inv.Report.TimedOut}

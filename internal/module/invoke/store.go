@@ -25,7 +25,8 @@ func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error
 	})
 }
 
-// StoreGet replies with a durable value and its version as JSON, or nothing if there is none.
+// StoreGet returns a durable value and its version as JSON. The reply is empty if there is no such
+// value.
 func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{Name: "store_get", Bytes: []replay.Blob{replay.Blob(key)}}
@@ -41,9 +42,9 @@ func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error)
 // maxTTLSeconds is the longest time to live that a guest can pass. Stores may allow less.
 const maxTTLSeconds = 1 << 32
 
-// StoreSet sets a durable value if it has the given version; see hook.Values. The value expires after
-// ttl seconds, or never if ttl is 0. StoreSet fails if ttl is negative or above maxTTLSeconds. It
-// replies with the value's new version as JSON.
+// StoreSet sets a durable value if it has the given version; see hook.Values. The value expires
+// after ttl seconds, or never if ttl is 0. StoreSet fails if ttl is negative or above
+// maxTTLSeconds. It returns the value's new version as JSON.
 func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{
@@ -75,7 +76,7 @@ func (inv *Invocation) StoreDelete(ctx context.Context, key string) ([]byte, err
 	})
 }
 
-// StoreAdd adds to a durable counter and replies with its new value.
+// StoreAdd adds delta to a durable counter and returns its new value.
 func (inv *Invocation) StoreAdd(ctx context.Context, key string, delta int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{Name: "store_add", Bytes: []replay.Blob{replay.Blob(key)}, Numbers: []int64{delta}}

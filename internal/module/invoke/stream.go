@@ -39,7 +39,8 @@ func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, er
 	)
 }
 
-// Recv returns pending chunks of the stream, then its end, then an empty reply.
+// Recv returns, as JSON, the pending chunks of the stream. After the last chunk it returns the end
+// of the stream, and then empty replies.
 func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "recv"} }, func() ([]byte, error) {
 		defer inv.syncClock()

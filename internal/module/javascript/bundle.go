@@ -60,7 +60,7 @@ func SourceOf(name, text string) Source {
 	return Source{Entry: filepath.Join(alone, filepath.Base(name)), Root: alone, Text: &text}
 }
 
-// alone is the root of scripts without files.
+// alone is the value of Source.Root for scripts without files.
 var alone = string(filepath.Separator)
 
 // FindSource returns the source of a script in a file. The root is the nearest folder, from the
@@ -163,7 +163,8 @@ const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 // the map names. It ignores URLs of an unknown scheme.
 const noMap = "//# sourceMappingURL=none:"
 
-// searches returns the error for a script without files that imports a computed path.
+// searches returns the error for the source s of a script without files that imports a computed
+// path.
 func searches(s Source) *ScriptError {
 	return &ScriptError{
 		fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
@@ -261,11 +262,13 @@ type builder struct {
 	mu     sync.Mutex // esbuild loads files concurrently
 	inputs map[string]string
 	total  int
-	// foreign is set if esbuild asked for another file while it bundled a script without files.
+	// foreign reports whether esbuild requested another file while it bundled a script without
+	// files.
 	foreign bool
 }
 
-// inner marks the builder's own requests to esbuild's resolver.
+// inner is the plugin data of the requests that the builder itself makes to esbuild's resolver. The
+// builder's plugin leaves them to esbuild.
 type inner struct{}
 
 // setup makes esbuild call resolve for each import and load for each file.
@@ -274,7 +277,7 @@ func (b *builder) setup(build api.PluginBuild) {
 		_, own := args.PluginData.(inner)
 		switch {
 		case own:
-			return api.OnResolveResult{}, nil // as esbuild does
+			return api.OnResolveResult{}, nil // esbuild resolves the path
 		case args.Kind == api.ResolveEntryPoint:
 			return api.OnResolveResult{Path: b.source.Entry}, nil
 		case args.Path == Package:

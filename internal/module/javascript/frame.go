@@ -10,8 +10,8 @@ import (
 
 // Bounds on the source lines that an error quotes.
 const (
-	frameLines  = 2   // before and after
-	frameColumn = 160 // bytes per line
+	frameLines  = 2   // lines quoted before the position, and as many after it
+	frameColumn = 160 // maximum number of bytes quoted of a line
 )
 
 // frame formats source lines with a mark at a position. first is the number of the first line.

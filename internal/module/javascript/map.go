@@ -20,13 +20,13 @@ const maxSegments = 8 << 20
 type Map struct {
 	sources  []string
 	contents []string
-	segments []segment // ascending
+	segments []segment // in ascending order of line and column
 }
 
 // A segment is the source position of the code up to the next segment. All numbers start at 0.
 type segment struct {
 	line, column       int32 // in the bundle
-	source             int32 // -1: none
+	source             int32 // index of the source; -1 if the code has no source
 	toLine, fromColumn int32
 }
 
@@ -224,8 +224,8 @@ func (m *Map) Translate(text string) string {
 	})
 }
 
-// First returns the source position of the first stack frame that has one, and whether there is
-// such a frame.
+// First returns the source position of the first frame in stack that has a source position, and
+// whether there is such a frame.
 func (m *Map) First(stack string) (Position, bool) {
 	for _, s := range position.FindAllString(stack, 64) {
 		if p, ok := m.find(s); ok {

@@ -28,9 +28,10 @@ type Workspace struct {
 	Members []string `json:"members"`
 }
 
-// findWorkspace returns the workspace of the project in root, or nil. That is the nearest folder above
-// it whose package.json lists root in its workspaces, as npm requires. root has no symbolic links. The
-// search ends at a folder that users share, such as /tmp, where anyone can write a package.json.
+// findWorkspace returns the workspace of the project in the folder root, or nil if the project
+// belongs to none. The workspace is the nearest folder above root whose package.json lists root in
+// its workspaces, as npm requires. root must not contain symbolic links. The search ends at a
+// folder that users share, such as /tmp, where anyone can write a package.json.
 func findWorkspace(root string) *Workspace {
 	for dir := filepath.Dir(root); !isShared(dir); dir = filepath.Dir(dir) {
 		w := &Workspace{Root: dir, Members: members(dir)}
@@ -74,8 +75,8 @@ func members(dir string) []string {
 type expansion struct {
 	root     string // the folder of the workspace, which is not a member
 	found    map[string]bool
-	excludes bool // whether the current pattern removes what it matches
-	entries  int  // how many more entries of folders may be compared
+	excludes bool // whether the current pattern excludes the folders that it matches
+	entries  int  // number of further entries of folders that may be compared
 }
 
 // expand matches the components of a pattern with the folders in dir.

@@ -77,8 +77,9 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	return abijson.Marshal(answer)
 }
 
-// showLists fills in p.Lists. Each list of the input has the items that the input gives it, or else
-// messages. Items without an ID get one.
+// showLists sets p.Lists to the lists of messages that the hook can read. Each list has the items
+// that the input in contains for it, or messages if there are none. showLists sets the ID of items
+// without one.
 func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	revisions := message.NewRevisions()
 	v := reflect.ValueOf(in).Elem()

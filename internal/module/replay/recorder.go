@@ -24,8 +24,8 @@ type History struct {
 type Recorder struct {
 	recording Recording
 	size      int
-	history   *History // the instance's history
-	earlier   History  // history at the start of the call
+	history   *History // the history of the instance that makes the call
+	earlier   History  // a copy of the history at the start of the call
 }
 
 // Begin sets the history of the instance that makes the call.

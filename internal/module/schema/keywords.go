@@ -11,7 +11,7 @@ import (
 type keyword struct {
 	want string
 	is   func(v any) bool
-	// schemas says whether the value is a schema, contains schemas, or neither.
+	// schemas tells whether the value is a schema, contains schemas, or neither.
 	schemas inside
 }
 

@@ -80,8 +80,8 @@ type sizer struct {
 }
 
 // of returns the number of values in a part of a schema, including the targets of references. top
-// is set for the whole schema, which alone may have an $id. The error says that there are more than
-// maxValues values, or that a reference is not allowed or has no target.
+// reports whether part is the whole schema; only the whole schema may have an $id. of returns an
+// error if there are more than maxValues values, or if a reference is not allowed or has no target.
 func (w *sizer) of(part any, top bool) (int, error) {
 	work := 1
 	add := func(n int, err error) error {

@@ -31,9 +31,9 @@ func WithGrace(l sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// isOver reports whether the script must end. Scripts ask too often for this to count as a host
-// call. If the script must end because of its time, that is recorded like a host call, because time
-// differs between a recording and its replay.
+// isOver reports whether the script must end because it exceeded a limit. The engine calls the
+// import too often for it to count as a host call. If the script must end because of its time,
+// isOver records that like a host call, because time differs between a recording and its replay.
 func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	s := stateOf(inv)
 	s.polls++
@@ -52,7 +52,7 @@ func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 
 // An ExceededLimit is a limit that a script exceeded, and the text that says so.
 type ExceededLimit struct {
-	Limit string // name
+	Limit string // name of the limit, such as "fuel"
 	Value int64
 	text  string
 }

@@ -28,7 +28,7 @@ import (
 // evaluating the script when its image is built, and errors with positions in the sources.
 type Transport struct {
 	Bundle []byte
-	memory int64 // for values, in bytes
+	memory int64 // memory for the script's values, in bytes
 	stack  int64 // the interpreter's stack size, in bytes
 	where  func() *javascript.Map
 }

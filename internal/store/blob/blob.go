@@ -48,11 +48,11 @@ type Body struct {
 	adopted bool
 }
 
-// A Writer writes bodies. It is safe for concurrent use. It writes one piece at a time, apart
-// from those of priority writes.
+// A Writer writes bodies. It is safe for concurrent use. It writes one piece at a time; only the
+// pieces of priority writes are written concurrently with others.
 type Writer struct {
 	db   database.DB
-	turn chan struct{} // holds a value while a piece is written, and during the pause after it
+	turn chan struct{} // semaphore: holds a value while a piece is written, and during the pause after it
 }
 
 // NewWriter returns a writer that stores bodies in db.
@@ -70,8 +70,8 @@ type Options struct {
 }
 
 // Write stages the pieces of the large byte strings in all, and calls write with one body for each
-// of the byte strings. write must insert the rows of the bodies and call [Body.Adopt] in the same
-// transaction. Write deletes the pieces that were not adopted.
+// byte string, in the order of all. write must insert the rows of the bodies and call [Body.Adopt]
+// in the same transaction. Write then deletes the pieces that were not adopted.
 func (w *Writer) Write(ctx context.Context, o Options, write func([]*Body) error, all ...[]byte) (err error) {
 	var bodies []*Body
 	defer func() {
@@ -117,9 +117,9 @@ func (w *Writer) stage(ctx context.Context, o Options, id string, bytes []byte) 
 	return nil
 }
 
-// wait waits until a piece may be written. The caller must call done afterwards. done lets the
-// next piece start after a pause as long as the write of this piece, up to maxPause, so that
-// others can write. Priority writes neither wait nor pause.
+// wait waits until the caller may write a piece. The caller must call done after it has written the
+// piece. The next piece may be written after a pause that is as long as this write took, but at
+// most maxPause, so that others can write. Priority writes neither wait nor pause.
 func (w *Writer) wait(ctx context.Context, o Options) (done func(), err error) {
 	select {
 	case <-o.Abort:

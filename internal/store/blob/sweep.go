@@ -9,7 +9,7 @@ import (
 
 const (
 	dropBatch      = 8               // pieces deleted between two checks of the time
-	discardTimeout = 5 * time.Second // after a write has failed
+	discardTimeout = 5 * time.Second // maximum time for deleting the pieces of a failed write
 )
 
 // Discard deletes pieces that are staged or released. If it fails, [Writer.Sweep] deletes them

@@ -62,10 +62,10 @@ func (e callerError) Unwrap() error { return e.error }
 // caller, as opposed to a failure of the database. [DB] returns err itself.
 func ForCaller(err error) error { return callerError{err} }
 
-// Classified reports whether err needs no classification by a [DB]: because it was marked
-// by [ForCaller], because it is the error of a context, or because it is an [*Error]
-// already. It returns the error without its mark, and sets the database of an [*Error]
-// that names none.
+// Classified reports whether a [DB] can return err without classifying it: err was marked by
+// [ForCaller], is the error of a context, or is an [*Error] already. Classified returns err without
+// the mark of ForCaller. If err is an [*Error] without a Database, Classified sets that field to
+// database.
 func Classified(err error, database string) (error, bool) {
 	var marked callerError
 	var known *Error

@@ -29,14 +29,14 @@ type DB struct {
 	reads   *sql.DB
 	readers chan *conn // idle connections of reads; waiting readers receive them in FIFO order
 	writes  *sql.DB
-	writer  *conn // used only by the goroutine of work
+	writer  *conn // used only by the goroutine that runs work
 	syncer  *syncer
 
 	mu       sync.RWMutex // held for reading while a write is sent to queue or priority
 	closed   bool
 	closing  chan struct{} // closed when closed is set
 	queue    chan *write
-	priority chan *write // started before those in queue
+	priority chan *write // writes that are started before those in queue
 	done     chan struct{}
 }
 

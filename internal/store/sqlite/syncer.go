@@ -15,7 +15,7 @@ const (
 	checkpointPages    = 1000                   // pages of the WAL at which a checkpoint starts
 	maxWALPages        = 16384                  // pages of the WAL at which the writer itself checkpoints
 	checkpointInterval = 100 * time.Millisecond // minimum time between two checks
-	concurrentSyncs    = 2                      // maximum number of fsyncs at once: a write during one starts another
+	concurrentSyncs    = 2                      // maximum number of concurrent fsyncs
 )
 
 // A syncer makes committed writes durable. SQLite appends commits to its write-ahead log
@@ -24,7 +24,7 @@ const (
 // also moves pages from the log into the database concurrently with writes, which would
 // otherwise wait for a thousand pages several times a second.
 type syncer struct {
-	active      bool          // whether it calls fsync; if not, SQLite does
+	active      bool          // whether the syncer calls fsync; otherwise SQLite does
 	written     chan struct{} // signals that something was written
 	checkpoints *conn
 	stop        chan struct{}
@@ -33,9 +33,9 @@ type syncer struct {
 
 	mu      sync.Mutex
 	wake    *sync.Cond // uses mu; signals that pending or ended has changed
-	pending []*write   // committed, but not synced
+	pending []*write   // writes that are committed but not synced
 	ended   bool
-	failed  error // after a failed fsync, all writes fail with it
+	failed  error // the error of a failed fsync, with which all later writes fail; nil if none failed
 }
 
 func newSyncer() *syncer {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A journaled is a run for which the test counts the committed journal bytes itself.
+// journaled is a run for which the test counts the committed journal bytes itself.
 type journaled struct {
 	s     store.Store
 	id    string

@@ -19,13 +19,12 @@ import (
 // that is opened at this location uses the same database, as another process would.
 type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
-// long names the tests that make test skips.
+// long holds the names of the tests that the command "make test" skips.
 var long = map[string]bool{"row limits": true, "pages and writers": true, "pages of events": true,
 	"pages of other lists": true, "large bytes deleted": true, "concurrent journal bytes": true}
 
-// Run runs the tests of the suite as parallel subtests, without the long ones unless they are
-// enabled; see package longtest.
-// Each test opens its stores with open.
+// Run runs the tests of the suite as parallel subtests. It skips the long tests unless they are
+// enabled; see package longtest. Each test opens its stores with open.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"runs":                     testRuns,

@@ -11,38 +11,38 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A Room is the memory for calls that a run's middlewares make themselves through the imports
-// "model" and "tool". Such a call needs instances for the hooks that run during the call, while the
-// caller waits. It uses the run's reservation first, then free memory. It never waits for memory,
-// because the caller holds some.
-type Room struct {
+// OwnCalls accounts for the memory of calls that a run's middlewares make themselves through the
+// imports "model" and "tool". Such a call needs instances for the hooks that run during the call,
+// while the caller waits. It uses the run's reservation first, then free memory. It never waits for
+// memory, because the caller holds some.
+type OwnCalls struct {
 	loader   *Loader
 	run      []Placed
-	parallel int   // parallel tool calls of the run
-	size     int64 // bytes reserved per call
+	parallel int   // maximum number of parallel tool calls of the run
+	size     int64 // bytes reserved for each call
 
 	mu       sync.Mutex
-	reserved int              // unused reservations; guarded by mu
-	under    map[hook.Own]int // calls in flight; guarded by mu
+	reserved int              // number of calls for which memory is reserved and not in use; guarded by mu
+	under    map[hook.Own]int // number of calls in flight, by kind; guarded by mu
 }
 
 // granted returns the memory, in bytes, of the largest call that the grants of any entry allow: a
 // model call or a tool call.
-func (r *Room) granted() (bytes int64) {
-	for _, p := range r.run {
+func (o *OwnCalls) granted() (bytes int64) {
+	for _, p := range o.run {
 		if p.grants.Model {
-			bytes = max(bytes, r.bytes(hook.OwnModel))
+			bytes = max(bytes, o.bytes(hook.OwnModel))
 		}
 		if len(p.grants.Tools) > 0 {
-			bytes = max(bytes, r.bytes(hook.OwnTool))
+			bytes = max(bytes, o.bytes(hook.OwnTool))
 		}
 	}
 	return bytes
 }
 
 // bytes returns the memory, in bytes, that one call of the given kind needs at most.
-func (r *Room) bytes(of hook.Own) (bytes int64) {
-	for _, p := range r.run {
+func (o *OwnCalls) bytes(of hook.Own) (bytes int64) {
+	for _, p := range o.run {
 		bytes += int64(p.within(of)) * p.worstCase()
 	}
 	return bytes
@@ -61,28 +61,28 @@ func (p Placed) within(of hook.Own) int {
 	}
 }
 
-// roomKey is the context key of a run's Room.
-type roomKey struct{}
+// ownCallsKey is the context key of a run's OwnCalls.
+type ownCallsKey struct{}
 
 // beyond reserves memory for one instance of mw if the number of its instances in use, which is
 // has, exceeds the run's reservation. The reservation covers all current hooks; beyond is a
 // safeguard for hooks that are added later. release is nil if no memory was reserved.
-func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
-	if r == nil {
+func (o *OwnCalls) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
+	if o == nil {
 		return nil, nil // the run reserved no memory
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.run {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range o.run {
 		if p.Middleware != mw {
 			continue
 		}
-		if has <= p.instances(r.parallel)+r.under[hook.OwnModel]*p.within(hook.OwnModel)+r.under[hook.OwnTool]*p.within(
+		if has <= p.instances(o.parallel)+o.under[hook.OwnModel]*p.within(hook.OwnModel)+o.under[hook.OwnTool]*p.within(
 			hook.OwnTool,
 		) {
 			return nil, nil
 		}
-		return r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), mw.worstCase())
+		return o.loader.sandbox.Reserve(sandbox.WithReservation(ctx), mw.worstCase())
 	}
 	return nil, nil
 }
@@ -91,12 +91,12 @@ func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release fun
 // reservation. The error is an *abi.Error. Its code is [abi.CodeLimit] if an entry's limit
 // "instances" is too low or the memory can never suffice, and [abi.CodeUnavailable] if the memory
 // is not free now.
-func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.run {
+func (o *OwnCalls) Take(ctx context.Context, of hook.Own) (release func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range o.run {
 		n := p.within(of)
-		has := p.instances(r.parallel) + r.under[hook.OwnModel]*p.within(hook.OwnModel) + r.under[hook.OwnTool]*p.within(
+		has := p.instances(o.parallel) + o.under[hook.OwnModel]*p.within(hook.OwnModel) + o.under[hook.OwnTool]*p.within(
 			hook.OwnTool,
 		)
 		if limit := p.module.limits.Instances; n > 0 && has+n > limit {
@@ -111,32 +111,32 @@ func (r *Room) Take(ctx context.Context, of hook.Own) (release func(), err error
 			}
 		}
 	}
-	bytes := r.bytes(of)
+	bytes := o.bytes(of)
 	free := func() {}
-	place := r.reserved > 0 && bytes <= r.size
+	reserved := o.reserved > 0 && bytes <= o.size
 	switch {
 	case bytes == 0:
-		place = false
-	case place:
-		r.reserved--
+		reserved = false
+	case reserved:
+		o.reserved--
 	default:
-		if free, err = r.loader.sandbox.Reserve(sandbox.WithReservation(ctx), bytes); err != nil {
-			return nil, roomError(of, err)
+		if free, err = o.loader.sandbox.Reserve(sandbox.WithReservation(ctx), bytes); err != nil {
+			return nil, ownCallError(of, err)
 		}
 	}
-	r.under[of]++
+	o.under[of]++
 	return sync.OnceFunc(func() {
 		free()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.under[of]--
-		if place {
-			r.reserved++
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.under[of]--
+		if reserved {
+			o.reserved++
 		}
 	}), nil
 }
 
-func roomError(of hook.Own, err error) *abi.Error {
+func ownCallError(of hook.Own, err error) *abi.Error {
 	var never *sandbox.TooLargeError
 	if errors.As(err, &never) {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: the call %v", of, err)}
