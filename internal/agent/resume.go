@@ -110,7 +110,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	r.crashed, r.canceled = wasRunning, cancel
 	r.restore(o, stored, phase)
 	if len(answers) > 0 {
-		r.recorder.pending.Answered = noteAnswers(ctx, answers)
+		r.recorder.pending.Answered = r.noteAnswers(ctx, answers)
 	}
 	return r, nil
 }
@@ -322,6 +322,19 @@ func answererOf(ctx context.Context) string {
 	return by
 }
 
-func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *runlog.Answered {
-	return &runlog.Answered{By: answererOf(ctx), TimeMS: time.Now().UnixMilli(), Answers: answers}
+type answeringKey struct{}
+
+// AnsweredOnce returns a context that identifies the request that gave the answers, for [Agent.Continue] to record.
+// A repeated request has the same key, and a different one with the key another digest.
+func AnsweredOnce(ctx context.Context, key, digest string) context.Context {
+	return context.WithValue(ctx, answeringKey{}, runlog.AnsweringRequest{Key: key, Digest: digest})
+}
+
+func (r *run) noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *runlog.Answered {
+	out := &runlog.Answered{By: answererOf(ctx), TimeMS: time.Now().UnixMilli(), Answers: answers}
+	if request, ok := ctx.Value(answeringKey{}).(runlog.AnsweringRequest); ok {
+		request.After, request.Usage = r.state.LastSeq, r.state.Usage
+		out.Request = &request
+	}
+	return out
 }

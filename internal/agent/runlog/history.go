@@ -34,6 +34,16 @@ type Answered struct {
 	By      string                     `json:"by,omitempty"` // who answered; see agent.AnsweredBy
 	TimeMS  int64                      `json:"time_ms"`
 	Answers map[string]json.RawMessage `json:"answers"` // by interrupt id
+	// Request identifies the request, if its caller wants to recognize a repeated one.
+	Request *AnsweringRequest `json:"request,omitempty"`
+}
+
+// An AnsweringRequest identifies a request that answered, and has the position of the run before it.
+type AnsweringRequest struct {
+	Key    string    `json:"key"`    // what a repeated request has in common
+	Digest string    `json:"digest"` // what a different request does not have
+	After  int64     `json:"after"`  // number of the last event
+	Usage  abi.Usage `json:"usage"`
 }
 
 // A PhaseRecord holds the calls that were recorded in one phase.

@@ -442,7 +442,10 @@ func TestDeadlineAfterALongRun(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q, err := agentmodel.ParseRequest(agentmodel.Chat(), []byte(`{"model":"x","messages":[{"role":"user","content":"hi"}]}`))
+				q, err := agentmodel.ParseRequest(
+					agentmodel.Chat(),
+					[]byte(`{"model":"x","messages":[{"role":"user","content":"hi"}]}`),
+				)
 				require.NoError(t, err)
 				events := func(yield func(abi.Event, error) bool) {
 					time.Sleep(10 * timeouts.Response)

@@ -79,7 +79,8 @@ func TestParams(t *testing.T) {
 		choice       string
 	}{
 		{"chat", `,"temperature":0.5,"max_completion_tokens":9,"stop":"x","seed":-1,"user":"u","store":false,"n":1,"logprobs":false`,
-			abi.Params{"temperature": abi.JSON("0.5"), "max_tokens": abi.JSON("9"), "stop": abi.JSON(`"x"`), "seed": abi.JSON("-1")}, ""},
+			abi.Params{"temperature": abi.JSON("0.5"), "max_tokens": abi.JSON("9"), "stop": abi.JSON(`"x"`),
+				"seed": abi.JSON("-1")}, ""},
 		{"chat", `,"parallel_tool_calls":true,"tool_choice":"auto","service_tier":"auto","response_format":{"type":"text"}`,
 			abi.Params{}, ""},
 		{"responses", `,"top_p":1,"max_output_tokens":9,"tool_choice":"required","store":false,"text":{"format":{"type":"text"}}` + tools,
@@ -107,17 +108,23 @@ func TestMessages(t *testing.T) {
 	read := func(name, body string) (*agentmodel.Request, error) {
 		return agentmodel.ParseRequest(protocols[name].protocol, []byte(body))
 	}
-	q, err := read("messages", `{"model":"a","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"hi",
+	q, err := read(
+		"messages",
+		`{"model":"a","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"hi",
 		"cache_control":{"type":"ephemeral"}}]},{"role":"assistant","content":[{"type":"tool_use","id":"call_run_1.int_1",
 		"name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_run_1.int_1",
-		"is_error":true,"content":"no"}]}]}`)
+		"is_error":true,"content":"no"}]}]}`,
+	)
 	require.NoError(t, err)
 	require.Equal(t, "run_1", q.Run)
 	require.JSONEq(t, `{"content":"no","is_error":true}`, string(q.Answers["int_1"]))
 
-	q, err = read("messages", `{"model":"a","max_tokens":1,"metadata":{"user_id":"u"},"messages":[{"role":"assistant","content":
+	q, err = read(
+		"messages",
+		`{"model":"a","max_tokens":1,"metadata":{"user_id":"u"},"messages":[{"role":"assistant","content":
 		[{"type":"tool_use","id":"x","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"x",
-		"is_error":true,"content":"no"},{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}]}`)
+		"is_error":true,"content":"no"},{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}]}`,
+	)
 	require.NoError(t, err)
 	require.Empty(t, q.Run, "a call of another model")
 	require.Equal(t, "Error: no", q.Messages[1].Content.String())
@@ -138,7 +145,10 @@ func TestMessages(t *testing.T) {
 	}
 	_, err = read("chat", `{"model":"a","messages":[{"role":"user","content":"hi","weight":1}]}`)
 	require.ErrorContains(t, err, "weight")
-	q, err = read("chat", `{"model":"a","messages":[{"role":"assistant","content":null,"refusal":"No.","annotations":[]},{"role":"user","content":"hi"}]}`)
+	q, err = read(
+		"chat",
+		`{"model":"a","messages":[{"role":"assistant","content":null,"refusal":"No.","annotations":[]},{"role":"user","content":"hi"}]}`,
+	)
 	require.NoError(t, err)
 	require.Equal(t, "No.", q.Messages[0].Content.String())
 }

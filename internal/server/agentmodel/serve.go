@@ -161,9 +161,13 @@ func (s *sender) mismatch() *Error {
 	}
 	if s.turn.waiting != nil {
 		return &Error{
-			Status:  http.StatusConflict,
-			Message: fmt.Sprintf("run %s waits for a person's answer, which no %s can say: see its interrupts", s.run, paramFormat),
-			Code:    "run_paused",
+			Status: http.StatusConflict,
+			Message: fmt.Sprintf(
+				"run %s waits for a person's answer, which no %s can say: see its interrupts",
+				s.run,
+				paramFormat,
+			),
+			Code: "run_paused",
 		}
 	}
 	problem := f.check(s.turn.text())

@@ -55,6 +55,7 @@ resume or the tool's message.`,
 			Schema:      &huma.Schema{Type: "string", Pattern: store.Name.String()},
 			Description: "The agent's name.",
 		})
+		runs.DescribeKey(op)
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/json": {
 				Schema: objectSchema(
@@ -97,9 +98,17 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	if _, err := c.Tenant.Agent(req.Context(), name, 0); err != nil {
 		return err
 	}
-	l, err := x.launch(req.Context(), c, name, in)
+	key, err := runs.KeyOf(req, b)
 	if err != nil {
 		return err
+	}
+	l, known, err := x.launch(req.Context(), c, name, in, key)
+	if err != nil {
+		return err
+	}
+	if known != nil { // its events in the protocol are no longer there
+		return httpapi.NewProblem(api.CodeConflict,
+			"an earlier request with this Idempotency-Key did this; GET /v1/runs/%s/events has the events", known.Run.ID)
 	}
 	c.ReleaseBody()
 	l.Attached.Store(true)
@@ -108,33 +117,54 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	return nil
 }
 
-// launch starts the run of a turn, or resumes it if it waits for answers.
-func (x *AGUI) launch(ctx context.Context, c *httpapi.Caller, name string, in *agui.Input) (*runs.ActiveRun, error) {
+// launch starts the run of a turn, or resumes it if it waits for answers. If an earlier request with the key did so, it
+// returns that one as known.
+func (x *AGUI) launch(
+	ctx context.Context,
+	c *httpapi.Caller,
+	name string,
+	in *agui.Input,
+	key runs.Key,
+) (l *runs.ActiveRun, known *runs.Earlier, err error) {
 	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
 	client := runs.Client{Tools: in.Tools, Encoder: enc}
 	id := turnID(c.Tenant.ID(), name, in)
 	info, err := c.Tenant.Run(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, journal.ErrNoRun):
-		return nil, err
+		return nil, nil, err
 	case err == nil && info.Status == journal.StatusPaused:
 		answers, err := answersOf(info, in)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return x.Runs.Resume(ctx, c, id, answers, client)
+		return x.Runs.ResumeOnce(ctx, c, id, answers, client, key)
 	case in.Answers != nil:
-		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
-	case err == nil:
-		id = journal.NewRunID() // the client repeats the turn
+		return nil, nil, httpapi.NewProblem(
+			api.CodeConflict,
+			"no interrupt is pending in this turn of thread %.80q",
+			in.ThreadID,
+		)
+	}
+	repeats := err == nil // the client repeats the turn
+	if repeats {
+		if done, err := x.Runs.StartedBy(ctx, c.Tenant, id, key); err != nil || done {
+			return nil, &runs.Earlier{Run: info}, err
+		}
+		id = journal.NewRunID()
 	}
 	if len(in.Messages) == 0 {
-		return nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")
+		return nil, nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")
 	}
 	for i := range in.Messages {
 		in.Messages[i].Origin, in.Messages[i].Extra = "", nil
 	}
-	return x.Runs.Begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, client)
+	input := agent.Input{RunID: id, Messages: in.Messages, RequestDigest: key.Digest()}
+	if repeats {
+		return x.Runs.BeginOnce(ctx, c, name, 0, input, client, key)
+	}
+	l, err = x.Runs.Begin(ctx, c, name, 0, input, client)
+	return l, nil, err
 }
 
 // turnID returns the id of the run that executes the last turn of a thread. The id is derived from

@@ -54,7 +54,7 @@ type Model struct {
 const aboutModels = `The model is the name of an agent. Tools of the request run in the client: a call of one pauses the run, and
 the next request, with its result and the same model, continues the same run. The requests of an agent may set the
 parameters that it and the policy allow; docs/platform.md lists the fields that have no effect. A field with an effect
-that agents do not have gets 400. If the client disconnects, the run ends.`
+that agents do not have gets 400. If the client disconnects, the run ends, unless the request has an Idempotency-Key.`
 
 // Routes registers the endpoints of the model APIs.
 func (x *Models) Routes(rt *httpapi.Router) {
@@ -111,8 +111,11 @@ const (
 	tagAnthropic = "anthropic"
 )
 
-var errNoCount = &agentmodel.Error{Status: http.StatusNotFound, Message: "agents do not count tokens: their instruction, " +
-	"tools and modules decide what a request to the model has; an answer says in usage how many there were"}
+var errNoCount = &agentmodel.Error{
+	Status: http.StatusNotFound,
+	Message: "agents do not count tokens: their instruction, " +
+		"tools and modules decide what a request to the model has; an answer says in usage how many there were",
+}
 
 // An endpoint is an endpoint that creates answers.
 type endpoint struct {
@@ -133,6 +136,7 @@ func (e *endpoint) describe(op *huma.Operation, _ huma.Registry) {
 		Content: map[string]*huma.MediaType{
 			"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
 	}
+	runs.DescribeKey(op)
 }
 
 // objectSchema returns the schema of another API's object: its required fields with their
@@ -205,73 +209,102 @@ func (x *Models) answer(
 	if err := c.Parse(req.Context(), x.Admission, len(body), parse); err != nil {
 		return err
 	}
-	l, before, err := x.launch(req.Context(), c, q)
+	key, err := runs.KeyOf(req, body)
+	if err != nil {
+		return err
+	}
+	l, part, err := x.launch(req.Context(), c, q, key)
 	if err != nil {
 		return err
 	}
 	c.ReleaseBody()
-	l.Attached.Store(true)
-	defer l.Follow()()
-	info, err := x.Runs.Find(req.Context(), c.Tenant, l.ID)
-	if err != nil {
-		return err
+	if l != nil {
+		l.Attached.Store(key == runs.Key{}) // a client with a key can ask again
+		defer l.Follow()()
 	}
-	events := x.Runs.Follow(c, info, l.From).All(req.Context())
-	return agentmodel.Serve(w, req, q, subtractUsage(req.Context(), c.Tenant, l.ID, events, before), c.Response.Wait,
+	events := part.events(req.Context(), c.Tenant, x.Runs.Follow(c, part.Run, part.After).All(req.Context()))
+	return agentmodel.Serve(w, req, q, events, c.Response.Wait,
 		agentmodel.Timeouts{Response: x.Timeouts.Response, Part: x.Timeouts.Write})
 }
 
-// launch starts or resumes the run of a request. before is the usage that earlier requests reported.
+// A part is the part of a run that a request executes: from its position before the request to its end or next pause.
+type part runs.Earlier
+
+// launch starts or resumes the run of a request. l is nil if an earlier request with the key did so and the run is not
+// in progress here.
 func (x *Models) launch(
 	ctx context.Context,
 	c *httpapi.Caller,
 	q *agentmodel.Request,
-) (l *runs.ActiveRun, before abi.Usage, err error) {
-	client := runs.Client{Tools: q.Tools, Params: q.Params, Choice: q.Choice}
+	key runs.Key,
+) (l *runs.ActiveRun, p *part, err error) {
+	p = &part{}
+	var known *runs.Earlier
 	if q.Run == "" {
 		input := agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}
-		l, err = x.Runs.Begin(ctx, c, q.Model, 0, input, client)
-		return l, before, err
+		l, known, err = x.Runs.BeginOnce(ctx, c, q.Model, 0, input, clientOf(q), key)
+	} else {
+		l, known, err = x.resume(ctx, c, q, key, p)
 	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case known != nil:
+		return x.Runs.Active.Get(c.Tenant.ID(), known.Run.ID), (*part)(known), nil
+	}
+	p.After = l.From
+	p.Run, err = x.Runs.Find(ctx, c.Tenant, l.ID)
+	return l, p, err
+}
+
+func clientOf(q *agentmodel.Request) runs.Client {
+	return runs.Client{Tools: q.Tools, Params: q.Params, Choice: q.Choice}
+}
+
+// resume resumes the run of a request, and sets what of the run came before.
+func (x *Models) resume(
+	ctx context.Context,
+	c *httpapi.Caller,
+	q *agentmodel.Request,
+	key runs.Key,
+	p *part,
+) (*runs.ActiveRun, *runs.Earlier, error) {
 	if info, err := c.Tenant.Run(ctx, q.Run); err == nil {
 		if info.Agent != q.Model {
-			return nil, before, &agentmodel.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
+			return nil, nil, &agentmodel.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
 				Message: fmt.Sprintf(
 					"model is %.80q, and the tool results are for run %s of the agent %q: ask with the model that made the calls",
 					q.Model, q.Run, info.Agent,
 				)}
 		}
-		before = info.Usage
+		p.Before = info.Usage
 	}
-	l, err = x.Runs.Resume(ctx, c, q.Run, q.Answers, client)
-	return l, before, err
+	return x.Runs.ResumeOnce(ctx, c, q.Run, q.Answers, clientOf(q), key)
 }
 
-// subtractUsage returns events, with before subtracted from the usage in the event that ends or
-// pauses the run. before is the usage that earlier requests reported.
-func subtractUsage(
+// events returns the events of the part, with the usage of the part in the event that ends or pauses the run.
+func (p *part) events(
 	ctx context.Context,
 	t *store.Tenant,
-	run string,
 	events iter.Seq2[abi.Event, error],
-	before abi.Usage,
 ) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		for e, err := range events {
 			used := e.Usage
 			if e.Type == abi.EventRunPaused {
-				if info, err := t.Run(ctx, run); err == nil {
+				if info, err := t.Run(ctx, p.Run.ID); err == nil {
 					used = &info.Usage
 				}
 			}
-			if used != nil && (e.Type == abi.EventRunPaused || e.Type == abi.EventRunFinished) {
+			last := e.Type == abi.EventRunPaused || e.Type == abi.EventRunFinished
+			if used != nil && last {
 				e.Usage = &abi.Usage{
-					PromptTokens:     used.PromptTokens - before.PromptTokens,
-					CompletionTokens: used.CompletionTokens - before.CompletionTokens,
-					TotalTokens:      used.TotalTokens - before.TotalTokens,
+					PromptTokens:     used.PromptTokens - p.Before.PromptTokens,
+					CompletionTokens: used.CompletionTokens - p.Before.CompletionTokens,
+					TotalTokens:      used.TotalTokens - p.Before.TotalTokens,
 				}
 			}
-			if !yield(e, err) {
+			if !yield(e, err) || last { // a repeated request gets no events of later ones
 				return
 			}
 		}

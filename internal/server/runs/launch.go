@@ -5,13 +5,10 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
@@ -26,72 +23,23 @@ import (
 )
 
 // launch starts a run with messages, or resumes one. key is the request's Idempotency-Key, or
-// empty. If an earlier request with the key started a run, launch starts none, and returns that run
+// empty. If an earlier request with the key did so, launch does nothing, and returns what that one did
 // as known instead of l.
 func (r *Service) launch(
 	ctx context.Context,
 	c *httpapi.Caller,
 	in *api.StartRun,
 	messages []abi.Message,
-	key string,
-) (l *ActiveRun, known *journal.RunInfo, err error) {
+	key Key,
+) (l *ActiveRun, known *Earlier, err error) {
 	if in.Run != "" {
-		l, err = r.Resume(ctx, c, in.Run, in.Answers, Client{})
-		return l, nil, err
+		return r.ResumeOnce(ctx, c, in.Run, in.Answers, Client{}, key)
 	}
 	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, Metadata: in.Metadata}
-	same := func() error { return r.checkSameRequest(ctx, c.Key.Tenant, known, in.Agent, &input) }
-	if key != "" {
-		input.RunID, input.RequestDigest = keyedRunID(c.Tenant.ID(), key), requestDigest(key, in.Agent, messages)
-		if known, err = r.Find(ctx, c.Tenant, input.RunID); err == nil {
-			return nil, known, same()
-		} else if !errors.Is(err, journal.ErrNoRun) {
-			return nil, nil, err
-		}
+	if key.given() {
+		key.digest = requestDigest(key.key, in.Agent, messages)
 	}
-	l, err = r.Begin(ctx, c, in.Agent, in.Version, input, Client{})
-	var running *alreadyRunningError
-	if key != "" && (errors.As(err, &running) || errors.Is(err, journal.ErrExists)) {
-		// A concurrent identical request came first, here or on another server.
-		if known, err = r.Find(ctx, c.Tenant, input.RunID); err == nil {
-			err = same()
-		}
-		return nil, known, err
-	}
-	return l, nil, err
-}
-
-// checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
-// Otherwise the client would receive the response to the earlier request. It compares the agents
-// and the messages. If the run has not begun yet, it waits until it has.
-func (r *Service) checkSameRequest(
-	ctx context.Context,
-	tenant string,
-	known *journal.RunInfo,
-	name string,
-	in *agent.Input,
-) error {
-	if l := r.Active.Get(tenant, known.ID); l != nil {
-		if err := l.wait(ctx); err != nil {
-			return err
-		}
-	}
-	// A journal may have many megabytes, so this is a read like that of a history.
-	return r.admission.Read(ctx, tenant, false, func() error {
-		stored, err := r.store.Load(ctx, known.ID)
-		if err != nil {
-			return err
-		}
-		h, err := runlog.ReadHistory(stored)
-		if err != nil {
-			return err
-		}
-		if stored.Agent != name || !sameInput(h, in) {
-			return httpapi.NewProblem(api.CodeInvalid,
-				"the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
-		}
-		return nil
-	})
+	return r.BeginOnce(ctx, c, in.Agent, in.Version, input, Client{}, key)
 }
 
 // sameInput reports whether a run was started with an input. The stored messages can be different,
@@ -123,11 +71,6 @@ func sameContent(a, b abi.Message) bool {
 	first, err := abijson.Marshal(a)
 	second, wrong := abijson.Marshal(b)
 	return err == nil && wrong == nil && bytes.Equal(first, second)
-}
-
-func keyedRunID(tenant, key string) string {
-	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
-	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
 // MaxMetadata limits a run's metadata, in bytes. Each hook receives the metadata, and the run

@@ -23,6 +23,18 @@ func (r *Service) Resume(
 	answers map[string]json.RawMessage,
 	client Client,
 ) (*ActiveRun, error) {
+	return r.resume(ctx, c, id, answers, client, Key{})
+}
+
+// resume is like Resume. The run records the key.
+func (r *Service) resume(
+	ctx context.Context,
+	c *httpapi.Caller,
+	id string,
+	answers map[string]json.RawMessage,
+	client Client,
+	key Key,
+) (*ActiveRun, error) {
 	t, by := c.Tenant, "key "+c.Key.ID+" "+c.Key.Name
 	info, err := t.Run(ctx, id)
 	if err != nil {
@@ -50,7 +62,11 @@ func (r *Service) Resume(
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
 	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		events, err := a.ContinueFor(agent.AnsweredBy(ctx, by), id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(client.Encoder))
+		ctx = agent.AnsweredBy(ctx, by)
+		if key.given() {
+			ctx = agent.AnsweredOnce(ctx, key.hash(t.ID()), key.digest)
+		}
+		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(client.Encoder))
 		failed <- err
 		return events, err
 	})

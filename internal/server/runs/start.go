@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,12 +20,7 @@ import (
 func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[api.StartRun](), true, "StartRun")}}}
-	op.Parameters = append(op.Parameters, &huma.Param{
-		Name:        "Idempotency-Key",
-		In:          "header",
-		Schema:      &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
-		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected.",
-	})
+	DescribeKey(op)
 	run := registry.Schema(reflect.TypeFor[api.Run](), true, "Run")
 	op.Responses["202"] = &huma.Response{
 		Description: "The run",
@@ -38,8 +32,6 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 			"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
 	}
 }
-
-var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
 // decodeStart parses and checks a request body.
 func decodeStart(b []byte, in *api.StartRun) error {
@@ -74,9 +66,9 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	}); err != nil {
 		return err
 	}
-	key := req.Header.Get("Idempotency-Key")
-	if key != "" && !idempotencyKey.MatchString(key) {
-		return httpapi.NewProblem(api.CodeInvalid, "Idempotency-Key has invalid characters, or more than 200 characters")
+	key, err := KeyOf(req, b)
+	if err != nil {
+		return err
 	}
 	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
 	l, known, err := r.launch(req.Context(), c, &in, messages, key)
@@ -84,16 +76,19 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 		return err
 	}
 	c.ReleaseBody()
-	id := in.Run
+	id, after := "", int64(0)
 	if l != nil {
 		id = l.ID
+		if in.Run != "" {
+			after = l.From
+		}
 		l.Attached.Store(in.Disconnect == "cancel" && streams)
-	} else if known != nil {
-		id = known.ID
+	} else {
+		id, after = known.Run.ID, known.After
 	}
 	w.Header().Set("Location", "/v1/runs/"+id)
 	if streams {
-		return r.respondEvents(w, req, c, id, in.Run != "", l)
+		return r.respondEvents(w, req, c, id, after)
 	}
 	return r.respondRun(w, req, c, id, l)
 }
@@ -140,23 +135,17 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 	return out, nil
 }
 
-// respondEvents responds with a stream of the events of a run. If this request resumed the run, the
-// stream begins with the first event after the resumption.
+// respondEvents responds with a stream of the events of a run with numbers greater than after.
 func (r *Service) respondEvents(
 	w http.ResponseWriter,
 	req *http.Request,
 	c *httpapi.Caller,
 	id string,
-	resumed bool,
-	l *ActiveRun,
+	after int64,
 ) error {
 	info, err := r.Find(req.Context(), c.Tenant, id)
 	if err != nil {
 		return err
-	}
-	after := int64(0)
-	if resumed && l != nil {
-		after = l.From
 	}
 	r.stream(w, req, r.Follow(c, info, after))
 	return nil

@@ -1,0 +1,230 @@
+package runs
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A Key is the Idempotency-Key of a request that starts or resumes a run. The zero value is none. The run records
+// the key, so that it is known as long as the run is stored, on all servers.
+type Key struct {
+	key    string
+	digest string // of the request; keyed with the key, so that it does not reveal short messages
+}
+
+const keyHeader = "Idempotency-Key"
+
+var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
+
+// DescribeKey adds the header to an operation of the document.
+func DescribeKey(op *huma.Operation) {
+	op.Parameters = append(op.Parameters, &huma.Param{
+		Name:   keyHeader,
+		In:     "header",
+		Schema: &huma.Schema{Type: "string", Pattern: idempotencyKey.String()},
+		Description: "Identifies the request. Repeating the same request returns the existing run, or its answer; a different " +
+			"request with the same key is rejected.",
+	})
+}
+
+// KeyOf returns the key of a request with a body. It fails with a [*httpapi.Problem].
+func KeyOf(req *http.Request, body []byte) (Key, error) {
+	key := req.Header.Get(keyHeader)
+	if key == "" {
+		return Key{}, nil
+	}
+	if !idempotencyKey.MatchString(key) {
+		return Key{}, httpapi.NewProblem(api.CodeInvalid,
+			"Idempotency-Key has invalid characters, or more than 200 characters")
+	}
+	h := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(h, "%q", req.URL.Path)
+	h.Write(body)
+	return Key{key: key, digest: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+func (k *Key) given() bool { return k.key != "" }
+
+// sum returns a hash of the key that is unique to the tenant.
+func (k *Key) sum(tenant string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(tenant + "\x00" + k.key))
+}
+
+// hash returns the key as a run records it.
+func (k *Key) hash(tenant string) string {
+	sum := k.sum(tenant)
+	return hex.EncodeToString(sum[:])
+}
+
+// runID returns the ID of the run that a request with the key starts.
+func (k *Key) runID(tenant string) string {
+	sum := k.sum(tenant)
+	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// An Earlier is what an earlier request with the same key did.
+type Earlier struct {
+	Run *journal.RunInfo
+	// After is the number of the last event, and Before the usage of the run, before the request.
+	After  int64
+	Before abi.Usage
+}
+
+// BeginOnce is like [Service.Begin]. If an earlier request with the key started a run, it starts none, and returns that
+// one instead of l. It fails with a [*httpapi.Problem] if that was a different request.
+func (r *Service) BeginOnce(
+	ctx context.Context,
+	c *httpapi.Caller,
+	name string,
+	version int64,
+	in agent.Input,
+	client Client,
+	key Key,
+) (l *ActiveRun, known *Earlier, err error) {
+	if !key.given() {
+		l, err = r.Begin(ctx, c, name, version, in, client)
+		return l, nil, err
+	}
+	in.RunID, in.RequestDigest = key.runID(c.Tenant.ID()), key.digest
+	info, err := r.Find(ctx, c.Tenant, in.RunID)
+	if errors.Is(err, journal.ErrNoRun) {
+		l, err = r.Begin(ctx, c, name, version, in, client)
+		var running *alreadyRunningError
+		if !errors.As(err, &running) && !errors.Is(err, journal.ErrExists) {
+			return l, nil, err
+		}
+		info, err = r.Find(ctx, c.Tenant, in.RunID) // a concurrent identical request came first, here or on another server
+	}
+	if err == nil {
+		err = r.checkSameRequest(ctx, c.Tenant.ID(), info, name, &in)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return nil, &Earlier{Run: info}, nil
+}
+
+// checkSameRequest rejects a request that reuses the Idempotency-Key of a different request.
+// Otherwise the client would receive the response to the earlier request. It compares the agents
+// and the requests. If the run has not begun yet, it waits until it has.
+func (r *Service) checkSameRequest(
+	ctx context.Context,
+	tenant string,
+	known *journal.RunInfo,
+	name string,
+	in *agent.Input,
+) error {
+	if l := r.Active.Get(tenant, known.ID); l != nil {
+		if err := l.wait(ctx); err != nil {
+			return err
+		}
+	}
+	h, agentName, err := r.historyOf(ctx, tenant, known.ID)
+	if err != nil {
+		return err
+	}
+	if agentName != name || !sameInput(h, in) {
+		return reusedKey("started", known.ID)
+	}
+	return nil
+}
+
+// historyOf reads the history of a run, and the name of its agent. A journal may have many megabytes, so this is a
+// read like that of a history.
+func (r *Service) historyOf(ctx context.Context, tenant, id string) (h *runlog.History, name string, err error) {
+	err = r.admission.Read(ctx, tenant, false, func() error {
+		stored, err := r.store.Load(ctx, id)
+		if err != nil {
+			return err
+		}
+		name = stored.Agent
+		h, err = runlog.ReadHistory(stored)
+		return err
+	})
+	return h, name, err
+}
+
+// Digest returns the digest of the request, or "" without a key.
+func (k *Key) Digest() string { return k.digest }
+
+// StartedBy reports whether a request with the key started a run.
+func (r *Service) StartedBy(ctx context.Context, t *store.Tenant, id string, key Key) (bool, error) {
+	if !key.given() {
+		return false, nil
+	}
+	h, _, err := r.historyOf(ctx, t.ID(), id)
+	return err == nil && h.State.Request == key.digest, err
+}
+
+func reusedKey(did, run string) error {
+	return httpapi.NewProblem(api.CodeInvalid,
+		"the Idempotency-Key belongs to another request, which %s %s; use a different key", did, run)
+}
+
+// ResumeOnce is like [Service.Resume]. If an earlier request with the key resumed the run, it does not, and
+// returns what that one did instead of l. It fails with a [*httpapi.Problem] if that was a different request.
+func (r *Service) ResumeOnce(
+	ctx context.Context,
+	c *httpapi.Caller,
+	id string,
+	answers map[string]json.RawMessage,
+	client Client,
+	key Key,
+) (l *ActiveRun, known *Earlier, err error) {
+	if !key.given() {
+		l, err = r.Resume(ctx, c, id, answers, client)
+		return l, nil, err
+	}
+	if known, err = r.resumedBy(ctx, c, id, key); known != nil || err != nil {
+		return nil, known, err
+	}
+	l, err = r.resume(ctx, c, id, answers, client, key)
+	if err == nil {
+		return l, nil, nil
+	}
+	if known, lost := r.resumedBy(ctx, c, id, key); known != nil || lost != nil { // a concurrent request came first
+		return nil, known, lost
+	}
+	return nil, nil, err
+}
+
+// resumedBy returns what an earlier request with the key did to a run, or nil.
+func (r *Service) resumedBy(ctx context.Context, c *httpapi.Caller, id string, key Key) (*Earlier, error) {
+	info, err := r.Find(ctx, c.Tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	h, _, err := r.historyOf(ctx, c.Tenant.ID(), id)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range h.Answered {
+		if a.Request == nil || a.Request.Key != key.hash(c.Tenant.ID()) {
+			continue
+		}
+		if a.Request.Digest != key.digest {
+			return nil, reusedKey("resumed", id)
+		}
+		return &Earlier{Run: info, After: a.Request.After, Before: a.Request.Usage}, nil
+	}
+	return nil, nil //nolint:nilnil // no earlier request is no error
+}
