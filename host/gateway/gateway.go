@@ -30,6 +30,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/gateway"
+	"github.com/agent-runner/agent-runner/internal/gateway/approver"
 	"github.com/agent-runner/agent-runner/internal/gateway/budget"
 	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
@@ -72,9 +73,10 @@ type Gateway struct {
 
 // A generation is a gateway with the chains of one file.
 type generation struct {
-	handler *gateway.Gateway
-	chains  []*host.Chain
-	serving sync.WaitGroup
+	handler  *gateway.Gateway
+	chains   []*host.Chain
+	approver *approver.Approver // nil if it has none
+	serving  sync.WaitGroup
 }
 
 // close closes the chains once no request uses them.
@@ -82,6 +84,9 @@ func (g *generation) close() {
 	g.serving.Wait()
 	for _, c := range g.chains {
 		c.Close()
+	}
+	if g.approver != nil {
+		g.approver.Close()
 	}
 }
 
@@ -188,6 +193,7 @@ func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
+	next.approver = o.Approver
 	for i := range f.Routes {
 		if r := &f.Routes[i]; len(f.Keys) > 0 && r.APIKeyEnv == "" {
 			g.o.Logger.Warn(
@@ -227,6 +233,12 @@ func (g *Gateway) options(f *File) (*gateway.Options, error) {
 			return nil, f.ErrorAt("prices", err)
 		}
 	}
+	if f.Approver.URL != "" {
+		var err error
+		if o.Approver, err = g.approver(f); err != nil {
+			return nil, err
+		}
+	}
 	for i := range f.Keys {
 		k, at := &f.Keys[i], fmt.Sprintf("keys[%d].env", i)
 		secret, err := g.secret(f, at, k.Env, "the key of "+k.Name)
@@ -244,6 +256,23 @@ func (g *Gateway) options(f *File) (*gateway.Options, error) {
 		}})
 	}
 	return o, nil
+}
+
+// approver returns the approver of a file.
+func (g *Gateway) approver(f *File) (*approver.Approver, error) {
+	o := approver.Options{URL: string(f.Approver.URL), Timeout: time.Duration(f.Approver.Timeout)}
+	if f.Approver.KeyEnv != "" {
+		var err error
+		o.Key, err = g.secret(f, "approver.key_env", f.Approver.KeyEnv, "the key of the approver")
+		if err != nil {
+			return nil, err
+		}
+	}
+	a, err := approver.New(o)
+	if err != nil {
+		return nil, f.ErrorAt("approver", err)
+	}
+	return a, nil
 }
 
 // minKey is the least length of a client's key, in bytes.

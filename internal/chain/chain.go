@@ -148,6 +148,9 @@ func (c *Chain) Entries() []hook.Entry {
 // A Run is a chain in one run of an agent.
 type Run struct {
 	*hook.Run
+	// Approve, if not nil, decides on a call for which gates ask, in place of pausing the run. Any decision
+	// but [abi.Approve] denies the call.
+	Approve func(ctx context.Context, call abi.Call, asks []abi.Ask) abi.Decision
 	members []*hook.Member
 	queue   *queue
 }

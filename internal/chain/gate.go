@@ -177,7 +177,7 @@ func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi
 }
 
 // askSomebody applies the answer about this exact call, or pauses the run for one. Where the run
-// cannot pause, it denies the call. If several gates ask, the pause lists all questions, and one
+// cannot pause, Approve decides, or the call is denied. If several gates ask, the pause lists all questions, and one
 // answer applies to all of them.
 func (h *hearing) askSomebody(ctx context.Context) (judgement, error) {
 	by, d := h.by, abi.Decision{Answered: true}
@@ -186,6 +186,15 @@ func (h *hearing) askSomebody(ctx context.Context) (judgement, error) {
 		d.Decision, d.Reason = a.Approval.Decision, a.Approval.Message
 		d.Approver, d.AnsweredBy = safetext.Clean(a.Approval.Approver), safetext.Clip(a.By, record.MaxApprover)
 		d.ExpiresMS = a.Approval.ExpiresMS
+	case h.run.Approve != nil:
+		d = h.run.Approve(ctx, h.q, h.asks)
+		d.Answered = true
+		if d.Decision != abi.Approve {
+			d.Decision = abi.Reject
+		}
+		if ended := ending.FromContext(ctx); ended != nil {
+			return judgement{}, ended
+		}
 	case h.run.Settled:
 		d = abi.Decision{
 			Decision: abi.Reject,

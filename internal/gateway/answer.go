@@ -56,7 +56,7 @@ func (x *exchange) whole(body io.Reader) (*abi.Response, error) {
 
 // readAll reads the body of a response of at most limit bytes.
 func (x *exchange) readAll(body io.Reader, limit int) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(x.memory.reader(body), int64(limit)+1))
+	b, err := io.ReadAll(io.LimitReader(x.counted(body), int64(limit)+1))
 	if full, ok := errors.AsType[*wire.Error](err); ok {
 		return nil, abort(full)
 	}
@@ -77,7 +77,7 @@ const afterEnd = 250 * time.Millisecond
 
 // receive reads a streamed answer. Its chunks go to put.
 func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.Response, error) {
-	events := wire.NewEventReader(body, maxEvent, x.memory.add)
+	events := wire.NewEventReader(body, maxEvent, x.charge)
 	var last *time.Timer // after the end of the answer, for upstreams that keep the connection open
 	for {
 		event, err := events.Next()
@@ -116,7 +116,7 @@ func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.
 func (x *exchange) take(event []byte) ([]abi.Chunk, error) {
 	chunks, held, err := x.reply.receive(event)
 	if err == nil {
-		err = x.memory.hold(held, chunks)
+		err = x.hold(held, chunks)
 	}
 	if known, ok := errors.AsType[*wire.Error](err); ok {
 		return nil, abort(known)

@@ -42,7 +42,10 @@ func (x *exchange) run(ctx context.Context) *wire.Error {
 	defer run.Close()
 	defer run.Observe(context.WithoutCancel(ctx))
 	x.direct = isDirect(run)
-	run.Settled = true // nobody can answer a question: a gate that asks denies
+	run.Settled = true // without an approver, nobody can answer a question: a gate that asks denies
+	if x.g.o.Approver != nil {
+		run.Approve = x.approve
+	}
 	x.queue = run.Events
 	x.announce(abi.Event{Type: abi.EventRunStarted, Agent: x.route.Name, Model: x.model})
 	list := message.NewList(message.NewRevisions(), call.Messages)
@@ -153,7 +156,7 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	}
 	body, err := x.request.Encode(next)
 	if err == nil {
-		err = x.memory.add(len(body))
+		err = x.charge(len(body))
 	}
 	if err != nil {
 		return nil, abort(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/gateway/approver"
 	"github.com/agent-runner/agent-runner/internal/gateway/budget"
 	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/gateway/weave"
@@ -36,6 +37,10 @@ const (
 	DefaultMaxRequests = 256
 	DefaultTimeout     = 10 * time.Minute
 )
+
+// pingInterval is the default of Options.keepAlive. Proxies close connections that are silent for about a
+// minute.
+const pingInterval = 10 * time.Second
 
 // Options configure a gateway. They are copied.
 type Options struct {
@@ -63,6 +68,8 @@ type Options struct {
 	// TraceUpstream sends the headers that connect traces (traceparent, tracestate, baggage) to
 	// upstreams, too.
 	TraceUpstream bool
+	// Approver, if not nil, decides on the calls for which gates ask. Several gateways can share it.
+	Approver *approver.Approver
 	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
 	// called concurrently.
 	OnEvent func(abi.Event)
@@ -75,6 +82,8 @@ type Options struct {
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
 	MaxHeld     int           // limits what of an answer waits for modules, in bytes; the default is weave.MaxHeld
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
+
+	keepAlive time.Duration // the time between two pings while an approver decides
 }
 
 // A Key is a key of a client.
@@ -143,6 +152,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
+	}
+	if o.keepAlive == 0 {
+		o.keepAlive = pingInterval
 	}
 	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests)}, nil
 }

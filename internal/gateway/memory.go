@@ -30,9 +30,9 @@ func newMemory(of *account.Account) *memory {
 // release releases all of the memory.
 func (m *memory) release() { m.account.Close() }
 
-// add reserves n bytes, or releases them if n is negative. The error is a *wire.Error: temporary, unless
+// charge reserves n bytes, or releases them if n is negative. The error is a *wire.Error: temporary, unless
 // so many bytes never fit.
-func (m *memory) add(n int) error {
+func (m *memory) charge(n int) error {
 	if n < 0 {
 		m.account.Release(int64(-n))
 		return nil
@@ -43,7 +43,8 @@ func (m *memory) add(n int) error {
 	case err == nil:
 		return nil
 	case ok && m.account.Used()+int64(n) > full.Limit:
-		return wire.Errorf(wire.CodeTooLarge, "the request needs more than %d bytes of memory, the limit of the gateway", full.Limit)
+		return wire.Errorf(wire.CodeTooLarge,
+			"the request needs more than %d bytes of memory, the limit of the gateway", full.Limit)
 	}
 	return wire.Errorf(wire.CodeBusy, "the gateway has no memory left for the request; try again later")
 }
@@ -55,11 +56,11 @@ func (m *memory) hold(held int, chunks []abi.Chunk) error {
 	for i := range chunks {
 		n += chunkCopies * (len(chunks[i].Text) + len(chunks[i].Arguments))
 	}
-	return m.add(n)
+	return m.charge(n)
 }
 
-// reader returns a reader of a body that is held.
-func (m *memory) reader(body io.Reader) io.Reader { return &countedReader{body, m} }
+// counted returns a reader of a body that is held.
+func (m *memory) counted(body io.Reader) io.Reader { return &countedReader{body, m} }
 
 type countedReader struct {
 	io.Reader
@@ -69,7 +70,7 @@ type countedReader struct {
 // Read reads, and reserves the memory of what was read.
 func (r *countedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
-	if full := r.memory.add(bodyCopies * n); full != nil {
+	if full := r.memory.charge(bodyCopies * n); full != nil {
 		return n, full
 	}
 	return n, err

@@ -47,7 +47,7 @@ func NewMetrics(r prometheus.Registerer, held *account.Account) (*Metrics, error
 		firstByte: histogram("first_byte_seconds", "Time from a request to the first byte of its answer.", 0.01, "route"),
 		module:    histogram("module_seconds", "Time of a request in the hooks of a module.", 0.00001, "route", "module"),
 		requests:  counter("requests_total", "Requests by how they ended.", "route", "endpoint", "key", "outcome"),
-		denials:   counter("denials_total", "Tool calls that gates denied, or for which they stopped the request.", "route", "module"),
+		denials:   counter("denials_total", "Tool calls that modules denied.", "route", "module"),
 		faults:    counter("faults_total", "Hook calls of modules that failed.", "route", "module"),
 		cacheBreaks: counter("cache_break_tokens_total", "Tokens, estimated, from the first change of a module "+
 			"to the last prompt-cache breakpoint after it.", "route"),

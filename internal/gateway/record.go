@@ -113,8 +113,8 @@ func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
 	model := cmp.Or(c.route.Model, c.model)
 	p := c.g.o.Prices.Find(model)
 	if k.Limits.Cost > 0 && p == nil {
-		return wire.Errorf(wire.CodeDenied, "the key %s has a budget in money, and the gateway has no price of the model %.100q",
-			k.Name, model)
+		return wire.Errorf(wire.CodeDenied,
+			"the key %s has a budget in money, and the gateway has no price of the model %.100q", k.Name, model)
 	}
 	var estimate budget.Amount
 	if !c.endpoint.count {

@@ -98,7 +98,9 @@ const (
 func TestUsage(t *testing.T) {
 	question := strings.Replace(question, "true", `true,"max_tokens":5`, 1)
 	stream := strings.Replace(streamed+endStop, withUsage, usageEvent+withUsage, 1)
-	for name, mws := range map[string][]*native.Middleware{"no modules": nil, "modules": {reader(), gate(abi.DecideAllow, "")}} {
+	for name, mws := range map[string][]*native.Middleware{
+		"no modules": nil, "modules": {reader(), gate(abi.DecideAllow, "")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
 				question, answer string
@@ -106,7 +108,9 @@ func TestUsage(t *testing.T) {
 			}{
 				{question, stream, map[string]any{"input": 5e5, "cache_read": 5e5, "output": 10., "cost": "0.5501"}},
 				{strings.Replace(question, "true", "false", 1), whole, map[string]any{"input": 3., "output": 2., "cost": "0.0000"}},
-				{question, streamed + endStop, map[string]any{"input": float64(tokensOf(len(question))), "output": 5., "estimated": true}},
+				{question, streamed + endStop, map[string]any{
+					"input": float64(tokensOf(len(question))), "output": 5., "estimated": true,
+				}},
 			} {
 				u := newUpstream(t, answers(c.answer))
 				book, r, options := observed(t, budget.Limits{})

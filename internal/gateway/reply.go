@@ -114,6 +114,34 @@ func (p *reply) finish(res *abi.Response, denied map[string]string) error {
 	return nil
 }
 
+// keepAlive sends the client of a streamed answer a ping at each interval. The caller calls stop, after
+// which no ping is sent.
+func (p *reply) keepAlive(interval time.Duration, ping []byte) (stop func()) {
+	if !p.isStreamed() {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var pinging sync.WaitGroup
+	pinging.Go(func() {
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.C:
+			}
+			p.mu.Lock()
+			p.write(ping)
+			p.mu.Unlock()
+		}
+	})
+	return func() {
+		close(done)
+		pinging.Wait()
+	}
+}
+
 // fail ends a streamed answer with an error.
 func (p *reply) fail(err *wire.Error) {
 	p.mu.Lock()

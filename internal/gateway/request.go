@@ -48,7 +48,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]
 			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed "+
 				"(Codex: -c features.enable_request_compression=false)", encoding)
 	}
-	body, err := io.ReadAll(held.reader(http.MaxBytesReader(w, r.Body, g.o.MaxBody)))
+	body, err := io.ReadAll(held.counted(http.MaxBytesReader(w, r.Body, g.o.MaxBody)))
 	if full, ok := errors.AsType[*wire.Error](err); ok {
 		return nil, full
 	}

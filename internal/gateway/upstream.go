@@ -40,7 +40,7 @@ func (c *record) send(ctx context.Context, body []byte, model string) (*modelCal
 	req, err := c.upstreamRequest(ctx, body)
 	if err == nil {
 		start := time.Now()
-		call.Response, err = c.g.o.Client.Do(req)
+		call.Response, err = c.g.o.Client.Do(req) //nolint:bodyclose // the caller closes the call
 		c.waited.Add(int64(time.Since(start)))
 	}
 	if err != nil {

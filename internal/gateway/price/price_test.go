@@ -21,7 +21,8 @@ prices:
 
 const liteLLM = `{
 	"sample_spec": {"input_cost_per_token": 0, "output_cost_per_token": 0, "max_tokens": "set to max output tokens"},
-	"small": {"input_cost_per_token": 1.5e-07, "output_cost_per_token": 6e-07, "cache_read_input_token_cost": 7.5e-08, "mode": "chat"},
+	"small": {"input_cost_per_token": 1.5e-07, "output_cost_per_token": 6e-07, "cache_read_input_token_cost": 7.5e-08,
+		"mode": "chat"},
 	"picture": {"output_cost_per_image": 0.04}
 }`
 
