@@ -56,7 +56,7 @@ func (c *record) ask(ctx context.Context, body []byte, model string, held *memor
 	if err != nil {
 		return nil, err
 	}
-	if _, full := asError(0, held.add(bodyCopies*len(q.Body))); full != nil {
+	if _, full := asError(0, held.charge(bodyCopies*len(q.Body))); full != nil {
 		return nil, full
 	}
 	call, err := c.send(ctx, q.Body, model)
@@ -93,7 +93,7 @@ func (c *record) translated(
 		return nil, wire.Errorf(wire.CodeUpstream, "the upstream streamed an answer that was to be whole, or the other way round")
 	case res.StatusCode == http.StatusOK && isStream:
 		out.Header.Set("Content-Type", eventStream+"; charset=utf-8")
-		out.Body = pair.Stream(res.Body, q, c.g.maxHeld(), held.add)
+		out.Body = pair.Stream(res.Body, q, c.g.maxHeld(), held.charge)
 		return out, nil
 	}
 	body, err := c.translatedBody(pair, q, res, held)
@@ -123,7 +123,7 @@ func (c *record) translatedBody(
 	if res.StatusCode != http.StatusOK {
 		limit = min(limit, maxRefusal)
 	}
-	body, err := io.ReadAll(io.LimitReader(held.reader(res.Body), int64(limit)+1))
+	body, err := io.ReadAll(io.LimitReader(held.counted(res.Body), int64(limit)+1))
 	if known, ok := errors.AsType[*wire.Error](err); ok {
 		return nil, known
 	}
