@@ -60,10 +60,10 @@ type FileOptions struct {
 	// StartMCP starts the commands of MCP servers. By default, this process starts them.
 	StartMCP mcp.Starter
 	// GuardModels restricts models to public addresses and those that Network allows,
-	// except for the model at ModelURL. Set it if the file or its keys are untrusted, so
+	// except for those at ModelURLs. Set it if the file or its keys are untrusted, so
 	// that models do not give access to the host's own network.
 	GuardModels bool
-	ModelURL    string
+	ModelURLs   []string
 	// ModelFailed, if not nil, receives the full errors of failed model calls. Runs then
 	// record only the kind of failure, because their readers must not receive details of the
 	// operator's model.

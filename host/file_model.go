@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/echo"
+	"github.com/agent-runner/agent-runner/host/model/messages"
 	"github.com/agent-runner/agent-runner/host/model/openai"
+	"github.com/agent-runner/agent-runner/host/model/responses"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
@@ -45,14 +48,14 @@ func (b *builder) first() (model.Model, error) {
 	if f.IsEcho() {
 		return b.retry(echo.New()), nil
 	}
-	base, key := b.endpointOf(f)
+	base, key := b.endpointOf(&f.Endpoint, f.Provider)
 	switch {
 	case key == "" && f.APIKeyEnv != "":
 		return nil, b.noKey("model", &f.Endpoint)
 	case key == "" && base == "":
-		return nil, errNoEndpoint(f.Name)
+		return nil, errNoEndpoint(f.Name, f.Provider)
 	}
-	m, err := b.endpoint(base, key)
+	m, err := b.endpoint(f.Provider, base, key)
 	if err != nil {
 		return nil, agentfile.ErrorAt(b.file, "model.base_url", err)
 	}
@@ -60,13 +63,18 @@ func (b *builder) first() (model.Model, error) {
 }
 
 // fallback returns the file's fallback i. Without a URL and a key of its own, it shares those of
-// the first model.
+// the first model, unless its provider has others in the environment.
 func (b *builder) fallback(i int) (model.Model, error) {
 	f, at := &b.file.Model.Fallbacks[i], fmt.Sprintf("model.fallbacks[%d]", i)
 	if f.IsEcho() {
 		return b.retry(echo.New()), nil
 	}
-	base, key := b.endpointOf(&b.file.Model)
+	first := &b.file.Model.Endpoint
+	provider := cmp.Or(f.Provider, first.Provider)
+	base, key := b.endpointOf(first, first.Provider)
+	if _, own := provider.Env(); own != baseEnv(first.Provider) {
+		base, key = b.endpointOf(&agentfile.Endpoint{}, provider)
+	}
 	if f.BaseURL != "" {
 		base, key = string(f.BaseURL), "" // never send a key to another endpoint
 	}
@@ -76,19 +84,24 @@ func (b *builder) fallback(i int) (model.Model, error) {
 		}
 	}
 	if key == "" && base == "" {
-		return nil, agentfile.ErrorAt(b.file, at, errNoEndpoint(f.Name))
+		return nil, agentfile.ErrorAt(b.file, at, errNoEndpoint(f.Name, provider))
 	}
-	m, err := b.endpoint(base, key)
+	m, err := b.endpoint(provider, base, key)
 	if err != nil {
 		return nil, agentfile.ErrorAt(b.file, at, err)
 	}
 	return m, nil
 }
 
-// endpointOf returns the URL and the key of m, from the file or the environment. Both may be "".
-func (b *builder) endpointOf(m *agentfile.Model) (base, key string) {
-	base = cmp.Or(string(m.BaseURL), b.opts.Getenv(agentfile.EnvBaseURL))
-	return base, b.opts.Getenv(cmp.Or(m.APIKeyEnv, agentfile.EnvAPIKey))
+func baseEnv(p agentfile.Provider) string {
+	_, base := p.Env()
+	return base
+}
+
+// endpointOf returns the URL and the key of e, from the file or the environment. Both may be "".
+func (b *builder) endpointOf(e *agentfile.Endpoint, p agentfile.Provider) (base, key string) {
+	keyEnv, baseEnv := p.Env()
+	return cmp.Or(string(e.BaseURL), b.opts.Getenv(baseEnv)), b.opts.Getenv(cmp.Or(e.APIKeyEnv, keyEnv))
 }
 
 // noKey returns the error for an unset environment variable in the field at of the file.
@@ -99,28 +112,49 @@ func (b *builder) noKey(at string, e *agentfile.Endpoint) error {
 
 // errNoEndpoint returns the error for a model with neither a key nor a base URL. Without a key, the
 // default endpoint would reject calls after it received the conversation.
-func errNoEndpoint(name string) error {
+func errNoEndpoint(name string, p agentfile.Provider) error {
+	key, _ := p.Env()
 	return fmt.Errorf(
 		"no key for %s: set %s, name an endpoint that needs none as base URL, or use the offline model: %s",
-		name, agentfile.EnvAPIKey, agentfile.Echo)
+		name, key, agentfile.Echo)
 }
 
 // endpoint returns a client for an endpoint, with retries.
-func (b *builder) endpoint(base, key string) (model.Model, error) {
-	o := &openai.Options{BaseURL: base, APIKey: key}
-	if b.opts.GuardModels && base != b.opts.ModelURL {
+func (b *builder) endpoint(p agentfile.Provider, base, key string) (model.Model, error) {
+	o := openai.Options{BaseURL: base, APIKey: key}
+	if b.opts.GuardModels && base != "" && !slices.Contains(b.opts.ModelURLs, base) {
 		guard, err := b.guardedModels()
 		if err != nil {
 			return nil, err
 		}
 		o.HTTPClient = &http.Client{Transport: guard}
 	}
-	c, err := openai.New(o)
+	c, err := newClient(p, o)
 	if err != nil {
 		return nil, err
 	}
 	b.closers = append(b.closers, c.Close)
 	return b.retry(b.private(c)), nil
+}
+
+// A modelClient is a model behind an endpoint.
+type modelClient interface {
+	model.Model
+	Close()
+}
+
+// newClient returns a client of a provider's API.
+func newClient(p agentfile.Provider, o openai.Options) (modelClient, error) {
+	switch p {
+	case agentfile.ProviderResponses:
+		with := responses.Options(o)
+		return responses.New(&with)
+	case agentfile.ProviderMessages:
+		with := messages.Options(o)
+		return messages.New(&with)
+	default:
+		return openai.New(&o)
+	}
 }
 
 // retry retries the calls of m as the file says.

@@ -25,11 +25,20 @@ import (
 // MaxSize is the maximum size of a file, in bytes.
 const MaxSize = 256 << 10
 
-// Environment variables of the default model endpoint.
+// Environment variables of the default model endpoint of the providers openai and responses.
 const (
 	EnvAPIKey  = "OPENAI_API_KEY"
 	EnvBaseURL = "OPENAI_BASE_URL"
 )
+
+// Environment variables of the default model endpoint of the provider messages.
+const (
+	EnvAnthropicAPIKey  = "ANTHROPIC_API_KEY"
+	EnvAnthropicBaseURL = "ANTHROPIC_BASE_URL"
+)
+
+// ModelEnv lists the environment variables of all default model endpoints.
+var ModelEnv = []string{EnvAPIKey, EnvBaseURL, EnvAnthropicAPIKey, EnvAnthropicBaseURL}
 
 // A File is a parsed agent file. The zero value is an agent without a model.
 type File struct {
@@ -73,18 +82,44 @@ type Model struct {
 	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models to try, in this order, when the previous one does not answer."`
 }
 
-// An Endpoint is a model at an OpenAI-compatible endpoint, or the offline model.
+// An Endpoint is a model at an endpoint, or the offline model.
 type Endpoint struct {
-	Name      string `json:"name,omitempty" jsonschema:"The model's name at its endpoint. echo, without a base_url, is the built-in offline model."`
-	BaseURL   URL    `json:"base_url,omitempty" jsonschema:"The endpoint's URL, without /chat/completions. Default: OPENAI_BASE_URL, else OpenAI's API; for a fallback, the model's endpoint."`
-	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the endpoint's API key. Default: OPENAI_API_KEY; for a fallback with its own base_url, no key."`
+	Name      string   `json:"name,omitempty" jsonschema:"The model's name at its endpoint. echo, without a base_url, is the built-in offline model."`
+	Provider  Provider `json:"provider,omitempty" jsonschema:"The API of the endpoint: openai (chat completions), responses (OpenAI's Responses API) or messages (Anthropic's Messages API). Default: openai; for a fallback, that of the model."`
+	BaseURL   URL      `json:"base_url,omitempty" jsonschema:"The endpoint's URL, without /chat/completions, /responses or /v1/messages. Default: OPENAI_BASE_URL, else OpenAI's API, and for messages ANTHROPIC_BASE_URL, else Anthropic's; for a fallback whose provider has the same environment variables, the model's endpoint."`
+	APIKeyEnv string   `json:"api_key_env,omitempty" jsonschema:"The environment variable with the endpoint's API key. Default: OPENAI_API_KEY, for messages ANTHROPIC_API_KEY; for a fallback with its own base_url, no key."`
 }
 
 // Echo is the name of the offline model, package echo.
 const Echo = "echo"
 
-// IsEcho reports whether e is the offline model. With a URL, e is a model of that name elsewhere.
-func (e *Endpoint) IsEcho() bool { return e.Name == Echo && e.BaseURL == "" }
+// IsEcho reports whether e is the offline model. With a URL or a provider, e is a model of that name elsewhere.
+func (e *Endpoint) IsEcho() bool { return e.Name == Echo && e.BaseURL == "" && e.Provider == "" }
+
+// A Provider is the API of an endpoint.
+type Provider string
+
+// The providers. The zero value is ProviderOpenAI.
+const (
+	ProviderOpenAI    Provider = "openai"
+	ProviderResponses Provider = "responses"
+	ProviderMessages  Provider = "messages"
+)
+
+var providers = []string{string(ProviderOpenAI), string(ProviderResponses), string(ProviderMessages)}
+
+// UnmarshalText reads the name of a provider.
+func (p *Provider) UnmarshalText(b []byte) error {
+	return oneOf((*string)(p), string(b), "provider", providers)
+}
+
+// Env returns the environment variables of a provider's default endpoint.
+func (p Provider) Env() (key, baseURL string) {
+	if p == ProviderMessages {
+		return EnvAnthropicAPIKey, EnvAnthropicBaseURL
+	}
+	return EnvAPIKey, EnvBaseURL
+}
 
 // Tools describes the tools that the model can call.
 type Tools struct {

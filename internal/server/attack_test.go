@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -86,6 +87,9 @@ func TestOperatorKeyIsNotSentElsewhere(t *testing.T) {
 		"secret":   "model: {name: small}\nsecrets: [{name: k, env: OPENAI_API_KEY, hosts: ['127.0.0.1:*']}]\n",
 		"address":  "model: {name: small}\nsecrets: [{name: k, env: OPENAI_BASE_URL, hosts: ['127.0.0.1:*']}]\n",
 		"model":    "model: {name: small, base_url: '" + x.URL + "'}\n",
+		"provider": "model: {name: small, provider: messages, base_url: '" + x.URL + "'}\n",
+		"other":    "model: {name: small, provider: messages}\nsecrets: [{name: k, env: ANTHROPIC_API_KEY, hosts: ['127.0.0.1:*']}]\n",
+		"crossed":  "model: {name: small, fallbacks: [{name: small-2, provider: messages, base_url: '" + x.URL + "', api_key_env: ANTHROPIC_API_KEY}]}\n",
 		"fallback": "model: {name: small, fallbacks: [{name: small-2, base_url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}\n",
 		"inner": "model: {name: small}\nagents: [{name: inner, description: d, agent: {model: {name: small, base_url: '" + x.URL +
 			"', api_key_env: OPENAI_API_KEY}}}]\n",
@@ -620,4 +624,31 @@ func TestSubAgentSteps(t *testing.T) {
 	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "outer", Input: "hi"}, &run)
 	require.Equal(t, "stop", f.finished(f.acme, run.ID).FinishReason)
 	require.Equal(t, 2+3, len(asked.Requests()), "two of the outer one, three of the inner one")
+}
+
+// TestOperatorsSecondModel checks that agents with the provider messages use the operator's endpoint of it, which may
+// be at a private address, only if the policy lists their model.
+func TestOperatorsSecondModel(t *testing.T) {
+	t.Parallel()
+	f := platform(t)
+	var mu sync.Mutex
+	var keys []string
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		keys = append(keys, r.URL.Path+" "+r.Header.Get("X-Api-Key"))
+		_, _ = io.WriteString(w, `{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn"}`)
+	}))
+	defer endpoint.Close()
+	f.server.agents.Options.Model = nil
+	f.server.agents.Options.Getenv = func(name string) string {
+		return map[string]string{agentfile.EnvAnthropicBaseURL: endpoint.URL, agentfile.EnvAnthropicAPIKey: operatorsKey}[name]
+	}
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
+	require.Equal(t, 200, f.apply(f.acme, "helper", "model: {name: small, provider: messages}\n").status)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "helper", Input: "hi"}, &run)
+	require.Equal(t, "Hello.", f.finished(f.acme, run.ID).Output)
+	require.Equal(t, []string{"/v1/messages " + operatorsKey}, keys)
+	require.Equal(t, 422, f.apply(f.acme, "large", "model: {name: large, provider: messages}\n").status)
 }

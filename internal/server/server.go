@@ -55,8 +55,9 @@ type Options struct {
 	// LeaseTTL is the time after a server's last heartbeat at which its leases expire and other
 	// servers take over its runs. The default is [journal.DefaultLeaseTTL].
 	LeaseTTL time.Duration
-	// Getenv returns the operator's model settings, OPENAI_API_KEY and OPENAI_BASE_URL. Tenants may
-	// use that model if their policy lists allowed models. By default, there is no such model.
+	// Getenv returns the operator's model settings, OPENAI_API_KEY, OPENAI_BASE_URL, ANTHROPIC_API_KEY and
+	// ANTHROPIC_BASE_URL. Tenants may use these models if their policy lists allowed models. By default,
+	// there are no such models.
 	Getenv func(name string) string
 	// Model replaces the operator's model, for example with a recording.
 	Model model.Model

@@ -47,7 +47,7 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 		Network: &egress.Options{
 			Hosts:   append([]string{}, plan.policy.Hosts...),
 			Private: p.options.Private,
-		}, GuardMCP: true, StartMCP: p.options.commandsOf(plan.tenant.ID()), GuardModels: true, ModelURL: p.modelURL(plan),
+		}, GuardMCP: true, StartMCP: p.options.commandsOf(plan.tenant.ID()), GuardModels: true, ModelURLs: p.modelURLs(plan),
 		LoadModule: p.loadModule(plan),
 	}
 	plan.restrict(o)

@@ -1,17 +1,19 @@
 package agents
 
 import (
+	"slices"
+
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// usesOperatorModel reports whether the agent uses the operator's model: the policy lists the
+// usesOperatorModel reports whether the agent uses the operator's models: the policy lists the
 // models that the tenant may use, neither the file nor a secret of the tenant sets another endpoint,
 // and the file does not use the operator's key for anything else. The operator's own agents need
 // only the second condition.
 func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
-		if s.Name == agentfile.EnvBaseURL {
+		if s.Name == agentfile.EnvBaseURL || s.Name == agentfile.EnvAnthropicBaseURL {
 			return false
 		}
 	}
@@ -21,12 +23,12 @@ func (p *Plan) usesOperatorModel() bool {
 	return len(p.policy.Models) > 0 && !setsEndpoint(p.file) && !usesOperatorKey(p.file)
 }
 
-// modelURL returns the URL of the operator's model, or "" if the agent does not use it.
-func (p *Pool) modelURL(plan *Plan) string {
+// modelURLs returns the URLs of the operator's models if the agent uses them.
+func (p *Pool) modelURLs(plan *Plan) []string {
 	if !plan.usesOperatorModel() {
-		return ""
+		return nil
 	}
-	return p.options.Getenv(agentfile.EnvBaseURL)
+	return []string{p.options.Getenv(agentfile.EnvBaseURL), p.options.Getenv(agentfile.EnvAnthropicBaseURL)}
 }
 
 // setsEndpoint reports whether a file, or one of its sub-agents, sets a model's endpoint.
@@ -50,7 +52,7 @@ func setsEndpoint(f *agentfile.File) bool {
 // usesOperatorKey reports whether a file, or one of its sub-agents, would send the operator's
 // key or URL to an MCP server, or declares it as a secret for modules.
 func usesOperatorKey(f *agentfile.File) bool {
-	operators := func(name string) bool { return name == agentfile.EnvAPIKey || name == agentfile.EnvBaseURL }
+	operators := func(name string) bool { return slices.Contains(agentfile.ModelEnv, name) }
 	for _, s := range f.Secrets {
 		if operators(s.Env) {
 			return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -31,7 +32,7 @@ func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
 		if known[name] {
 			return v.open(ctx, name)
 		}
-		if shared && (name == agentfile.EnvAPIKey || name == agentfile.EnvBaseURL) {
+		if shared && slices.Contains(agentfile.ModelEnv, name) {
 			return v.pool.options.Getenv(name)
 		}
 		return ""

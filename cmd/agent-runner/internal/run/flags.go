@@ -23,6 +23,11 @@ func (c *runCommand) agentFile(ctx context.Context) (*agentfile.File, error) {
 	if c.model != "" {
 		f.Model.Name = c.model
 	}
+	if c.provider != "" {
+		if err := f.Model.Provider.UnmarshalText([]byte(c.provider)); err != nil {
+			return nil, cli.Usagef("--provider: %v", err)
+		}
+	}
 	if c.baseURL != "" {
 		if err := f.Model.BaseURL.UnmarshalText([]byte(c.baseURL)); err != nil {
 			return nil, cli.Usagef("--base-url: %v", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // The maximum number of characters shown of a tool call, a result, a log line or another detail.
@@ -117,8 +118,9 @@ func (r *textRenderer) chunk(c *abi.Chunk) error {
 	case abi.ChunkReasoning:
 		r.reasoning.WriteString(c.Text)
 	case abi.ChunkPart:
-		r.streamed = true
-		return r.screen.Answer(partText(c.Part))
+		text := partText(c.Part)
+		r.streamed = r.streamed || text != ""
+		return r.screen.Answer(text)
 	}
 	return nil
 }
@@ -398,9 +400,13 @@ func contentText(c abi.Content) string {
 	return b.String()
 }
 
+// partText returns a part of an answer as text. Reasoning is not a part of the answer.
 func partText(p *abi.Part) string {
-	if p.Type == abi.PartText {
+	switch {
+	case p.Type == abi.PartText:
 		return p.Text
+	case wire.IsReasoning(p):
+		return ""
 	}
 	return "[" + strings.TrimSuffix(p.Type, "_url") + "]"
 }

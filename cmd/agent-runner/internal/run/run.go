@@ -28,7 +28,7 @@ type runCommand struct {
 
 	modules                            hosting.ModuleFlags
 	mcp, tools                         []string
-	file, model, baseURL               string
+	file, model, provider, baseURL     string
 	replay, record                     string
 	root, instruction, messages        string
 	resume, pausedAt, storeAt          string
@@ -56,8 +56,8 @@ func NewRun(e *cli.Env) *cobra.Command {
 The answer goes to standard output, everything else to standard error. With -o json,
 standard output has one event per line; the last one is run_finished.
 
-The API key comes from $` + agentfile.EnvAPIKey + `, another endpoint from $` + agentfile.EnvBaseURL + `. Without a
-model, the offline model echo answers: it calls the tools that the prompt names, each with
+The API key comes from $` + agentfile.EnvAPIKey + `, another endpoint from $` + agentfile.EnvBaseURL + `; with
+--provider messages from $` + agentfile.EnvAnthropicAPIKey + ` and $` + agentfile.EnvAnthropicBaseURL + `. Without a model, the offline model echo answers: it calls the tools that the prompt names, each with
 the JSON object after its name as arguments, and repeats other prompts. With
 $` + hosting.EnvOTLP + `, OpenTelemetry spans of the run are sent to that address.
 
@@ -99,7 +99,8 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	c.modules.Add(cmd, e, "after those of -f")
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`; "+agentfile.Echo+" is the offline model")
-	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
+	f.StringVar(&c.provider, "provider", "", "the `API` of the endpoint: openai (default), responses or messages")
+	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an endpoint")
 	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` instead of a model")
 	f.StringVar(&c.record, "record", "", "record the conversation with the model in `FILE`")
 	f.StringArrayVar(&c.mcp, "mcp", nil, "add the tools of an MCP server: a `COMMAND`, or an HTTP URL")
@@ -159,7 +160,7 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 	case c.noTools && len(c.tools) > 0:
 		return cli.Usagef("--no-tools and --tool are mutually exclusive")
 	}
-	for _, name := range []string{"file", "model", "base-url", "replay", "record", "root", "messages"} {
+	for _, name := range []string{"file", "model", "provider", "base-url", "replay", "record", "root", "messages"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usagef("--%s is empty; set a value, or omit the flag", name)
 		}
@@ -248,7 +249,8 @@ func explainConfig(err error) error {
 // useStore sets the options that persist the runs of an agent in the store.
 func (c *runCommand) useStore(o *host.FileOptions, file *agentfile.File, source *source) error {
 	if file.Model.BaseURL == "" && source.model == nil && !file.Model.IsEcho() {
-		file.Model.BaseURL = agentfile.URL(c.env.Getenv(agentfile.EnvBaseURL))
+		_, baseURL := file.Model.Provider.Env()
+		file.Model.BaseURL = agentfile.URL(c.env.Getenv(baseURL))
 	}
 	text, err := specOf(file, c.replay)
 	if err != nil {

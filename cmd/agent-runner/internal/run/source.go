@@ -44,7 +44,8 @@ func (s *source) left() int {
 // that of the offline model.
 func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	s := &source{}
-	endpoint := string(f.Model.BaseURL) + c.env.Getenv(agentfile.EnvBaseURL)
+	_, baseURL := f.Model.Provider.Env()
+	endpoint := string(f.Model.BaseURL) + c.env.Getenv(baseURL)
 	switch {
 	case c.replay != "":
 		tape, err := hosting.Recording(c.replay)

@@ -80,9 +80,10 @@ commands to standard error. The store is ` + hosting.StoreHelp + `;
 it defaults to $` + hosting.EnvStore + `, else default. Several servers can
 share a PostgreSQL database; if one of them dies, another resumes its runs.
 
-$` + agentfile.EnvAPIKey + ` and $` + agentfile.EnvBaseURL + ` configure the operator's model endpoint. Tenants
-can use the models that their policy allows (tenants create --allow-model), or set a
-key of their own (secrets set). If ` + hosting.EnvOTLP + `
+$` + agentfile.EnvAPIKey + ` and $` + agentfile.EnvBaseURL + ` configure the operator's model endpoint, and
+$` + agentfile.EnvAnthropicAPIKey + ` and $` + agentfile.EnvAnthropicBaseURL + ` that of agents with provider: messages.
+Tenants can use the models that their policy allows (tenants create --allow-model), or
+set a key of their own (secrets set). If ` + hosting.EnvOTLP + `
 is set, spans of runs are sent there.
 
 Secrets of tenants are encrypted with the keys of --secrets-key-file or
@@ -263,7 +264,7 @@ func (c *serveCommand) offline() (model.Model, error) {
 	case c.model == agentfile.Echo:
 		return echo.New(), nil
 	case c.model != "":
-		return nil, cli.Usagef("--model is %q; want %s. For an endpoint, set $%s and $%s; agents name their models",
+		return nil, cli.Usagef("--model is %q; want %s. For an endpoint, set $%s or $%s; agents name their models",
 			c.model, agentfile.Echo, agentfile.EnvAPIKey, agentfile.EnvBaseURL)
 	case c.replay != "":
 		return hosting.RecordedModel(c.replay)

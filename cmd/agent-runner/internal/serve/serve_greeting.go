@@ -40,18 +40,8 @@ func (g *greeting) print(ctx context.Context, srv *server.Server, s store.Store,
 		fmt.Fprintf(g.env.Err, "model: the offline model %s\n", g.model)
 	case g.replay != "":
 		fmt.Fprintf(g.env.Err, "model: the recording %s\n", g.replay)
-	case g.env.Getenv(agentfile.EnvBaseURL) != "":
-		fmt.Fprintf(g.env.Err, "model: %s\n", hosting.RedactedLocation(g.env.Getenv(agentfile.EnvBaseURL)))
-	case g.env.Getenv(agentfile.EnvAPIKey) != "":
-		fmt.Fprintf(g.env.Err, "model: OpenAI's\n")
 	default:
-		shared = false
-		fmt.Fprintf(
-			g.env.Err,
-			"model: none, because $%s is not set; tenants set their own keys (to try it without a key: --model %s)\n",
-			agentfile.EnvAPIKey,
-			agentfile.Echo,
-		)
+		shared = g.endpoints()
 	}
 	if !g.secrets {
 		fmt.Fprintf(g.env.Err, "secrets: tenants cannot store any without --secrets-key-file\n")
@@ -99,4 +89,32 @@ func reachable(a net.Addr) string {
 		return a.String()
 	}
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(t.Port))
+}
+
+// endpoints shows the operator's model endpoints. It reports whether there are any.
+func (g *greeting) endpoints() bool {
+	shown := false
+	for _, e := range []struct {
+		provider agentfile.Provider
+		vendor   string
+	}{{agentfile.ProviderOpenAI, "OpenAI's"}, {agentfile.ProviderMessages, "Anthropic's"}} {
+		key, base := e.provider.Env()
+		switch {
+		case g.env.Getenv(base) != "":
+			fmt.Fprintf(g.env.Err, "model: %s\n", hosting.RedactedLocation(g.env.Getenv(base)))
+		case g.env.Getenv(key) != "":
+			fmt.Fprintf(g.env.Err, "model: %s\n", e.vendor)
+		default:
+			continue
+		}
+		shown = true
+	}
+	if !shown {
+		fmt.Fprintf(
+			g.env.Err,
+			"model: none, because $%s and $%s are not set; tenants set their own keys (to try it without a key: --model %s)\n",
+			agentfile.EnvAPIKey, agentfile.EnvAnthropicAPIKey, agentfile.Echo,
+		)
+	}
+	return shown
 }
