@@ -39,7 +39,7 @@ import (
 // chunk is the unit in which an account reserves memory from its parent.
 const chunk = 32 << 10
 
-// A Level says whose bytes an account counts. Errors name it.
+// A Level is the kind of holder whose bytes an account counts. Errors contain it.
 type Level string
 
 // The levels of the tree.
@@ -58,7 +58,7 @@ type LimitError struct {
 	Level Level  // level of the full account
 	Name  string // name of the full account
 	Limit int64
-	Used  int64 // before the failed reservation
+	Used  int64 // bytes that were reserved before the failed reservation
 	Want  int64
 }
 
@@ -107,21 +107,21 @@ type Account struct {
 	level  Level
 	name   string
 	parent *Account
-	class  class // class of reservations on this account itself
+	class  class // class of the reservations that are made on this account itself
 
 	peak atomic.Int64
 	sum  atomic.Int64 // total of used, for readers without the lock
 
 	mu       sync.Mutex
-	limit    int64 // unlimited if zero
+	limit    int64 // limit in bytes; zero means no limit
 	used     [classes]int64
-	inflight [classes]int64 // part of used that the parent has not granted yet
-	held     [classes]int64 // reserved from the parent
+	inflight [classes]int64 // bytes of used that the parent has not granted yet
+	held     [classes]int64 // bytes reserved from the parent
 	waiters  []*waiter
 	children map[*Account]struct{}
 	evict    context.CancelCauseFunc
 	closed   bool
-	full     time.Time // when a reservation first did not fit; zero once one fits
+	full     time.Time // when a reservation first did not fit; zero if the last one fitted
 	excess   stopwatch
 }
 
@@ -129,7 +129,7 @@ type Account struct {
 type waiter struct {
 	class class
 	n     int64
-	done  chan error // buffered
+	done  chan error // receives the outcome of the reservation; buffered
 }
 
 // New returns an account below parent, which may be nil. The limit is in bytes. If it is zero, only

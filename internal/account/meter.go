@@ -10,7 +10,7 @@ const free = chunk
 // stream. It reserves from its account in chunks, and nothing for the first 32 KiB. The zero Meter
 // counts nothing. Its methods may be called concurrently.
 type Meter struct {
-	Of *Account // if nil, the meter counts nothing
+	Of *Account // the account to reserve from; if nil, the meter counts nothing
 
 	mu       sync.Mutex
 	n        int64

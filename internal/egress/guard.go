@@ -42,7 +42,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A nameless body returns errors without addresses.
+// nameless wraps the body of a response and removes addresses from its errors.
 type nameless struct{ io.ReadCloser }
 
 func (b nameless) Read(p []byte) (int, error) {

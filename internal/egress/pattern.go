@@ -19,8 +19,8 @@ import (
 //	*                      any host
 //	192.0.2.7, [2001:db8::7]:8443
 type Pattern struct {
-	host string // without the star
-	sub  bool   // whether it matches names below host
+	host string // name or address; for a pattern that begins with a star, the text after the star
+	sub  bool   // whether the pattern begins with a star, so that it matches names that end with host
 	port string // empty for the scheme's default; "*" for any
 }
 

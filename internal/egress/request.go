@@ -14,7 +14,7 @@ import (
 const (
 	maxURL           = 8 << 10
 	maxHeaders       = 64
-	maxRequestHeader = 32 << 10 // bytes of all lines
+	maxRequestHeader = 32 << 10 // bytes of all header lines
 )
 
 // A request is a checked request, before secrets are filled in.

@@ -16,7 +16,7 @@ import (
 const (
 	maxLines       = 100
 	maxLine        = 8 << 10  // bytes per line
-	maxHeaderBytes = 32 << 10 // bytes in all
+	maxHeaderBytes = 32 << 10 // bytes of all lines
 )
 
 // unseen lists response headers that modules do not see: they concern the connection or a browser's

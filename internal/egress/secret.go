@@ -14,7 +14,7 @@ import (
 type Secret struct {
 	Name  string   // letters, digits, _ and -
 	Value string   // at least 8 bytes, without control characters
-	Hosts []string // patterns of the hosts that it may be sent to; see [Pattern]
+	Hosts []string // patterns of the hosts that the secret may be sent to; see [Pattern]
 }
 
 // Limits of secrets, in bytes unless noted.

@@ -47,8 +47,8 @@ const stuckAfter = 2 * time.Minute
 // A verdict is the outcome of one generated module, as a child process reports it.
 type verdict struct {
 	N     int
-	Begun bool // the case is about to be loaded; there is no outcome yet
-	Done  bool // all modules are done
+	Begun bool // whether the module is about to be loaded; there is no outcome yet
+	Done  bool // whether the child has run all its modules
 
 	Group, Outcome string
 	Wrong          []string
@@ -109,8 +109,8 @@ type summary struct {
 	calls     int
 	load, all time.Duration
 	slowest   int
-	slow      []int // modules whose hooks exceeded their deadline
-	busy      []int // modules whose hooks exceeded it in processor time
+	slow      []int // numbers of the modules whose hooks exceeded their deadline
+	busy      []int // numbers of the modules whose hooks exceeded their deadline in processor time
 
 	late, own, cpu []time.Duration
 }
@@ -350,8 +350,9 @@ func (h *host) judge(c *Case, n int) verdict {
 	return v
 }
 
-// wrongError returns what is wrong with the error of a hook call, which must be the module's
-// own error, an ending, or a typed fault that is not a mistake of the host.
+// wrongError returns a description of what is wrong with the error of a hook call, or "" if the
+// error is right: it must be the module's own error, an error that ends the run (see [ending.Is]),
+// or a typed fault that is not a mistake of the host.
 func wrongError(err error) string {
 	var own *abi.Error
 	var fault *ending.FaultError

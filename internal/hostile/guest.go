@@ -46,7 +46,7 @@ var hookLocals = []byte{2, 4, typeI32, 2, typeI64}
 type guest struct {
 	signatures [][]byte
 	imported   [][]byte
-	names      map[string]int // indexes of imports by name
+	names      map[string]int // index of each import by its name
 	declared   [][]byte
 	bodies     [][]byte
 	exported   [][]byte
@@ -54,10 +54,10 @@ type guest struct {
 	table      []byte
 	elems      []byte
 	globals    [][]byte
-	pages      []byte // limits of the memory
+	pages      []byte // encoded limits of the memory
 	startAt    []byte
-	passive    []byte // a data segment for memory.init
-	extra      []byte // custom sections at the end
+	passive    []byte // encoded data segment for memory.init
+	extra      []byte // encoded custom sections at the end of the module
 }
 
 // newGuest returns a guest with a memory of 4 pages.
@@ -208,8 +208,8 @@ const (
 	showBuffer = 0x10000
 )
 
-// show adds a function that takes the result of a host call and emits an event "reply" with the
-// pending reply, or 0 if there is none. The imports "read" and "emit" must have been added.
+// show adds a function that takes the result of a host call and emits an event "reply", whose data
+// is the pending reply, or 0 if there is none. The imports "read" and "emit" must have been added.
 func (g *guest) show() int {
 	read, emit := g.importIndex("read"), g.importIndex("emit")
 	const head, none = `{"name":"reply","data":`, `{"name":"reply","data":0}`

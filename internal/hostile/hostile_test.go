@@ -89,9 +89,9 @@ func caseSlack() time.Duration {
 	return 25 * deadlineSlack
 }
 
-// overshoot returns the longest processor time that a failed call of c.Hook used beyond its
-// deadline, or 0 if c does not expect a timeout. It ignores calls that waited for next. Elapsed
-// time would include the work of other threads.
+// overshoot returns the processor time that a failed call of c.Hook used beyond its deadline: the
+// maximum over all such calls, or 0 if c does not expect a timeout. It ignores calls that waited
+// for next. Elapsed time would include the work of other threads.
 func (o *outcome) overshoot(c *Case) (worst time.Duration) {
 	for _, call := range o.calls {
 		if c.Kind == sandbox.FaultTimeout && call.hook == c.Hook && call.err != nil && !call.waits {

@@ -67,7 +67,7 @@ func (g *guest) pluginHook(h abi.Hook, code ...[]byte) *guest {
 
 // The locals of a plug-in's hook.
 const (
-	place0 = big0 - 1 // offsets of blocks, an i64 each
+	place0 = big0 - 1 // place0 and place1 hold offsets of blocks, an i64 each
 	place1 = big1 - 1
 )
 

@@ -14,13 +14,13 @@ import (
 type program struct {
 	*rand.Rand
 	*guest
-	talks  bool // makes many host calls
+	talks  bool // whether the program makes many host calls
 	first  int  // index of the first function
 	count  int  // number of functions
 	labels int  // number of labels in scope
-	room   int  // number of statements left
+	left   int  // number of statements left
 	texts  []place
-	calls  []string // imported functions of the ABI
+	calls  []string // names of the imported functions of the ABI
 	prints int      // the index of fd_write, or -1
 }
 
@@ -59,7 +59,7 @@ func newProgram(r *rand.Rand, talks bool) *program {
 	p.counter()
 	p.first, p.count = len(p.imported), 2+r.IntN(6)
 	for range p.count {
-		p.labels, p.room = 1, 4+r.IntN(30)
+		p.labels, p.left = 1, 4+r.IntN(30)
 		p.function("i", "i", p.statements(0), p.result())
 	}
 	list := []int{}
@@ -120,11 +120,11 @@ func (p *program) result() []byte {
 	}
 }
 
-// statements generates up to four statements, while room is left.
+// statements generates up to four statements, until p.left is used up.
 func (p *program) statements(depth int) []byte {
 	var code []byte
 	for range 1 + p.IntN(4) {
-		if p.room--; p.room < 0 {
+		if p.left--; p.left < 0 {
 			break
 		}
 		code = append(code, p.statement(depth)...)

@@ -40,7 +40,7 @@ type host struct {
 	loader *module.Loader
 
 	mu     sync.Mutex
-	errors []string // the mistakes of the host
+	errors []string // messages that the loader logged as errors
 }
 
 func newHost() (*host, error) {
@@ -89,7 +89,9 @@ type hookCall struct {
 	cpu   time.Duration // processor time
 	waits bool          // whether the hook called next; own and cpu then include the work of that call
 	err   error
-	left  bool // err says that its result was no longer needed, for example because another module closed its stream
+	// whether err says that the result was no longer needed, for example because another module
+	// closed its stream
+	left bool
 }
 
 // watched is a middleware that records each call of its hooks.
@@ -132,9 +134,9 @@ func (s *watchedSession) Call(ctx context.Context, c *hook.Call, in, out any) er
 // An outcome is the result of running a module.
 type outcome struct {
 	Seen
-	refusal error // nil if it ran
+	refusal error // why the module was rejected; nil if it ran
 	digest  string
-	rebuilt bool // the module's instances cannot be reset
+	rebuilt bool // whether the module's instances cannot be reset, and each is built anew
 	load    time.Duration
 	calls   []hookCall
 }

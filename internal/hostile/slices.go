@@ -6,7 +6,7 @@ import "github.com/agent-runner/agent-runner/internal/contract"
 // the most time per fuel. Because of the fast part, the host grants the largest slices of fuel.
 func sliceCases() []Case { return append(touches(), slowWork()...) }
 
-// fastIterations is the number of fast iterations at the beginning of such a hook.
+// fastIterations is the number of fast iterations at the beginning of a hook of [sliceCases].
 const fastIterations = 300_000
 
 // quickly returns a guest with a hook that loops fastIterations times, runs code once, and then

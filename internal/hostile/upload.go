@@ -458,7 +458,8 @@ func harmless() []Case {
 	}
 }
 
-// between inserts bytes before, between and after the sections of a module.
+// between returns a copy of module with the bytes what inserted before, between and after its
+// sections.
 func between(module, what []byte) []byte {
 	out := append(bytes.Clone(module[:8]), what...)
 	for b := module[8:]; len(b) > 0; {

@@ -194,7 +194,7 @@ func TestEnforce(t *testing.T) {
 
 	for _, tt := range []struct {
 		profile, attempt, arg string
-		abi                   int // the Landlock ABI version that the case needs; -1: seccomp
+		abi                   int // the Landlock ABI version that the case needs; -1 if it needs seccomp
 		want                  string
 	}{
 		{"landlock", "nothing", "", 1, "allowed"},

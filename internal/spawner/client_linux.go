@@ -22,7 +22,7 @@ type Client struct {
 	commands []Command
 	cmd      *exec.Cmd
 	conn     *net.UnixConn
-	read     chan struct{} // closed when no more replies come
+	read     chan struct{} // closed when readReplies has returned
 
 	mu       sync.Mutex
 	last     uint64 // ID of the process that was requested last

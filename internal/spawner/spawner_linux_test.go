@@ -47,7 +47,7 @@ func start(t *testing.T, yaml string) *Client {
 	return c
 }
 
-// A running is a started command and the test's ends of its standard streams.
+// running is a started command with the test's ends of its standard streams.
 type running struct {
 	mcp.Child
 	in, out *os.File

@@ -26,8 +26,9 @@ const (
 	opKill      = "kill"
 )
 
-// A request is one packet from the server. A start request carries the standard streams of
-// the command, three descriptors; others carry none. Its sender may be hostile.
+// A request is one packet from the server. A start request carries three descriptors, the standard
+// streams of the command; other requests carry none. The spawner does not trust the server that
+// sends the request.
 type request struct {
 	Op      string
 	ID      uint64 // the sender's number for the process
@@ -41,11 +42,11 @@ type reply struct {
 	Started bool
 	Ended   bool
 	PID     int
-	Error   string // why it was not started, or how it ended if not with exit status 0
+	Error   string // why the process was not started, or how it ended if its exit status is not 0
 }
 
 const (
 	maxPacket    = 4 << 10
-	maxProcesses = 256 // for one spawner at a time
-	streams      = 3   // descriptors of a start request
+	maxProcesses = 256 // maximum number of processes that one spawner runs at once
+	streams      = 3   // number of descriptors of a start request
 )

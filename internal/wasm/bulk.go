@@ -184,7 +184,8 @@ func (w *rewriter) morePieces(a *assembler, piece int32) {
 	a.op(opI32GtU)
 }
 
-// wraps appends code that pushes 1 if a local plus count overflows 32 bits, and 0 otherwise.
+// wraps appends code that pushes 1 if the sum of a local and count overflows 32 bits, and 0
+// otherwise.
 func wraps(a *assembler, local uint32) {
 	a.get(local, count)
 	a.op(opI32Add)

@@ -92,8 +92,8 @@ func (f *flow) groups() {
 	}
 }
 
-// join merges the groups of two nodes. If one of them is noNode, the end of the function, the group
-// of the other is not prepaid.
+// join merges the groups of the nodes a and b. If one of them is noNode, which stands for the end
+// of the function, the group of the other node is not prepaid.
 func (f *flow) join(a, b int32) {
 	switch {
 	case a == noNode && b == noNode:
@@ -118,8 +118,9 @@ func (f *flow) find(i int32) *node {
 	return &f.nodes[i]
 }
 
-// lower reduces the prepaid amounts to what each node of a group can use, and reports
-// whether it changed any. It goes backwards so that most successors are settled first.
+// lower reduces the prepaid amount of each group to what each node of the group can use, and
+// reports whether it changed any amount. It visits the nodes backwards, so that most successors are
+// settled before their predecessors.
 func (f *flow) lower() bool {
 	changed := false
 	for i := len(f.nodes) - 1; i >= 0; i-- {
@@ -137,7 +138,7 @@ func (f *flow) lower() bool {
 	return changed
 }
 
-// atMost lowers the prepaid amount to the given one and reports whether it was higher.
+// atMost lowers n.prepaid to prepaid and reports whether n.prepaid was higher.
 func (n *node) atMost(prepaid int) bool {
 	if n.prepaid <= prepaid {
 		return false

@@ -5,10 +5,10 @@ import "slices"
 // frame is an open block of the body that is being checked.
 type frame struct {
 	op     Opcode // OpBlock, OpLoop, OpIf or OpElse
-	values int    // number of values that a branch to it carries
+	values int    // number of values that a branch to the block carries
 }
 
-// codeTotals has the sums over all functions that Limits caps.
+// codeTotals holds the sums over all functions that fields of Limits bound.
 type codeTotals struct {
 	bytes, locals, targets, values                     uint64
 	blockSquares, blockLocals, loopLocals, callGlobals uint64

@@ -49,15 +49,15 @@ type decoder struct {
 	limits Limits
 	m      *Module
 
-	functionTypes  []uint32 // types of all functions, imported ones first
+	functionTypes  []uint32 // type indices of all functions, imported functions first
 	globalTypes    []GlobalType
 	tableTypes     []Table
 	imported       struct{ functions, globals int }
 	mutableGlobals uint64
 	memoryCount    int
 	tableEntries   uint64
-	elementCount   int // entries of all segments so far
-	announced      int // value of the data count section, or -1
+	elementCount   int // number of entries of all element segments so far
+	announced      int // value of the data count section; -1 if there is none
 	referable      []bool
 	totals         codeTotals
 	frames         []frame

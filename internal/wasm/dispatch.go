@@ -25,7 +25,7 @@ package wasm
 type dispatch struct {
 	local  uint32
 	blocks int
-	table  []uint32 // the default is last
+	table  []uint32 // the labels of the br_table, its default last
 	node   int32
 	ends   []int32 // labels of the blocks, outermost first
 }
@@ -75,7 +75,7 @@ func (p *planner) known(in *Instruction) (*dispatch, int) {
 	return d, label
 }
 
-// jump records whether the last two instructions set a local to a constant.
+// jump records whether the last two instructions were a constant and a local.set.
 type jump struct {
 	constant, set bool
 	value         uint64
@@ -93,7 +93,7 @@ func (j *jump) step(in *Instruction) {
 	}
 }
 
-// direct is a br whose label is replaced.
+// direct is a br that Meter replaces with a direct jump.
 type direct struct {
 	at    int
 	label uint32

@@ -62,7 +62,7 @@ func TestDirectJumps(t *testing.T) {
 			require.Equal(t, c.labels, labels)
 
 			exact, k := start(t, wazero.NewRuntimeConfig(), countExactly(m)), start(t, wazero.NewRuntimeConfig(), out)
-			k.tank.budget = 10_000
+			k.supply.budget = 10_000
 			for _, p := range []uint64{0, 1, 2, 3, 1 << 31} {
 				before, used := exact.ExportedGlobal("exact").Get(), k.used()
 				want, trap := exact.call("f", p)

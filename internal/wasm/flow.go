@@ -5,11 +5,11 @@ package wasm
 type flow struct {
 	nodes  []node
 	edges  []edge
-	labels []int32  // node of each label; noNode for the function's own
+	labels []int32  // node of each label; noNode for the label of the function itself
 	direct []direct // jumps to replace with direct ones, in the order of the body
 	size   int      // fuel of all reachable instructions
-	calls  bool     // calls functions of the module or the host
-	loops  bool     // has loops with a backward branch
+	calls  bool     // whether the body calls functions of the module or the host
+	loops  bool     // whether the body has loops with a backward branch
 	// miscompiled reports whether the body may contain an instruction that wazero miscompiles.
 	miscompiled bool
 	checks      int // number of nodes with an additional fuel check
@@ -29,9 +29,9 @@ type node struct {
 	edges   int   // index of its first edge
 	group   int32 // parent in the group of nodes with the same prepaid amount; see find
 	prepaid int   // for the representative of a group: fuel charged before its nodes
-	head    bool  // head of a loop with a backward branch: must check the fuel
-	checks  bool  // must check the fuel because the last check is too long ago; see fuelcheck.go
-	traps   bool  // ends in a trap
+	head    bool  // whether the node is the head of a loop with a backward branch, and must check the fuel
+	checks  bool  // whether the node must check the fuel because the last check is too long ago; see fuelcheck.go
+	traps   bool  // whether the node ends in a trap
 	// likelyFirst reports that the node nearly always continues at its first edge.
 	likelyFirst bool
 	// unresolved reports that a branch to this dispatch has an unknown value.
@@ -51,9 +51,9 @@ type scope struct {
 	op     Opcode
 	label  int32 // the head of a loop, or the end of another block
 	orElse int32 // label of the else arm of an if
-	used   bool  // a branch targets the label
-	dead   bool  // the block is unreachable
-	sets   int   // number of assignments to locals and globals, including those in calls
+	used   bool  // whether a branch targets the label
+	dead   bool  // whether the block is unreachable
+	sets   int   // number of assignments to locals and globals in the block, including those in calls
 	// dispatch is the dispatch at the head of the loop. For a block that a dispatch can select, it
 	// is that dispatch.
 	dispatch *dispatch
@@ -63,14 +63,14 @@ type scope struct {
 type planner struct {
 	flow
 	code      *Code
-	locals    int // including parameters
+	locals    int // number of locals, including parameters
 	globals   int // number of mutable globals
 	leaf      int // size of the largest function without a fuel check
 	scopes    []scope
 	cur       int32
 	jump      jump
-	straight  bool      // no branch so far
-	afterCall bool      // only moves since the last call
+	straight  bool      // whether the body has no branch so far
+	afterCall bool      // whether only moves followed the last call
 	dispatch  *dispatch // the last dispatch
 }
 
@@ -285,8 +285,8 @@ func (p *planner) target(label uint32) int32 {
 	return s.label
 }
 
-// unknownTarget does the same as target, for a branch that may reach a dispatch with any value. It
-// marks the dispatch as unresolved.
+// unknownTarget is like target, but for a branch that may reach a dispatch with any value of its
+// local. If the target is a dispatch, unknownTarget marks it as unresolved.
 func (p *planner) unknownTarget(label uint32) int32 {
 	if s := &p.scopes[len(p.scopes)-1-int(label)]; s.op == OpLoop && s.dispatch != nil {
 		p.nodes[s.dispatch.node].unresolved = true
@@ -294,9 +294,9 @@ func (p *planner) unknownTarget(label uint32) int32 {
 	return p.target(label)
 }
 
-// branch reads a br. Its target may be a dispatch, and the block that the dispatch then selects may
-// still be open. In that case, the br becomes a direct jump to the block. It still costs as much as
-// the br and the dispatch.
+// branch reads a br. If the target is a dispatch that then selects a block that is still open, the
+// br becomes a direct jump to that block. The direct jump costs as much fuel as the br and the
+// dispatch.
 func (p *planner) branch(in *Instruction) {
 	d, label := p.known(in)
 	if d == nil {

@@ -23,11 +23,11 @@ package wasm
 type framer struct {
 	operands
 	scopes  []int // number of assignments to locals in each open scope
-	counted int   // operands at the bottom that already have a slot
+	counted int   // number of operands at the bottom of the stack that already have a slot
 	bytes   int64
 	certain int64 // the part of bytes for parameters, results and locals
-	calls   int64 // slots for the largest call
-	slot    int64 // largest slot of a local
+	calls   int64 // bytes of the slots for the parameters and results of the largest call
+	slot    int64 // bytes of the largest slot of a local
 
 	// through reports that call_indirect calls a helper; indirect reports that the body
 	// has a call_indirect.
@@ -115,7 +115,7 @@ func (x *framer) during(typ uint32, more int) {
 	x.place(len(x.stack) - len(t.Params) - more)
 }
 
-// place counts the operands below height that have no slot yet.
+// place adds slots for the operands below height that have none yet.
 func (x *framer) place(height int) {
 	for ; x.counted < height; x.counted++ {
 		x.bytes += slotBytes(x.stack[x.counted])

@@ -14,13 +14,13 @@ type generator struct {
 	m      *Module
 	a      assembler
 	locals []ValueType
-	labels [][]ValueType // innermost last
+	labels [][]ValueType // types of the values of each open label, the innermost label last
 	fn     int
-	room   int // remaining instructions for this function
+	left   int // remaining instructions for this function
 }
 
 const (
-	genBudget    = 0 // index of the global
+	genBudget    = 0 // index of the global "budget"
 	genFunctions = 6
 	genPages     = 24
 )
@@ -86,7 +86,7 @@ func (g *generator) one(of []ValueType) ValueType { return of[g.IntN(len(of))] }
 
 func (g *generator) function(i int) Code {
 	t := g.m.Types[g.m.Functions[i]]
-	g.a, g.fn, g.room = nil, i, 40+g.IntN(300)
+	g.a, g.fn, g.left = nil, i, 40+g.IntN(300)
 	c := Code{}
 	g.locals = append([]ValueType(nil), t.Params...)
 	for _, v := range append(genNumbers, g.someTypes(genNumbers, 6)...) {
@@ -117,7 +117,7 @@ func (g *generator) spend() {
 
 func (g *generator) statements(depth int) {
 	for range 1 + g.IntN(5) {
-		if g.room--; g.room < 0 {
+		if g.left--; g.left < 0 {
 			return
 		}
 		g.statement(depth)
@@ -478,7 +478,7 @@ func (g *generator) values(types []ValueType, depth int) {
 
 // value pushes a value of type t.
 func (g *generator) value(t ValueType, depth int) {
-	if g.room--; g.room < 0 || depth > 5 || g.IntN(4) == 0 {
+	if g.left--; g.left < 0 || depth > 5 || g.IntN(4) == 0 {
 		g.leaf(t)
 		return
 	}
@@ -549,9 +549,10 @@ func genBinary(t ValueType, codes ...byte) (all []genOperation) {
 	return all
 }
 
-// genArithmetic returns the 14 operations from add to rotr except "and". wazero 1.12.0's compilers
-// mistake 0 < (a & b) for (a & b) < 0 in a branch condition. The result is at least deterministic,
-// and Go, C and Rust compilers generate other code, so Meter does not work around it.
+// genArithmetic returns the opcodes of the 14 operations from add to rotr, except "and". add is the
+// opcode of the first. wazero 1.12.0's compilers mistake 0 < (a & b) for (a & b) < 0 in a branch
+// condition. The result is at least deterministic, and Go, C and Rust compilers generate other
+// code, so Meter does not work around it.
 func genArithmetic(add byte) []byte {
 	return append(genCodes(7, add), genCodes(7, add+8)...)
 }

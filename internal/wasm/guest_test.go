@@ -65,7 +65,7 @@ func TestGoGuestMetered(t *testing.T) {
 	original := start(t, wazero.NewRuntimeConfig(), m)
 	k := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{FixTables: true, MemoryPages: 1024}))
 	again := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{FixTables: true, MemoryPages: 1024}))
-	again.tank.slice = 777_777 // the size of fuel slices must not affect the count
+	again.supply.slice = 777_777 // the size of fuel slices must not affect the count
 	for _, size := range []int{1 << 10, 100 << 10, 10} {
 		in := document(t, size)
 		want := original.hook(t, in)
@@ -74,7 +74,7 @@ func TestGoGuestMetered(t *testing.T) {
 		require.Equal(t, want, again.hook(t, in))
 		require.Equal(t, k.used(), again.used())
 	}
-	require.Positive(t, k.tank.calls)
+	require.Positive(t, k.supply.calls)
 }
 
 // TestGoGuestCount checks that the fuel count of a Go guest is at least the exact number of
@@ -111,7 +111,7 @@ func BenchmarkHook(b *testing.B) {
 			}
 			var spent [2]time.Duration
 			for _, k := range guests {
-				k.tank.slice = 100_000
+				k.supply.slice = 100_000
 				k.hook(b, in)
 			}
 			for b.Loop() {

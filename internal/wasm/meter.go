@@ -103,7 +103,7 @@ type rewriter struct {
 	imported   uint32 // number of imported functions of the original
 	fuel       uint32 // index of the global
 	depth      uint32 // index of the global
-	pause      uint32 // index of the function that calls the import
+	pause      uint32 // index of the function that calls RefuelImport
 	added      map[string]uint32
 	tables     []Table
 	types      map[string]uint32
@@ -114,7 +114,7 @@ type rewriter struct {
 	// replacement is the replacement of the current instruction.
 	replacement assembler
 	frame       int64       // frame size of the current function
-	held        int         // operands at checks so far
+	held        int         // number of operands on the stack at fuel checks so far, over all bodies
 	fixed       *fixedTable // the entries of the table that functions replace; nil if the module keeps its tables
 	err         *Error
 }

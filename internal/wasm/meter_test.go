@@ -24,15 +24,15 @@ var (
 
 var generated = flag.Uint64("generated", 200, "how many modules TestMeterPreservesBehavior generates")
 
-// tank supplies a metered module with fuel, as a host does.
-type tank struct {
-	slice, budget int64 // a budget of 0 is unlimited
+// fuelSupply grants fuel to a metered module, as a host does.
+type fuelSupply struct {
+	slice, budget int64 // fuel per slice and in total; a budget of 0 is unlimited
 	given         int64
 	calls         int
 	largest       int64 // largest overrun of a slice
 }
 
-func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
+func (k *fuelSupply) refuel(_ context.Context, _ api.Module, stack []uint64) {
 	fuel, depth := int64(stack[0]), int64(stack[1])
 	if depth < 0 {
 		panic(errDepth)
@@ -50,7 +50,7 @@ func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
 // machine is an instance of the module under test, in a runtime of its own.
 type machine struct {
 	api.Module
-	tank   tank
+	supply fuelSupply
 	ctx    context.Context
 	budget uint64 // budget of a generated module
 }
@@ -66,9 +66,9 @@ func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
 	t.Cleanup(func() { require.NoError(t, r.Close(ctx)) })
 	_, err := wasi_snapshot_preview1.Instantiate(ctx, r)
 	require.NoError(t, err)
-	k := &machine{ctx: ctx, tank: tank{slice: 10_000}}
+	k := &machine{ctx: ctx, supply: fuelSupply{slice: 10_000}}
 	_, err = r.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(k.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
+		WithGoModuleFunction(api.GoModuleFunc(k.supply.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
 			[]api.ValueType{api.ValueTypeI64}).
 		Export(RefuelImport).Instantiate(ctx)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
 
 // used returns the fuel charged so far.
 func (k *machine) used() int64 {
-	return k.tank.given - int64(k.ExportedGlobal(FuelExport).Get())
+	return k.supply.given - int64(k.ExportedGlobal(FuelExport).Get())
 }
 
 // call calls an exported function. Before the call, it sets the depth, as a host does, and the

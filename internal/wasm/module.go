@@ -15,7 +15,7 @@ package wasm
 type Module struct {
 	Types     []FuncType
 	Imports   []Import
-	Functions []uint32 // type of each defined function
+	Functions []uint32 // type index of each defined function
 	Tables    []Table
 	Memories  []Memory
 	Globals   []Global

@@ -23,9 +23,9 @@ func NameSection(module []byte) []byte {
 // functionNames is the id of the part of the section "name" that has the names of functions.
 const functionNames = 1
 
-// FunctionNames yields the index and the name of each function that the module's section "name" names,
-// in the order of the indices. It ends at the first mistake. The names can be any bytes, and share
-// memory with the module.
+// FunctionNames yields the index and the name of each function that the module's section "name"
+// names, in the order of the indices. It stops at the first malformed entry. The names can be any
+// bytes, and share memory with the module.
 func FunctionNames(module []byte) iter.Seq2[uint32, []byte] {
 	return func(yield func(uint32, []byte) bool) {
 		d := reader{b: NameSection(module)}

@@ -105,7 +105,7 @@ func (op Opcode) effect() effect {
 // valid code happens only in unreachable code.
 type operands struct {
 	m         *Module
-	functions []uint32 // types of all functions
+	functions []uint32 // type indices of all functions
 	globals   []GlobalType
 	tables    []Table
 	locals    []ValueType

@@ -10,7 +10,7 @@ import (
 // reader reads the bytes of a module. It records the first error and then skips the remaining
 // bytes, so that loops terminate and callers can check err when it matters.
 type reader struct {
-	b        []byte // up to the limit of this reader
+	b        []byte // the bytes to read, which end at the limit of this reader
 	pos      int
 	base     int // offset of b[0] in the module
 	section  string

@@ -75,13 +75,13 @@ func TestRunaway(t *testing.T) {
 				wazero.NewRuntimeConfig(),
 				metered(t, runaway(t, c.bodies...), MeterOptions{FixTables: true, MemoryPages: 1 << 10}),
 			)
-			k.tank.budget = 2_000_000
+			k.supply.budget = 2_000_000
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
 			// One piece and the work between two checks bound the overrun.
 			const limit = pieceBytes>>fuelBytesLog2 + 2*maxUncheckedFuel
-			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+limit)
-			require.LessOrEqual(t, k.tank.largest, int64(limit))
+			require.LessOrEqual(t, k.supply.given-k.supply.budget, k.supply.slice+limit)
+			require.LessOrEqual(t, k.supply.largest, int64(limit))
 		})
 	}
 }

@@ -6,8 +6,8 @@ import "slices"
 // meaning of the second bit depends on the first.
 const (
 	elementNotActive   = 1
-	elementDeclarative = 2 // if not active
-	elementTable       = 2 // if active: has a table index
+	elementDeclarative = 2 // for a segment that is not active: whether it is declarative
+	elementTable       = 2 // for an active segment: whether it has a table index
 	elementExprs       = 4
 )
 

@@ -78,11 +78,11 @@ func specNumber(t *testing.T, kind, text string) uint64 {
 	return n
 }
 
-// specWorld instantiates modules of the suite in one runtime, each as changed by rewrite.
+// specWorld instantiates modules of the suite in one runtime, after it has applied rewrite to each.
 type specWorld struct {
 	runtime wazero.Runtime
 	rewrite func(m *Module) *Module
-	tank    tank
+	supply  fuelSupply
 	named   map[string]api.Module
 	last    api.Module
 	all     []api.Module
@@ -98,12 +98,12 @@ func newSpecWorld(
 	w := &specWorld{
 		runtime: wazero.NewRuntimeWithConfig(ctx, config),
 		rewrite: rewrite,
-		tank:    tank{slice: 1000},
+		supply:  fuelSupply{slice: 1000},
 		named:   map[string]api.Module{},
 	}
 	t.Cleanup(func() { require.NoError(t, w.runtime.Close(ctx)) })
 	_, err := w.runtime.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(w.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
+		WithGoModuleFunction(api.GoModuleFunc(w.supply.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64},
 			[]api.ValueType{api.ValueTypeI64}).
 		Export(RefuelImport).Instantiate(ctx)
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) 
 
 // do executes a step and returns the results or the trap.
 func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, results []uint64, trap string) {
-	for _, m := range w.all { // a trap leaves the depth as it was at the trap
+	for _, m := range w.all { // a trap does not restore the depth
 		if g, ok := m.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
 			g.Set(testDepth)
 		}

@@ -57,7 +57,7 @@ func TestFrames(t *testing.T) {
 	store := func(i int) []byte { return slices.Concat([]byte{0x41, 0}, get(i), []byte{0x37, 3, 0}) }
 	for _, c := range []struct {
 		name            string
-		usual           bool // code as compilers generate it
+		usual           bool // whether the code is like that of a compiler
 		locals          []byte
 		params, results int
 		body            []byte

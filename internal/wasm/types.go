@@ -148,7 +148,7 @@ func (e External) String() string {
 type Import struct {
 	Module, Name string
 	Kind         External
-	Type         uint32 // type index, for a function
+	Type         uint32 // type index if Kind is ExternalFunction
 	Table        Table
 	Memory       Memory
 	Global       GlobalType

@@ -155,8 +155,8 @@ func (x *workaround) copysign(a *assembler, t ValueType) {
 	a.op(fromBits)
 }
 
-// convert appends the replacement of a conversion, given the signed one and the
-// multiplication of its type.
+// convert appends the replacement of an unsigned conversion. signed is the signed conversion, and
+// mul is the multiplication of the result type.
 func (x *workaround) convert(a *assembler, signed, mul Opcode) {
 	top, number := x.scratch+2, x.scratch+3
 	a.index(OpLocalTee, number)

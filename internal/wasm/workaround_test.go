@@ -29,7 +29,7 @@ func TestOperands(t *testing.T) {
 		for i := range m.Code {
 			typ := m.Types[m.Functions[i]]
 			o.begin(typ, &m.Code[i])
-			dead := -1 // open blocks when code became unreachable
+			dead := -1 // number of open blocks when the code became unreachable; -1 while it is reachable
 			for it := m.Code[i].Instructions(); it.Next(&in); {
 				if open := len(o.blocks); dead < 0 && (in.Op == OpEnd || in.Op == OpElse) {
 					b := o.blocks[open-1]
@@ -128,9 +128,9 @@ var selects = []struct {
 	},
 }
 
-// intermediates are functions of the same type that use v128.bitselect or copysign. wazero's
-// compiler for amd64 miscompiles these, too: it loses what an instruction did to an intermediate
-// value.
+// intermediates are functions (t, i32) -> t, like selects, that use v128.bitselect or copysign.
+// wazero's compiler for amd64 miscompiles these, too: it loses what an instruction did to an
+// intermediate value.
 var intermediates = []struct {
 	t    ValueType
 	body []byte

@@ -69,15 +69,16 @@ type linker struct {
 	out        wasm.Module
 }
 
-// imports adds the functions that m imports to the output, each once. It omits the functions of the
-// module called from, which the other module must supply. types is the number of types in the
-// output before those of m. In the results, at has the new index of each imported function, and
-// wanted maps each position in at whose index is still missing to the name of the function.
+// imports adds the functions that m imports to the output, each once. It omits functions that m
+// imports from the module named from, because the other module must supply them. types is the
+// number of types in the output that precede those of m. The result at contains the new index of
+// each function that m imports. The result wanted maps the position in at of each omitted function
+// to the name of the function.
 func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32, wanted map[int]string) {
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
 		if imp.Kind != wasm.ExternalFunction {
-			continue // the part's memory, which is main's
+			continue // the memory of part, which is that of main
 		}
 		if imp.Module == from {
 			wanted[len(at)] = imp.Name
