@@ -151,6 +151,9 @@ func (x *exchange) allow(q *chain.ModelRequest) error {
 func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	next := &wire.Call{Messages: q.Messages.All(), Tools: q.Tools, Model: q.Model, Params: q.Params}
 	next.Stream = x.request.Call().Stream
+	if x.endpoint.count {
+		next.Params = known(next.Params, x.request.Call().Params)
+	}
 	if x.route.Model != "" && next.Model == x.model {
 		next.Model = x.route.Model
 	}

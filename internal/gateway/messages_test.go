@@ -71,8 +71,11 @@ func TestCountTokens(t *testing.T) {
 		BeforeModel: func(_ context.Context, c *native.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 			m := c.List(abi.ListRequest).At(1)
 			m.Content = abi.Text(strings.ReplaceAll(m.Content.String(), "abc", "[KEY]"))
-			change := abi.ListPatch{Splice: []abi.Splice{{At: 1, Remove: 1, Insert: []abi.Message{m}}}}
-			return &abi.BeforeModelAnswer{Request: abi.RequestPatch{Messages: change}}, nil
+			change := abi.RequestPatch{
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Remove: 1, Insert: []abi.Message{m}}}},
+				Params:   abi.Params{"temperature": abi.JSON("0")}, // the API would reject it
+			}
+			return &abi.BeforeModelAnswer{Request: change}, nil
 		},
 	})
 	body := strings.Replace(messagesQuestion, `, "stream":true`, "", 1)

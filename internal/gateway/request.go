@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
@@ -96,6 +97,18 @@ func headOf(body []byte) (head, *wire.Error) {
 			Message: "the request must be an object with a model"}
 	}
 	return h, nil
+}
+
+// known returns the parameters that the client's request has, too. The API rejects others, such as temperature, in
+// requests to count tokens.
+func known(params, requested abi.Params) abi.Params {
+	out := abi.Params{}
+	for name := range requested {
+		if value, ok := params[name]; ok {
+			out[name] = value
+		}
+	}
+	return out
 }
 
 // withModel returns the body with another model.

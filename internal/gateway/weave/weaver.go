@@ -84,7 +84,7 @@ func (w *Weaver) Receive(dst []byte, items []wire.Item) ([]byte, []abi.Chunk, er
 		}
 		w.ended = w.ended || it.Kind == wire.End
 		call := it.Kind == wire.Open && it.Chunk.Kind == abi.ChunkToolCall
-		if it.Kind == wire.Delta || call {
+		if call || it.Kind == wire.Delta && !isEmpty(&it.Chunk) {
 			chunks = append(chunks, it.Chunk)
 		}
 		switch {
@@ -123,11 +123,15 @@ func (w *Weaver) Leave(dst []byte, chunks []abi.Chunk) []byte {
 func (w *Weaver) pump(dst []byte) []byte {
 	for len(w.queue) > 0 && !w.waiting {
 		it := &w.queue[0]
-		switch it.Kind {
+		kind := it.Kind
+		if kind == wire.Delta && w.block != nil && isEmpty(&it.Chunk) {
+			kind = wire.Other
+		}
+		switch kind {
 		case wire.Open, wire.Delta, wire.End:
 			// A block begins with its first text, since modules may remove all of it.
-			w.waiting = it.Kind == wire.Open && it.Chunk.Kind == abi.ChunkToolCall
-			if it.Kind != wire.Open || !w.isEmptyBlock() {
+			w.waiting = kind == wire.Open && it.Chunk.Kind == abi.ChunkToolCall
+			if kind != wire.Open || !w.isEmptyBlock() {
 				return dst
 			}
 			w.block = &block{open: it.Item}
@@ -146,6 +150,9 @@ func (w *Weaver) pump(dst []byte) []byte {
 	}
 	return dst
 }
+
+// isEmpty reports whether the chunk of a delta adds nothing. Modules do not get it.
+func isEmpty(c *abi.Chunk) bool { return c.Text == "" && c.Arguments == "" }
 
 // isEmptyBlock reports whether the queue begins with a block of text that the upstream sent without
 // text.

@@ -231,3 +231,12 @@ func TestHeldIsLimited(t *testing.T) {
 	_, _, err := w.Receive(nil, items("!1 1=12345678"))
 	require.ErrorContains(t, err, "more than 10 bytes")
 }
+
+// TestEmptyDeltas checks that modules get no chunk for an event that adds nothing to a block.
+func TestEmptyDeltas(t *testing.T) {
+	w := New(notation{}, Options{})
+	_, chunks, err := w.Receive(nil, items("(0 0= 0=a 0= )0"))
+	require.NoError(t, err)
+	require.Equal(t, []abi.Chunk{txt("a")}, chunks)
+	require.Equal(t, "(0 0= 0=a 0= )0 ", string(w.Leave(nil, chunks)))
+}

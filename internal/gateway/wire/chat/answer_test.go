@@ -71,6 +71,29 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// TestRefusal checks that modules see a refusal as text, and that it stays a refusal.
+func TestRefusal(t *testing.T) {
+	const body = `{"choices":[{"index":0,"message":{"role":"assistant","content":null,"refusal":"No, Bob."},"finish_reason":"stop"}]}`
+	a, err := Protocol{}.ParseAnswer([]byte(body))
+	require.NoError(t, err)
+	require.Equal(t, "No, Bob.", a.Response().Message.Content.String())
+	for _, content := range []abi.Content{abi.Text("No, [N]."), abi.Parts(abi.Part{Type: abi.PartText, Text: "No, [N]."})} {
+		next := *a.Response()
+		next.Message.Content = content
+		got, err := a.Encode(&next, nil)
+		require.NoError(t, err)
+		require.Equal(t, strings.Replace(body, "Bob", "[N]", 1), string(got))
+	}
+
+	both := strings.Replace(body, "null", `"Hm."`, 1)
+	a, err = Protocol{}.ParseAnswer([]byte(both))
+	require.NoError(t, err)
+	require.Equal(t, "Hm.", a.Response().Message.Content.String())
+	got, err := a.Encode(a.Response(), nil)
+	require.NoError(t, err)
+	require.Equal(t, both, string(got))
+}
+
 func TestParseAnswerRejects(t *testing.T) {
 	message := func(fields string) string { return `{"choices":[{"message":{` + fields + `}}]}` }
 	for name, c := range map[string]struct{ body, want string }{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // maxEnvelopeField is the maximum size of a field that is repeated in the events of the gateway.
@@ -21,9 +22,11 @@ type chunk struct {
 
 	role          rawjson.Value
 	content       string
+	refusal       string
 	reasoning     string
 	reasoningName string
-	text, thought abi.Fields // the fields of the delta with the content and the reasoning
+	text, refused abi.Fields // the fields of the delta with the content and the refusal
+	thought       abi.Fields // the fields of the delta with the reasoning
 	calls         []rawjson.Value
 	rest          abi.Fields // the other fields of the delta that are not null
 }
@@ -143,6 +146,11 @@ func (c *chunk) readDelta(m rawjson.Member) error {
 		if c.reasoning == "" { // some endpoints send both
 			c.reasoning, c.reasoningName = m.Value.String(), m.Name
 		}
+	case wire.KindRefusal:
+		if !m.Value.IsString() {
+			return upstreamError("%s of an event of the upstream is no string", m.Name)
+		}
+		c.refusal, c.refused = m.Value.String(), abi.Fields{f}
 	case "tool_calls":
 		if !m.Value.IsArray() {
 			return upstreamError("tool_calls of an event of the upstream is no array")

@@ -56,6 +56,7 @@ func TestClient(t *testing.T) {
 			Name    string
 			Message struct {
 				Content   *string
+				Refusal   string
 				ToolCalls []abi.ToolCall `json:"tool_calls"`
 			}
 			Finish string `json:"finish_reason"`
@@ -74,7 +75,7 @@ func TestClient(t *testing.T) {
 		require.Empty(t, got.Failed, got.Name)
 		want := responseOf(t, streams["/"+got.Name+"/chat/completions"])
 		require.Equal(t, want.FinishReason, got.Finish, got.Name)
-		text := ""
+		text := got.Message.Refusal
 		if got.Message.Content != nil {
 			text = *got.Message.Content
 		}

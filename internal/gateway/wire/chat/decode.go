@@ -13,7 +13,7 @@ import (
 // begin or end one: a block ends where the next begins, or with the answer.
 type block struct {
 	kind string // abi.ChunkText, abi.ChunkReasoning or abi.ChunkToolCall
-	name string // of the field with the reasoning
+	name string // of the field with the text or the reasoning
 	call *streamedCall
 
 	// What the client has received.
@@ -103,7 +103,7 @@ func (s *stream) readChunk(c *chunk) error {
 		s.envelope = c.envelope
 	}
 	if s.finished {
-		if c.content != "" || c.reasoning != "" || len(c.calls) > 0 {
+		if c.content != "" || c.refusal != "" || c.reasoning != "" || len(c.calls) > 0 {
 			return upstreamError("the upstream sent more of the answer after its finish_reason")
 		}
 		s.addEnd(c)
@@ -117,6 +117,9 @@ func (s *stream) readChunk(c *chunk) error {
 	if err := s.readText(abi.ChunkText, "content", c.content, c.text); err != nil {
 		return err
 	}
+	if err := s.readText(abi.ChunkText, wire.KindRefusal, c.refusal, c.refused); err != nil {
+		return err
+	}
 	for i := texts; i < len(s.pieces); i++ {
 		s.pieces[i].logprobs = s.pieces[i].delta != nil
 	}
@@ -124,6 +127,10 @@ func (s *stream) readChunk(c *chunk) error {
 		if err := s.readCall(v); err != nil {
 			return err
 		}
+	}
+	if c.usage != nil && c.finish.IsNull() && len(s.pieces) > 0 {
+		// The usage stays if modules replace the text or a gate denies the call.
+		s.pieces = append(s.pieces, piece{item: wire.Item{Kind: wire.Other}, delta: object()})
 	}
 	if !c.finish.IsNull() {
 		s.finished, s.finish = true, c.finish.String()
@@ -154,12 +161,12 @@ func (s *stream) readRest(c *chunk) {
 	}
 }
 
-// readText adds the items for text or reasoning, which fields of the delta hold.
+// readText adds the items for text or reasoning, which fields of the delta hold. A refusal is a text.
 func (s *stream) readText(kind, name, text string, fields abi.Fields) error {
 	if text == "" {
 		return nil
 	}
-	if s.open == nil || s.open.kind != kind {
+	if s.open == nil || s.open.kind != kind || kind == abi.ChunkText && s.open.name != name {
 		if err := s.openBlock(&block{kind: kind, name: name}, nil, abi.Chunk{Kind: kind}); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // The names of the field with a model's reasoning. Endpoints disagree.
@@ -23,6 +24,8 @@ var errLegacyCall = errors.New("function_call is the API before tools; use tool_
 type message struct {
 	raw                rawjson.Value
 	content, toolCalls rawjson.Value
+	refusal            rawjson.Value
+	text               string // the name of the field with the content that modules see
 	reasoning          string // the name of the field with the reasoning
 	abi                abi.Message
 }
@@ -33,13 +36,27 @@ func readMessage(v rawjson.Value, budget *int) (*message, error) {
 	if !v.IsObject() {
 		return nil, errors.New("a message must be an object")
 	}
-	m := &message{raw: v, reasoning: reasoningContent}
+	m := &message{raw: v, text: "content", reasoning: reasoningContent}
 	for _, f := range v.Members() {
 		if err := m.readField(f.Name, f.Value, budget); err != nil {
 			return nil, err
 		}
 	}
-	return m, nil
+	return m, m.readRefusal()
+}
+
+// readRefusal reads the text with which a model refused to answer. It is the content for modules, unless there
+// is another one.
+func (m *message) readRefusal() error {
+	switch text := m.refusal.String(); {
+	case !m.refusal.Exists():
+		return nil
+	case text == "" || m.abi.Content.IsParts() || m.abi.Content.String() != "":
+		return readUnknown(wire.KindRefusal, m.refusal, &m.abi.Unknown)
+	default:
+		m.text, m.abi.Content = wire.KindRefusal, abi.Text(text)
+		return nil
+	}
 }
 
 func (m *message) readField(name string, v rawjson.Value, budget *int) error {
@@ -55,6 +72,9 @@ func (m *message) readField(name string, v rawjson.Value, budget *int) error {
 	case "content":
 		m.content = v
 		return readContent(v, &m.abi.Content, budget)
+	case wire.KindRefusal:
+		m.refusal = v
+		return nil
 	case "tool_calls":
 		m.toolCalls = v
 		return readCalls(v, &m.abi.ToolCalls, budget)
@@ -127,12 +147,12 @@ func (m *message) edit(next *abi.Message) ([]byte, error) {
 	if next.Role != abi.RoleTool { // a result has its tool's name for modules only
 		set("name", m.abi.Name, next.Name)
 	}
-	content, err := editContent(m.content, m.abi.Content, next.Content)
+	content, err := m.editText(next.Content)
 	if err != nil {
 		return nil, err
 	}
 	if content != nil {
-		change["content"] = content
+		change[m.text] = content
 	}
 	calls, err := editCalls(m.toolCalls, m.abi.ToolCalls, next.ToolCalls)
 	switch {
@@ -144,6 +164,15 @@ func (m *message) edit(next *abi.Message) ([]byte, error) {
 		change["tool_calls"] = calls
 	}
 	return setMembers(m.raw, change), nil
+}
+
+// editText returns the text of the field with the content after modules changed it to next, or nil if it is the
+// same. A refusal has no parts.
+func (m *message) editText(next abi.Content) ([]byte, error) {
+	if m.text == wire.KindRefusal && !next.IsNull() {
+		next = abi.Text(next.String())
+	}
+	return editContent(m.content, m.abi.Content, next)
 }
 
 // changedField returns the name of a field that next lacks, adds or changes, or "". A field that is

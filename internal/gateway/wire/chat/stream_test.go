@@ -323,7 +323,6 @@ func FuzzStream(f *testing.F) {
 				continue // the input of a custom tool is written when its block ends
 			}
 			got := responseOf(t, string(out))
-			got.Usage = want.Usage // an event whose text is replaced may have had the usage
 			require.Equal(t, want, got)
 		}
 	})

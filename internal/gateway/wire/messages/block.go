@@ -79,6 +79,10 @@ func (p *parser) block(v rawjson.Value, role string) (block, *fieldError) {
 	case kind == typeToolResult && role == abi.RoleUser:
 		err = p.result(&b, members)
 	default:
+		if p, ok := documentPart(kind, members); ok && role != abi.RoleAssistant {
+			b.part = p
+			return b, nil
+		}
 		b.part, err = partOf(kind, members)
 	}
 	return b, err

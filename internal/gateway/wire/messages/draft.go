@@ -164,8 +164,14 @@ func (d *draft) keep(i int, p *abi.Part) error {
 		return d.add(kept(i), p)
 	}
 	change := map[string][]byte{}
+	text := map[string][]byte{"text": rawjson.Quote(p.Text)}
+	if source := b.raw.Get("source"); b.raw.Get("type").String() == typeDocument {
+		text = map[string][]byte{"source": edited(source, func(v rawjson.Value, e *rawjson.Edits) {
+			e.Members(v, map[string][]byte{"data": rawjson.Quote(p.Text)})
+		})}
+	}
 	if p.Text != old.Text {
-		change["text"] = rawjson.Quote(p.Text)
+		change = text
 	}
 	for _, f := range changedFields(old.Unknown, p.Unknown) {
 		change[f.Name] = f.Value

@@ -60,6 +60,26 @@ func partOf(kind string, members []rawjson.Member) (abi.Part, *fieldError) {
 	return p, nil
 }
 
+// documentPart returns the text part for a document of plain text.
+func documentPart(kind string, members []rawjson.Member) (abi.Part, bool) {
+	p := abi.Part{Type: abi.PartText}
+	found := false
+	for _, m := range members {
+		switch m.Name {
+		case "type":
+		case "source":
+			data := m.Value.Get("data")
+			found = data.IsString() && m.Value.Get("type").String() == typeText
+			p.Text = data.String()
+		case "text", "image_url", "input_audio", "file":
+			return p, false
+		default:
+			p.Unknown = append(p.Unknown, abi.Field{Name: m.Name, Value: m.Value.Text})
+		}
+	}
+	return p, found && kind == typeDocument
+}
+
 // mediaPart returns the part for an image or a document. It reports false if the part would not say all
 // that the block says.
 func mediaPart(kind string, members []rawjson.Member) (abi.Part, bool) {

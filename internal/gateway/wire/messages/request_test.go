@@ -28,7 +28,7 @@ const agentRequest = `{
    {"type":"text","text":"Go on.","cache_control":{"type":"ephemeral"}}]},
   {"role":"system","content":"Now brief.","output_config":{"effort":"low"}},
   {"role":"assistant","content":"Done."},
-  {"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.com/a.png"},"cache_control":null},{"type":"document","source":{"type":"text","media_type":"text/plain","data":"x"}}]}
+  {"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.com/a.png"},"cache_control":null},{"type":"document","source":{"type":"text","media_type":"text/plain","data":"by Ann"},"title":"a"}]}
  ],
  "tools":[{"name":"Bash","description":"Runs.","input_schema":{"$schema":"x","type":"object"},"defer_loading":true},{"name":"Read","input_schema":{"type":"object"}},
   {"type":"web_search_20250305","name":"web_search"}],
@@ -84,7 +84,7 @@ func TestCall(t *testing.T) {
 	  {"id":"m3","role":"system","content":"Now brief."},
 	  {"id":"m4","role":"assistant","content":"Done."},
 	  {"id":"m5","role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/a.png"},"cache_control":null},
-	   {"type":"document","source":{"type":"text","media_type":"text/plain","data":"x"}}]}]}`, string(got))
+	   {"type":"text","text":"by Ann","title":"a"}]}]}`, string(got))
 }
 
 // TestEncode changes the call of agentRequest. Each change names the text of the body that it replaces,
@@ -116,6 +116,7 @@ func TestEncode(t *testing.T) {
 				{`Looking, Ann`, `Looking, [N]`},
 				{`a.txt of Ann`, `a.txt of [N]`},
 				{`"of Ann"`, `"of [N]"`},
+				{`by Ann`, `by [N]`},
 			},
 		},
 		"parts as a string, without unknown fields": {

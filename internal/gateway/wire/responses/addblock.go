@@ -32,11 +32,31 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind != abi.ChunkText {
 		return dst
 	}
+	if s.atEnd() {
+		s.addAtEnd(newAdded(text))
+		return dst
+	}
 	dst, t := s.openText(dst, addedID(text), typeText)
 	if text != "" {
 		dst = s.appendText(dst, t, text)
 	}
 	return s.closeText(dst, t, text)
+}
+
+// atEnd reports whether the client gets the item before the next one only in the event that ends the answer. An
+// event for the next one would put it in front of that item.
+func (w *writer) atEnd() bool {
+	if len(w.entries) == 0 {
+		return false
+	}
+	e := &w.entries[len(w.entries)-1]
+	return e.atEnd || e.item != nil && e.item.last
+}
+
+// addAtEnd adds an item to the event that ends the answer.
+func (w *writer) addAtEnd(item []byte) {
+	w.change()
+	w.entries = append(w.entries, entry{added: item, atEnd: true})
 }
 
 // A newText is a message that the upstream did not send.
@@ -99,6 +119,10 @@ func (s *stream) AddCall(dst []byte, c *abi.ToolCall) []byte {
 	if err != nil {
 		return s.AddText(dst, abi.ChunkText, fmt.Sprintf("A call of the tool %.100q was left out, because a module "+
 			"changed it: %v.", c.Function.Name, err))
+	}
+	if s.atEnd() {
+		s.addAtEnd(item)
+		return dst
 	}
 	at := s.addItem(item)
 	o, err := readOutput(parsed(item), "a call")

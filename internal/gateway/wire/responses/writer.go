@@ -29,6 +29,7 @@ type writer struct {
 type entry struct {
 	item  *streamItem // nil for an item that the upstream did not send
 	added []byte      // its text otherwise
+	atEnd bool        // only the end of the answer has the added item
 }
 
 // change notes that events are added or dropped.
