@@ -87,3 +87,33 @@ func TestCountTokens(t *testing.T) {
 	require.Equal(t, abi.RunStop, end.FinishReason, "counting tokens is no failure")
 	require.Nil(t, end.Error)
 }
+
+// TestTextAfterThinking checks that text which a module adds comes after signed reasoning, as the API demands.
+func TestTextAfterThinking(t *testing.T) {
+	added := abi.Part{Type: abi.PartText, Text: "Notice."}
+	for name, mw := range map[string]*native.Middleware{
+		"on_chunk": {
+			OnChunk: func(_ context.Context, _ *native.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+				chunks := append([]abi.Chunk{{Kind: abi.ChunkText, Text: added.Text}}, in.Chunks...)
+				return &abi.OnChunkAnswer{Chunks: chunks}, nil
+			},
+		},
+		"after_model": {
+			AfterModel: func(_ context.Context, _ *native.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+				res := *in.Response
+				res.Message.Content = abi.Parts(append([]abi.Part{added}, res.Message.Content.Parts()...)...)
+				return &abi.AfterModelAnswer{Response: &res}, nil
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, answers(strings.Join(messagesEvents, "\n\n")+"\n\n"))
+			g := newGateway(t, u, overMessages, mw)
+			_, got, _ := g.post(t, "/v1/messages", messagesQuestion)
+			before, after, found := strings.Cut(got, "Notice.")
+			require.True(t, found, got)
+			require.Contains(t, before, `"type":"thinking"`)
+			require.Contains(t, after, "tool_use")
+		})
+	}
+}

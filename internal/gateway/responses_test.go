@@ -99,3 +99,37 @@ func TestReasoningStays(t *testing.T) {
 	require.Contains(t, got, "part of type \\\"reasoning\\\"")
 	require.Empty(t, u.requests())
 }
+
+// TestPartsUnchanged checks that an answer with several texts keeps its bytes if modules with on_chunk change
+// nothing, although the chain joins the texts.
+func TestPartsUnchanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		over   func(*Options)
+		path   string
+		answer string
+	}{
+		"chat": {func(*Options) {}, "/v1/chat/completions",
+			`{"choices":[{"index":0,"message":{"role":"assistant","content":[{"type":"text","text":"a"},` +
+				`{"type":"thinking","thinking":"b"},{"type":"text","text":"c"},{"type":"text","text":"d"}]},"finish_reason":"stop"}]}`},
+		"messages": {overMessages, "/v1/messages",
+			`{"type":"message","role":"assistant","content":[{"type":"text","text":"a"},` +
+				`{"type":"thinking","thinking":"b","signature":"s"},{"type":"text","text":"c"},{"type":"text","text":"d"}],` +
+				`"stop_reason":"end_turn"}`},
+		"responses": {overResponses, "/v1/responses",
+			`{"status":"completed","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]},` +
+				`{"type":"reasoning","id":"rs_1"},{"type":"message","role":"assistant","content":[` +
+				`{"type":"output_text","text":"c"},{"type":"output_text","text":"d"}]}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := newUpstream(t, answers(c.answer))
+			g := newGateway(t, u, c.over, reader())
+			body := `{"model":"m-1","messages":[{"role":"user","content":"Hi"}]}`
+			if name == "responses" {
+				body = `{"model":"m-1","input":"Hi"}`
+			}
+			status, got, _ := g.post(t, c.path, body)
+			require.Equal(t, 200, status, got)
+			require.Equal(t, c.answer, got)
+		})
+	}
+}

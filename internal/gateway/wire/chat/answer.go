@@ -124,6 +124,9 @@ func (a *answer) Response() *abi.Response { return &a.response }
 func (a *answer) Encode(next *abi.Response, denied map[string]string) ([]byte, error) {
 	m := next.Message
 	m.Role = a.message.abi.Role
+	if old := a.message.abi.Content; old.IsParts() {
+		m.Content = abi.Parts(wire.Separated(old.Parts(), m.Content.Parts())...)
+	}
 	m.ToolCalls = nil
 	var texts []string
 	for _, c := range next.Message.ToolCalls {

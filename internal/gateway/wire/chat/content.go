@@ -83,7 +83,7 @@ func editContent(v rawjson.Value, old, next abi.Content) ([]byte, error) {
 		return rawjson.Quote(next.String()), nil
 	case !old.IsParts():
 		return rewriteParts(nil, nil, next.Parts())
-	case sameTypes(old.Parts(), next.Parts()):
+	case wire.SameTypes(old.Parts(), next.Parts()):
 		return editParts(v, old.Parts(), next.Parts())
 	}
 	return rewriteParts(v.Elements(), old.Parts(), next.Parts())
@@ -127,10 +127,6 @@ func encodePart(p *abi.Part) ([]byte, error) {
 		return nil, moduleError("a part of a message cannot be encoded: %v", err)
 	}
 	return b, nil
-}
-
-func sameTypes(old, next []abi.Part) bool {
-	return slices.EqualFunc(old, next, func(a, b abi.Part) bool { return a.Type == b.Type })
 }
 
 // editParts changes the fields of parts in place.

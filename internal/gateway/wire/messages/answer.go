@@ -73,7 +73,7 @@ func (a *answer) Encode(next *abi.Response, denied map[string]string) ([]byte, e
 	}
 	d := draft{of: &a.content, role: abi.RoleAssistant}
 	upstream, _ := a.content.parts()
-	parts := separated(upstream, next.Message.Content.Parts())
+	parts := wire.Separated(upstream, next.Message.Content.Parts())
 	if err := d.apply(&edit{parts: parts, calls: next.Message.ToolCalls, denied: denied}); err != nil {
 		return nil, err
 	}

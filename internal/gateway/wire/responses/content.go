@@ -20,7 +20,7 @@ func changedContent(v rawjson.Value, was, now abi.Content, textType string) ([]b
 	if v.IsString() || len(elements) != len(old) {
 		return newContent(now, textType)
 	}
-	if sameTypes(old, next) {
+	if wire.SameTypes(old, next) {
 		edits := rawjson.Edits{Doc: v.Text}
 		for i, x := range parsed(v.Text).Elements() {
 			if samePart(&old[i], &next[i]) {
@@ -91,18 +91,6 @@ func sameOpaque(old, next []abi.Part) error {
 		return opaqueError(kept[0].Type)
 	}
 	return nil
-}
-
-func sameTypes(a, b []abi.Part) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Type != b[i].Type {
-			return false
-		}
-	}
-	return true
 }
 
 // textType returns the type of text in a message of a role.

@@ -1,24 +1,23 @@
-package messages
+package wire
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// separated returns the parts of an answer in the order of old, the upstream's. Chunks of an answer that
-// passed through the chain have all of its text in one part, before the other parts.
-func separated(old, next []abi.Part) []abi.Part {
-	if sameTypes(old, next) {
+// Separated returns the parts next of an answer in the order of old, the upstream's. The chain joins the chunks of
+// an answer that is not streamed into a message whose first part has all of the text.
+func Separated(old, next []abi.Part) []abi.Part {
+	if SameTypes(old, next) {
 		return next
 	}
 	var text strings.Builder
 	var opaque []abi.Part
 	for i := range next {
 		switch p := &next[i]; {
-		case wire.Opaque(p):
+		case Opaque(p):
 			opaque = append(opaque, *p)
 		case p.Type == abi.PartText:
 			text.WriteString(p.Text)
@@ -35,7 +34,7 @@ func separated(old, next []abi.Part) []abi.Part {
 	if len(old)-len(texts) != len(opaque) {
 		return next
 	}
-	texts = spread(texts, text.String())
+	texts = Spread(texts, text.String())
 	out := slices.Clone(old)
 	for i := range out {
 		if out[i].Type == abi.PartText {
@@ -50,14 +49,14 @@ func separated(old, next []abi.Part) []abi.Part {
 	return out
 }
 
-// sameTypes reports whether parts have the same types in the same order.
-func sameTypes(a, b []abi.Part) bool {
+// SameTypes reports whether parts have the same types in the same order.
+func SameTypes(a, b []abi.Part) bool {
 	return slices.EqualFunc(a, b, func(a, b abi.Part) bool { return a.Type == b.Type })
 }
 
-// spread divides text among blocks: those at the beginning and the end whose text it has there keep
+// Spread divides text among blocks: those at the beginning and the end whose text it has there keep
 // it, and the first of the others, or the last block, gets the rest. Without blocks, the text is one.
-func spread(blocks []string, text string) []string {
+func Spread(blocks []string, text string) []string {
 	if len(blocks) == 0 {
 		return []string{text}
 	}
