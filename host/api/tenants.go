@@ -32,11 +32,12 @@ type TenantQuota struct {
 
 // A Policy holds what the operator allows a tenant's agents and modules to use.
 type Policy struct {
-	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml. A trailing * matches anything: read:*, tool:*. Default: read:*, which cannot affect other tenants."`
-	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may use. A trailing * matches anything. Default: any, with the tenant's own credentials."`
-	Params   []string `json:"params,omitempty" doc:"Additional model parameters that the tenant's agents and modules may set. Parameters that cannot raise the price are always allowed. A trailing * matches anything. Default: none if models is set, else any."`
-	Hosts    []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
-	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Maximum number of steps per run, up to 100,000. Default: 1,000."`
+	Grants    []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml. A trailing * matches anything: read:*, tool:*. Default: read:*, which cannot affect other tenants."`
+	Models    []string `json:"models,omitempty" doc:"Models that the tenant's agents may use. A trailing * matches anything. Default: any, with the tenant's own credentials."`
+	Params    []string `json:"params,omitempty" doc:"Additional model parameters that the tenant's agents and modules may set. Parameters that cannot raise the price are always allowed. A trailing * matches anything. Default: none if models is set, else any."`
+	Hosts     []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
+	Upstreams []string `json:"upstreams,omitempty" doc:"Hosts that routes of the tenant's gateway may send requests to, as in hosts. Default: any with a public address."`
+	MaxSteps  int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Maximum number of steps per run, up to 100,000. Default: 1,000."`
 }
 
 // A CreateTenant is a request that creates a tenant.

@@ -224,7 +224,18 @@ func uses() map[string]use {
 			api.Agent{},
 		},
 		"delete-agent": {func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, nil, nil},
-		"put-secret":   {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
+		"put-gateway": {
+			func(ctx context.Context, c *client.Client) error { return one(c.PutGateway(ctx, []byte("{}"))) },
+			nil,
+			api.Gateway{},
+		},
+		"get-gateway": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Gateway(ctx, 3)) },
+			nil,
+			api.Gateway{},
+		},
+		"delete-gateway": {func(ctx context.Context, c *client.Client) error { return c.DeleteGateway(ctx) }, nil, nil},
+		"put-secret":     {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
 		"list-secrets": {
 			func(ctx context.Context, c *client.Client) error { return page(c.Secrets(ctx, second)) },
 			nil,
@@ -320,7 +331,7 @@ func TestContract(t *testing.T) {
 
 // foreign reports whether an endpoint implements another API, such as OpenAI's.
 func foreign(path string) bool {
-	for _, p := range []string{"/v1/chat/", "/v1/models", "/v1/ag-ui", "/v1/agui"} {
+	for _, p := range []string{"/v1/chat/", "/v1/responses", "/v1/messages", "/v1/models", "/v1/ag-ui", "/v1/agui"} {
 		if strings.HasPrefix(path, p) {
 			return true
 		}

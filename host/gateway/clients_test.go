@@ -44,9 +44,13 @@ func TestClients(t *testing.T) {
 	npmtest.Folder(t) // skips the test before it starts servers
 	up := gatewaytest.NewUpstream(weatherModel)
 	defer up.Close()
-	s := behind(t, up.URL)
+	runClients(t, up, behind(t, up.URL).URL, "x")
+}
 
-	out := npmtest.Script(t, "testdata/clients.mjs", "GATEWAY_URL="+s.URL, "OPENAI_API_KEY=x")
+// runClients runs the tasks of all clients at an address with a key.
+func runClients(t *testing.T, up *gatewaytest.Upstream, url, key string) {
+	t.Helper()
+	out := npmtest.Script(t, "testdata/clients.mjs", "GATEWAY_URL="+url, "GATEWAY_KEY="+key, "OPENAI_API_KEY="+key)
 	require.Equal(t, 28, strings.Count(out, "\n"), out)
 	for line := range strings.Lines(out) {
 		var got struct {
@@ -67,6 +71,7 @@ func TestClients(t *testing.T) {
 	histories := 0
 	for _, q := range up.Requests() {
 		require.NotContains(t, q.Body, "ann@example.com")
+		require.NotContains(t, q.Body, "ar_", "a key of the platform")
 		if q.Results == 0 {
 			continue
 		}

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -33,9 +32,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/approver"
 	"github.com/agent-runner/agent-runner/internal/gateway/budget"
 	"github.com/agent-runner/agent-runner/internal/gateway/price"
-	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
-	"github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
-	"github.com/agent-runner/agent-runner/internal/gateway/wire/responses"
 )
 
 // A File describes the routes of a gateway in YAML; docs/gateway.schema.json is its schema.
@@ -291,20 +287,10 @@ func (g *Gateway) secret(f *File, at, env, what string) (string, error) {
 // route returns route i of a file, and its chain if it has modules.
 func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *host.Chain, error) {
 	r := &f.Routes[i]
-	u, err := url.Parse(string(r.Upstream))
+	up, err := gateway.NewUpstream(r)
 	if err != nil {
 		return gateway.Route{}, nil, f.ErrorAt(fmt.Sprintf("routes[%d].upstream", i), err)
 	}
-	up := upstreams[string(r.Protocol)]
-	if r.UpstreamProtocol != r.Protocol {
-		other := upstreams[string(r.UpstreamProtocol)]
-		up.KeyHeader = other.KeyHeader
-		up.Target = &gateway.Target{Protocol: other.Protocol, Path: other.Path, MaxCompletionTokens: u.Host == "api.openai.com"}
-		if r.UpstreamProtocol == agentfile.ProtocolMessages {
-			up.Target.Header = http.Header{"Anthropic-Version": {"2023-06-01"}}
-		}
-	}
-	up.URL = u
 	if r.APIKeyEnv != "" {
 		up.Key, err = g.secret(f, fmt.Sprintf("routes[%d].api_key_env", i), r.APIKeyEnv, "the key of the upstream")
 		if err != nil {
@@ -337,11 +323,4 @@ func (g *Gateway) getenv(name string) string {
 		return g.o.Modules.Getenv(name)
 	}
 	return os.Getenv(name)
-}
-
-// upstreams are the protocols of routes, by name.
-var upstreams = map[string]gateway.Upstream{
-	agentfile.ProtocolChat:      {Protocol: chat.Protocol{}, Path: "/v1/chat/completions"},
-	agentfile.ProtocolResponses: {Protocol: responses.Protocol{}, Path: "/v1/responses"},
-	agentfile.ProtocolMessages:  {Protocol: messages.Protocol{}, Path: "/v1/messages", KeyHeader: "X-Api-Key"},
 }

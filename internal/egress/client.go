@@ -61,6 +61,7 @@ type Options struct {
 	RequestBytes  int           // maximum size of a request body; the default is DefaultRequestBytes
 	ResponseBytes int           // maximum size of a response body; the default is DefaultResponseBytes
 	Concurrent    int           // maximum number of requests in flight; the default is DefaultConcurrent
+	ConnsPerHost  int           // maximum number of connections to a host; the default is 16
 
 	// Resolver resolves names. The default is net.DefaultResolver.
 	Resolver *net.Resolver
@@ -96,7 +97,7 @@ func New(o *Options) (*Client, error) {
 		timeout: cmp.Or(o.Timeout, DefaultTimeout), request: cmp.Or(o.RequestBytes, DefaultRequestBytes),
 		response: cmp.Or(o.ResponseBytes, DefaultResponseBytes),
 		turns:    make(chan struct{}, max(0, cmp.Or(o.Concurrent, DefaultConcurrent)))}
-	if c.timeout < 0 || c.request < 0 || c.response < 0 || o.Concurrent < 0 {
+	if c.timeout < 0 || c.request < 0 || c.response < 0 || o.Concurrent < 0 || o.ConnsPerHost < 0 {
 		return nil, errors.New("limits of outbound requests must be positive, or 0 for the defaults")
 	}
 	for i := range o.Secrets {
@@ -119,7 +120,7 @@ func New(o *Options) (*Client, error) {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // decompression could exceed the size limit
 		MaxResponseHeaderBytes: maxServerHeader,
-		MaxConnsPerHost:        maxConnsPerHost,
+		MaxConnsPerHost:        cmp.Or(o.ConnsPerHost, maxConnsPerHost),
 		MaxIdleConns:           idleConns,
 		IdleConnTimeout:        idleTime,
 	}

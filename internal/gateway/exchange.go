@@ -86,7 +86,7 @@ func (x *exchange) end(run *chain.Run, res *abi.Response, err error) *wire.Error
 		}
 		return nil
 	}
-	failed := x.failure(err)
+	failed := x.g.conceal(err, x.failure(err))
 	e.FinishReason, e.Error = abi.RunError, &abi.Error{Code: runCodes[failed.Code], Message: failed.Message}
 	if stopped, ok := errors.AsType[*ending.StoppedError](err); ok {
 		e.FinishReason, e.StoppedBy, e.Hook, e.Reason = abi.RunStopped, stopped.Entry, stopped.Hook, stopped.Reason
@@ -156,6 +156,9 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	}
 	if x.route.Model != "" && next.Model == x.model {
 		next.Model = x.route.Model
+	}
+	if allow := x.route.AllowModel; allow != nil && !allow(next.Model) {
+		return nil, abort(wire.Errorf(wire.CodeDenied, "the model %.100q is not allowed", next.Model))
 	}
 	body, err := x.request.Encode(next)
 	if err == nil {

@@ -40,14 +40,14 @@ func (x *exchange) judge(
 		stopped, ok := errors.AsType[*ending.StoppedError](err)
 		switch {
 		case ok:
-			stop = fmt.Sprintf("[%s denied the call of %s: %s]", stopped.Entry, call.Name, stopped.Reason)
+			stop = fmt.Sprintf("[%s denied the call of %s: %s]", x.g.shown(stopped.Entry), call.Name, stopped.Reason)
 			for j := range i + 1 {
 				denied[res.Message.ToolCalls[j].ID] = stop
 			}
 		case err != nil:
 			return nil, err
 		case verdict.Denied:
-			denied[c.ID] = fmt.Sprintf("[%s denied the call of %s: %s]", verdict.By, call.Name, verdict.Reason)
+			denied[c.ID] = fmt.Sprintf("[%s denied the call of %s: %s]", x.g.shown(verdict.By), call.Name, verdict.Reason)
 		}
 	}
 	return denied, nil

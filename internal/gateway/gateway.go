@@ -8,6 +8,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,10 +74,20 @@ type Options struct {
 	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
 	// called concurrently.
 	OnEvent func(abi.Event)
-	Logger  *slog.Logger // the default discards
+	// OnEnd, if not nil, is called when a request for which there is a route has ended. It is called
+	// concurrently.
+	OnEnd  func(*End)
+	Logger *slog.Logger // the default discards
+	// Hidden lists the names of entries that clients see as "operator", without the text of their
+	// faults.
+	Hidden []string
+	// Work, if not nil, calls fn, which parses a body of the given number of bytes. It can wait, and
+	// fail instead.
+	Work func(ctx context.Context, bytes int, fn func() error) error
 
 	// Memory, if not nil, limits what the requests in progress hold: bodies, events that wait for modules,
-	// and what modules read. Several gateways can share it.
+	// and what modules read. Several gateways can share it. If the context of a request carries an account,
+	// that account counts instead.
 	Memory      *account.Account
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
@@ -100,6 +111,8 @@ type Route struct {
 	Upstream Upstream
 	Model    string       // the model to ask the upstream for; the default is the request's
 	Chain    *chain.Chain // nil if requests and answers pass unchanged
+	// AllowModel, if not nil, reports whether modules may ask the upstream for a model.
+	AllowModel func(model string) bool
 	// Hold holds streamed answers until after_model, which can then change them.
 	Hold bool
 }
@@ -212,7 +225,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	switch {
 	case err != nil:
 		c.fail(err)
-		refuse(c.client, e.protocol, err)
+		if r.Context().Err() == nil { // the client is there, and the request was not canceled
+			refuse(c.client, e.protocol, err)
+		}
 	case c.outcome == outcomePanic:
 		c.ended(outcomeOK, "")
 	}
@@ -230,13 +245,16 @@ func (g *Gateway) admit(c *record) *wire.Error {
 	defer cancel()
 	control, end := http.NewResponseController(c.client), time.Now().Add(g.o.Timeout)
 	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its place for longer
-	_ = control.SetWriteDeadline(end)
+	_ = control.SetWriteDeadline(end.Add(lateTime))
 	err := g.answer(ctx, c)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
 		return g.late()
 	}
 	return err
 }
+
+// lateTime is the time in which a client gets the error of a request that took too long.
+const lateTime = 10 * time.Second
 
 // answer forwards a request along its route. It returns an error if it wrote nothing.
 func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
@@ -247,12 +265,15 @@ func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
 	if key != nil {
 		c.key = key.Name
 	}
-	held := newMemory(g.o.Memory)
+	held := newMemory(cmp.Or(account.FromContext(c.r.Context()), g.o.Memory))
 	defer held.release()
 	body, err := g.read(c.client, c.r, held)
 	if err != nil {
 		return err
 	}
+	// net/http watches the connection while the request is served. A deadline would end that, and cancel
+	// the requests that follow on the connection.
+	_ = http.NewResponseController(c.client).SetReadDeadline(time.Time{})
 	head, err := headOf(body)
 	if err != nil {
 		return err
@@ -274,7 +295,10 @@ func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
 		return c.forward(ctx, body, held)
 	}
 	x := &exchange{runHost: newRunHost(ctx, c, held), reply: reply{w: c.client}}
-	if x.request, err = asError(c.endpoint.protocol.ParseRequest(body)); err != nil {
+	if err := g.work(ctx, len(body), func() (err error) {
+		x.request, err = c.endpoint.protocol.ParseRequest(body)
+		return err
+	}); err != nil {
 		return err
 	}
 	return x.run(ctx)

@@ -62,6 +62,17 @@ const (
 	outcomeCanceled = "canceled"       // the client left
 )
 
+// An End describes a request that has ended.
+type End struct {
+	Run     string
+	Outcome string // "ok", "canceled", "upstream_error", "panic", or the code of an error
+	Took    time.Duration
+	Tokens  usage.Tokens // estimated if the upstream did not report them
+	Entries []abi.EntryStats
+	Denied  int  // calls of tools
+	Count   bool // the request counted tokens
+}
+
 // newRecord begins the record of a request.
 func (g *Gateway) newRecord(w http.ResponseWriter, r *http.Request, e endpoint) *record {
 	g.o.Metrics.begin()
@@ -177,6 +188,10 @@ func (c *record) close() {
 		c.reserved.Settle(budget.Amount{Tokens: c.tokens.Total(), Cost: c.cost})
 	}
 	c.g.o.Metrics.end(c)
+	if f := c.g.o.OnEnd; f != nil && c.route != nil {
+		f(&End{Run: c.id, Outcome: c.outcome, Took: time.Since(c.began), Tokens: c.tokens, Entries: c.entries,
+			Denied: len(c.denied), Count: c.endpoint.count})
+	}
 	if c.endSpan != nil {
 		out := tracing.Outcome{FinishReason: c.finish, Usage: abiUsage(&c.tokens)}
 		if c.outcome != outcomeOK {

@@ -69,13 +69,14 @@ func (g *Gateway) route(endpoint, model string) *Route {
 	return nil
 }
 
-// has reports whether the route has the model. In patterns, * also matches slashes, which are part of
-// many models' names.
-func (r *Route) has(model string) bool {
-	if len(r.Models) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(r.Models, func(pattern string) bool { return matches(pattern, model) })
+// has reports whether the route has the model.
+func (r *Route) has(model string) bool { return Match(r.Models, model) }
+
+// Match reports whether one of the patterns matches the model, or there are none. In patterns, * also
+// matches slashes, which are part of many models' names.
+func Match(patterns []string, model string) bool {
+	return len(patterns) == 0 ||
+		slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, model) })
 }
 
 func matches(pattern, model string) bool {

@@ -52,7 +52,7 @@ func TestAgents(t *testing.T) {
 	require.Equal(t, m.Digest, shown.Modules[0].Digest)
 	require.Equal(t, agentfile.Path(httpapi.TrimDigest(m.Digest)+".wasm"), file.Middlewares[0].Module)
 	taken, release, err := f.server.agents.LoadModule(
-		f.store.Tenant("acme"),
+		f.store.Tenant("acme"), nil,
 	)(
 		t.Context(),
 		"wrap",
@@ -63,7 +63,7 @@ func TestAgents(t *testing.T) {
 	require.Equal(t, httpapi.TrimDigest(m.Digest), taken.Info().Digest)
 	release()
 	_, _, err = f.server.agents.LoadModule(
-		f.store.Tenant("beta"),
+		f.store.Tenant("beta"), nil,
 	)(
 		t.Context(),
 		"wrap",

@@ -13,6 +13,7 @@
 //	agents      checks agent files, builds agents from them and caches the agents
 //	quarantine  decides which runs of a crashed server are resumed
 //	runs        starts, resumes, follows, cancels and takes over runs
+//	routes      serves the gateways of tenants: modules in front of model APIs
 //	gateway     serves runs over chat completions and AG-UI
 //	console     the web console
 //

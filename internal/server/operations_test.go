@@ -35,6 +35,8 @@ func populate(t *testing.T, f *fixture) map[string]string {
 	)
 	_, err = acme.PutAgent(ctx, "acme-agent", []byte("name: acme-agent\n"), nil)
 	require.NoError(t, err)
+	_, err = acme.PutGateway(ctx, []byte("routes: [{protocol: chat, name: acme, models: [acme-model]}]\n"), nil)
+	require.NoError(t, err)
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
 	require.NoError(

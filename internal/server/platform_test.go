@@ -233,7 +233,7 @@ func TestNoMemoryForImages(t *testing.T) {
 	room := 2 // the other agent, and the new one
 	pool.BuildAgent = func(ctx context.Context, p *agents.Plan) (*host.Agent, error) {
 		if pool.Len() > room {
-			return nil, &agents.NotReadyError{Agent: p.Spec.Agent, Err: &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
+			return nil, &agents.NotReadyError{What: p.Spec.Agent, Err: &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
 		}
 		return pool.Build(ctx, p)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
+	"github.com/agent-runner/agent-runner/internal/server/routes"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/server/tenants"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -99,6 +100,7 @@ type Server struct {
 	agents     *agents.Service
 	pool       *agents.Pool
 	runs       *runs.Service
+	routes     *routes.Service
 	quarantine *quarantine.Service
 	metrics    *metrics
 	dropped    atomic.Int64 // events of stopped runs that were not persisted
@@ -151,7 +153,8 @@ func New(o *Options) (*Server, error) {
 		&tenants.Secrets{},
 		s.runs,
 		s.quarantine,
-		&gateway.Models{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
+		s.routes,
+		&gateway.Models{Runs: s.runs, Routed: s.routes, Admission: s.admission, Timeouts: s.timeouts},
 		&gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
 		s.metrics,
 	} {
@@ -223,6 +226,19 @@ func (s *Server) newServices() {
 		Go:        s.work.Go,
 		Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },
 	})
+	s.routes = routes.New(&routes.Options{
+		Store:     o.Store,
+		Host:      o.Host,
+		Agents:    s.agents,
+		Pool:      s.pool,
+		Runs:      s.runs,
+		Admission: s.admission,
+		Blocks:    s.blocks,
+		Logger:    s.log,
+		Go:        s.work.Go,
+		Private:   o.Private,
+		Tracer:    telemetry.Join(o.Tracer, s.metrics.tracer),
+	})
 	s.quarantine = quarantine.New(&quarantine.Options{
 		Store:      o.Store,
 		Overload:   s.overload,
@@ -279,6 +295,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.pool.Watch(background) })
 		all.Go(func() { s.runs.WatchBlocks(background) })
 		all.Go(func() { s.runs.WatchCancels(background) })
+		all.Go(func() { s.routes.Watch(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
 		all.Wait()
 	}()

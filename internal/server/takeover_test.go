@@ -78,7 +78,7 @@ func TestPanicsStayInTheLog(t *testing.T) {
 			_, err := refcache.New[string](
 				refcache.Options[int]{},
 			).Acquire(ctx, "", func(context.Context) (int, error) { panic(value) })
-			return nil, &agents.NotReadyError{Agent: "greeter", Err: err}
+			return nil, &agents.NotReadyError{What: "agent greeter", Err: err}
 		},
 	)
 	requireLogged := func(line string) {

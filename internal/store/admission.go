@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -111,7 +112,7 @@ func checkRunQuotas(t scoped, run string, starts bool) (time.Time, error) {
 // It does not count run itself as a run in progress. The quota runs_per_day does not apply to a run
 // that resumes.
 func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts bool) error {
-	var running, runs, tokens, fuel, written int64
+	var running int64
 	if q.ConcurrentRuns > 0 {
 		if err := t.row([]any{&running}, `SELECT
 			(SELECT count(*) FROM runs
@@ -123,25 +124,22 @@ func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts boo
 			return err
 		}
 	}
-	if err := t.row([]any{&runs, &tokens, &fuel, &written},
-		`SELECT runs, tokens, fuel, journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(now)); err != nil {
+	used, err := usageOn(t, now)
+	if err != nil {
 		return err
 	}
 	stored, err := journalBytes(t)
 	if err != nil {
 		return err
 	}
-	untilTomorrow := now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 	started := int64(0)
 	if starts {
 		started = 1
 	}
 	for _, err := range []error{
 		checkQuota("concurrent_runs", q.ConcurrentRuns, running, 1, time.Second),
-		checkQuota("runs_per_day", q.RunsPerDay, runs, started, untilTomorrow),
-		checkQuota("tokens_per_day", q.TokensPerDay, tokens, 1, untilTomorrow),
-		checkQuota("fuel_per_day", q.FuelPerDay, fuel, 1, untilTomorrow),
-		checkQuota("journal_bytes_per_day", q.journalBytesPerDay(), written, 1, untilTomorrow),
+		used.check(q, started),
+		checkQuota("journal_bytes_per_day", q.journalBytesPerDay(), used.written, 1, used.rest),
 		checkQuota("journal_bytes", q.journalBytes(), stored, 1, 0),
 	} {
 		if err != nil {
@@ -149,4 +147,28 @@ func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts boo
 		}
 	}
 	return nil
+}
+
+// A dayUsage is what a tenant has used on a day.
+type dayUsage struct {
+	runs, tokens, fuel, written int64
+	rest                        time.Duration // until the next day
+}
+
+// usageOn returns the tenant's usage on the day of now, a time in UTC.
+func usageOn(t scoped, now time.Time) (dayUsage, error) {
+	u := dayUsage{rest: now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)}
+	err := t.row([]any{&u.runs, &u.tokens, &u.fuel, &u.written},
+		`SELECT runs, tokens, fuel, journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(now))
+	return u, err
+}
+
+// check fails with a [*QuotaError] if the quotas of the day do not allow more runs, or if its tokens or
+// its fuel are used up.
+func (u *dayUsage) check(q TenantQuota, runs int64) error {
+	return cmp.Or(
+		checkQuota("runs_per_day", q.RunsPerDay, u.runs, runs, u.rest),
+		checkQuota("tokens_per_day", q.TokensPerDay, u.tokens, 1, u.rest),
+		checkQuota("fuel_per_day", q.FuelPerDay, u.fuel, 1, u.rest),
+	)
 }

@@ -16,7 +16,7 @@ type TenantQuota struct {
 	TokensPerDay       int64 `json:"tokens_per_day,omitempty"` // prompts and completions together
 	FuelPerDay         int64 `json:"fuel_per_day,omitempty"`
 	Modules            int64 `json:"modules,omitempty"`
-	StorageBytes       int64 `json:"storage_bytes,omitempty"`         // of modules, agents and secrets
+	StorageBytes       int64 `json:"storage_bytes,omitempty"`         // of modules, agents, gateways and secrets
 	ValueBytes         int64 `json:"value_bytes,omitempty"`           // of durable values; the default is [Quota].All
 	JournalBytes       int64 `json:"journal_bytes,omitempty"`         // of runs; the default is [DefaultJournalBytes]
 	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"` // the default is [DefaultJournalBytesPerDay]
@@ -77,6 +77,7 @@ func checkStorage(t scoped, q TenantQuota, more int64) error {
 	for _, sql := range []string{
 		`SELECT CAST(COALESCE(sum(size), 0) AS BIGINT) FROM tenant_modules WHERE tenant = $1`,
 		`SELECT CAST(COALESCE(sum(bytes), 0) AS BIGINT) FROM agent_room WHERE tenant = $1`,
+		`SELECT CAST(COALESCE(sum(length(body)), 0) AS BIGINT) FROM tenant_gateways WHERE tenant = $1`,
 		`SELECT CAST(COALESCE(sum(length(sealed)), 0) AS BIGINT) FROM secrets WHERE tenant = $1`,
 	} {
 		var n int64

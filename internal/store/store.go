@@ -74,13 +74,14 @@ type Store interface {
 
 // Errors of a [Store].
 var (
-	ErrNoModule = errors.New("no such module")
-	ErrNoTenant = errors.New("no such tenant")
-	ErrNoKey    = errors.New("no such key")
-	ErrNoAgent  = errors.New("no such agent")
-	ErrNoSecret = errors.New("no such secret")
-	ErrExists   = errors.New("already exists")
-	ErrInUse    = errors.New("in use")
+	ErrNoModule  = errors.New("no such module")
+	ErrNoTenant  = errors.New("no such tenant")
+	ErrNoKey     = errors.New("no such key")
+	ErrNoAgent   = errors.New("no such agent")
+	ErrNoGateway = errors.New("no gateway is stored")
+	ErrNoSecret  = errors.New("no such secret")
+	ErrExists    = errors.New("already exists")
+	ErrInUse     = errors.New("in use")
 )
 
 // A Filter selects a page of runs. The zero value selects the newest 100 runs of the operator.

@@ -148,6 +148,15 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 	return a, err
 }
 
+// HasAgent reports whether the tenant has an agent with a name.
+func (n *Tenant) HasAgent(ctx context.Context, name string) (bool, error) {
+	var found int64
+	err := n.view(ctx, func(t scoped) error {
+		return t.row([]any{&found}, `SELECT count(*) FROM agent_room WHERE tenant = $1 AND name = $2`, name)
+	})
+	return found > 0, err
+}
+
 // An AgentSnapshot holds an agent and the data to build it, read in one transaction.
 type AgentSnapshot struct {
 	Info    *TenantInfo

@@ -214,8 +214,9 @@ func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m Module
 	return m, err
 }
 
-// DeleteModule deletes a module and its names. It fails with [ErrInUse] if the newest version
-// of an agent refers to the module, and with [ErrNoModule] if the tenant has no such module.
+// DeleteModule deletes a module and its names. It fails with [ErrInUse] if the newest version of an
+// agent or of the gateway refers to the module, and with [ErrNoModule] if the tenant has no such
+// module.
 func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 	return n.update(ctx, func(t scoped) error {
 		user, err := agentWith(t, digest)
@@ -226,6 +227,12 @@ func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 			return database.ForCaller(
 				fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user),
 			)
+		}
+		switch used, err := gatewayUses(t, digest); {
+		case err != nil:
+			return err
+		case used:
+			return database.ForCaller(fmt.Errorf("sha256:%s: %w by the gateway; change or delete that first", digest, ErrInUse))
 		}
 		deleted, err := t.Exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
 		if err != nil {

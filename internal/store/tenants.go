@@ -136,6 +136,7 @@ var tenantTables = []string{
 	"agents",
 	"agent_room",
 	"agent_modules",
+	"tenant_gateways",
 	"tenant_usage",
 	"usage_days",
 	"journal_room",

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,9 +39,18 @@ func (u *Usage) Add(o Usage) {
 func Day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // AddUsage adds rows to the tenant's usage. [Tenant.AdmitRun] and [Tenant.Journal] count the runs
-// that start, so the rows need not.
+// that start, so the rows need not. A row without a day belongs to the current one, by the database's
+// clock.
 func (n *Tenant) AddUsage(ctx context.Context, rows ...Usage) error {
 	return n.update(ctx, func(t scoped) error {
+		now, err := nowIn(t.tx)
+		if err != nil {
+			return err
+		}
+		rows := slices.Clone(rows)
+		for i := range rows {
+			rows[i].Day = cmp.Or(rows[i].Day, Day(now))
+		}
 		return addUsage(t, rows...)
 	})
 }

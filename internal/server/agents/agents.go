@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -137,12 +136,12 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 	if err != nil {
 		return err
 	}
-	stored, err := c.Tenant.PutAgent(r.Context(), name, body, checked.digests())
+	stored, err := c.Tenant.PutAgent(r.Context(), name, body, checked.Digests())
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	return httpapi.WriteJSON(w, checked.show(stored))
+	return httpapi.WriteJSON(w, show(stored, checked))
 }
 
 func (a *Service) get(ctx context.Context, c *httpapi.Caller, in *getAgentInput) (*agentOutput, error) {
@@ -203,11 +202,11 @@ func readStored(stored *store.StoredAgent) (*agentfile.File, *api.Agent, error) 
 		return nil, nil, err // the file parsed when it was stored
 	}
 	f.Name = stored.Name
-	checked := &checkedAgent{}
+	checked := &Checked{}
 	i := 0
 	walk(f, func(_ *agentfile.File, at string, m *agentfile.Middleware) {
 		if i < len(stored.Modules) {
-			checked.add(at, m, stored.Modules[i])
+			checked.Add(at, m, stored.Modules[i])
 			m.Module = agentfile.Path(stored.Modules[i] + ".wasm")
 		}
 		i++
@@ -217,15 +216,5 @@ func readStored(stored *store.StoredAgent) (*agentfile.File, *api.Agent, error) 
 			"agent " + stored.Name + ": the stored modules do not match the file; store the agent again",
 		)
 	}
-	return f, checked.show(stored), nil
-}
-
-// LoadModule returns a function for [host.FileOptions.LoadModule]. The function loads the pinned
-// modules of the files that Load returns, and fails if the operator blocks the module.
-func (a *Service) LoadModule(
-	t *store.Tenant,
-) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
-	return func(ctx context.Context, _, path string, limits host.Limits) (*host.Module, func(), error) {
-		return a.modules.Acquire(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)
-	}
+	return f, show(stored, checked), nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
@@ -38,9 +37,12 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 	journal := p.options.Journal
 	journal.Journal, journal.Tenant, journal.Spec = plan.tenant.Journal(), plan.tenant.ID(), spec
 	operator := plan.tenant.ID() == store.Operator
-	vault := &secretsEnv{pool: p, plan: plan}
+	vault := &Vault{Tenant: plan.tenant, Secrets: plan.Secrets, User: "agent " + plan.Spec.Agent, Logger: p.log}
+	if plan.usesOperatorModel() {
+		vault.Operator = p.options.Getenv
+	}
 	o := &host.FileOptions{
-		Getenv: vault.getenv(
+		Getenv: vault.Getenv(
 			ctx,
 		), Logger: p.log, Values: p.options.Store, Tenant: plan.tenant.ID(), Tracer: p.options.Tracer(plan.tenant),
 		Journal: &journal,
@@ -48,14 +50,14 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 			Hosts:   append([]string{}, plan.policy.Hosts...),
 			Private: p.options.Private,
 		}, GuardMCP: true, StartMCP: p.options.commandsOf(plan.tenant.ID()), GuardModels: true, ModelURLs: p.modelURLs(plan),
-		LoadModule: p.loadModule(plan),
+		LoadModule: p.agents.LoadModule(plan.tenant, plan.rings),
 	}
 	plan.restrict(o)
 	if operator {
 		o.Network.Hosts = nil
 	} else {
 		if err := checkModels(file, &plan.policy); err != nil { // the policy may have changed since the agent was stored
-			return nil, &NotReadyError{plan.Spec.Agent, err}
+			return nil, &NotReadyError{"agent " + plan.Spec.Agent, err}
 		}
 	}
 	if plan.usesOperatorModel() {
@@ -65,7 +67,7 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 		}
 	}
 	a, err := p.options.Host.NewAgentFromFile(ctx, file, o)
-	if lost := vault.err(); lost != nil {
+	if lost := vault.Err(); lost != nil {
 		if err == nil {
 			a.Close()
 		}
@@ -73,7 +75,7 @@ func (p *Pool) Build(ctx context.Context, plan *Plan) (*host.Agent, error) {
 	}
 	var known *httpapi.Problem
 	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
-		return nil, &NotReadyError{plan.Spec.Agent, err}
+		return nil, &NotReadyError{"agent " + plan.Spec.Agent, err}
 	}
 	return a, err
 }
@@ -115,15 +117,15 @@ func capSteps(f *agentfile.File, limit int) (lowered bool) {
 	return lowered
 }
 
-// A NotReadyError reports that a stored agent cannot run now, for example because a key is
+// A NotReadyError reports that a stored agent or route cannot run now, for example because a key is
 // missing or an MCP server does not respond.
 type NotReadyError struct {
-	Agent string
-	Err   error
+	What string // such as "agent greeter"
+	Err  error
 }
 
 // Error implements error.
-func (e *NotReadyError) Error() string { return fmt.Sprintf("agent %s cannot run: %v", e.Agent, e.Err) }
+func (e *NotReadyError) Error() string { return fmt.Sprintf("%s cannot run: %v", e.What, e.Err) }
 
 // Problem returns the error as problem details.
 func (e *NotReadyError) Problem() *httpapi.Problem {
@@ -132,29 +134,3 @@ func (e *NotReadyError) Problem() *httpapi.Problem {
 
 // Unwrap returns the cause.
 func (e *NotReadyError) Unwrap() error { return e.Err }
-
-// loadModule returns a function that loads the modules of a plan by digest. It finds the modules of
-// the operator's rings among the operator's modules, and all others among the tenant's.
-func (p *Pool) loadModule(
-	plan *Plan,
-) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
-	own, operators := p.agents.LoadModule(plan.tenant), p.agents.LoadModule(p.options.Store.Tenant(store.Operator))
-	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
-		if plan.operatorModules[strings.TrimSuffix(path, ".wasm")] && plan.fromRings(entry) {
-			return operators(ctx, entry, path, limits)
-		}
-		return own(ctx, entry, path, limits)
-	}
-}
-
-// fromRings reports whether the middleware named entry belongs to the operator's rings.
-func (p *Plan) fromRings(entry string) bool {
-	for _, list := range [][]agentfile.Middleware{p.rings.Outer, p.rings.Inner} {
-		for i := range list {
-			if list[i].Name == entry {
-				return true
-			}
-		}
-	}
-	return false
-}

@@ -18,37 +18,38 @@ import (
 
 var agentType = reflect.TypeFor[api.Agent]()
 
-// A checkedAgent holds the results of checking an agent file.
-type checkedAgent struct {
-	entries  []api.Entry
-	warnings []string
+// Checked holds the results of checking a file with modules.
+type Checked struct {
+	Entries  []api.Entry
+	Warnings []string
 }
 
-func (a *checkedAgent) digests() []string {
+// Digests returns the digests of the modules.
+func (a *Checked) Digests() []string {
 	out := []string{}
-	for _, e := range a.entries {
+	for _, e := range a.Entries {
 		out = append(out, httpapi.TrimDigest(e.Digest))
 	}
 	return out
 }
 
-// add records a middleware, and warns of grants that are dangerous in combination. It assumes that
+// Add records a middleware, and warns of grants that are dangerous in combination. It assumes that
 // the module reads the conversation if its grants allow that.
-func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
-	a.entries = append(a.entries,
+func (a *Checked) Add(at string, m *agentfile.Middleware, digest string) {
+	a.Entries = append(a.Entries,
 		api.Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: httpapi.DigestPrefix + digest})
 	var grants []string
 	for _, g := range m.Grants {
 		grants = append(grants, string(g))
 	}
 	for _, w := range modules.CombinedWarnings(true, grants, "") {
-		a.warnings = append(a.warnings, m.Name+": "+w)
+		a.Warnings = append(a.Warnings, m.Name+": "+w)
 	}
 }
 
-func (a *checkedAgent) show(stored *store.StoredAgent) *api.Agent {
+func show(stored *store.StoredAgent, a *Checked) *api.Agent {
 	return &api.Agent{Name: stored.Name, Version: stored.Version, Created: stored.Created.UTC(), YAML: string(stored.Body),
-		Modules: append([]api.Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
+		Modules: append([]api.Entry{}, a.Entries...), Warnings: append([]string{}, a.Warnings...)}
 }
 
 // walk calls fn for each middleware of an agent and its sub-agents. f is the file of the agent or
@@ -71,7 +72,7 @@ func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.
 
 // check parses an agent file, and finds and configures its modules. It rejects a file that is
 // invalid or that the tenant's policy does not allow. A missing model only causes a warning.
-func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*checkedAgent, error) {
+func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*Checked, error) {
 	policy, err := policy.Of(c.Info)
 	if err != nil {
 		return nil, err
@@ -95,30 +96,30 @@ func (a *Service) check(ctx context.Context, c *httpapi.Caller, name string, bod
 		err = checkFile(f, c, &policy, a.Options.commandsOf(c.Key.Tenant))
 	}
 	if err != nil {
-		return nil, fileProblem(err)
+		return nil, FileProblem(err)
 	}
-	out := &checkedAgent{}
-	if f.Model.Name == "" && name != ringsName {
-		out.warnings = append(out.warnings, "the agent has no model, and cannot run: name one, model: {name: …}")
+	out := &Checked{}
+	if f.Model.Name == "" && name != RingsName {
+		out.Warnings = append(out.Warnings, "the agent has no model, and cannot run: name one, model: {name: …}")
 	}
 	var wrong error
 	walk(f, func(f *agentfile.File, at string, m *agentfile.Middleware) {
 		if wrong != nil {
 			return
 		}
-		digest, err := a.checkEntry(ctx, c, &policy, f, at, m)
+		digest, err := a.CheckEntry(ctx, c, &policy, f, at, m)
 		if err != nil {
 			wrong = err
 			return
 		}
-		out.add(at, m, digest)
+		out.Add(at, m, digest)
 	})
 	return out, wrong
 }
 
-// fileProblem returns an error in an agent file as a problem, with the line and column if err has
+// FileProblem returns an error in a file as a problem, with the line and column if err has
 // them. It returns a [*sandbox.ImageRoomError] unchanged.
-func fileProblem(err error) error {
+func FileProblem(err error) error {
 	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
 		return err // the file is correct
 	}

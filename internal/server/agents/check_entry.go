@@ -19,10 +19,10 @@ import (
 // the agent itself.
 var defaultGrants = []string{"read:*"}
 
-// checkEntry finds the module of a middleware, and configures it as a run would. For tenants other
+// CheckEntry finds the module of a middleware, and configures it as a run would. For tenants other
 // than the operator's, it rejects grants that the policy does not allow, and limits above the
 // defaults. It returns the module's digest.
-func (a *Service) checkEntry(
+func (a *Service) CheckEntry(
 	ctx context.Context,
 	c *httpapi.Caller,
 	p *policy.Policy,
@@ -32,7 +32,7 @@ func (a *Service) checkEntry(
 ) (digest string, err error) {
 	found, err := a.modules.Find(ctx, c.Tenant, string(m.Module))
 	if errors.Is(err, store.ErrNoModule) {
-		return "", fileProblem(
+		return "", FileProblem(
 			agentfile.ErrorAt(f, at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)),
 		)
 	}
@@ -47,7 +47,7 @@ func (a *Service) checkEntry(
 		for i, g := range m.Grants {
 			host, isHost := strings.CutPrefix(string(g), "http:")
 			if may := hook.Matches(allowed, string(g)) || isHost && policy.CoversHost(p.Hosts, host); !may {
-				return "", fileProblem(
+				return "", FileProblem(
 					agentfile.ErrorAt(f, fmt.Sprintf("%s.grants[%d]", at, i),
 						fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, allowedText(allowed))),
 				)
@@ -56,7 +56,7 @@ func (a *Service) checkEntry(
 	}
 	if c.Key.Tenant != store.Operator {
 		if err := checkLimits(f, at, &m.Limits); err != nil {
-			return "", fileProblem(err)
+			return "", FileProblem(err)
 		}
 	}
 	done, err := a.admission.Compile(ctx, c.Key.Tenant)
@@ -70,21 +70,21 @@ func (a *Service) checkEntry(
 	case errors.As(err, &refused):
 		named := *refused // the error is shared; the name is this tenant's
 		named.Name = string(m.Module)
-		return "", fileProblem(agentfile.ErrorAt(f, at+".module", &named))
+		return "", FileProblem(agentfile.ErrorAt(f, at+".module", &named))
 	case err != nil:
 		return "", err
 	}
 	defer release()
 	grants, err := m.ModuleGrants()
 	if err != nil {
-		return "", fileProblem(agentfile.ErrorAt(f, at+".grants", err))
+		return "", FileProblem(agentfile.ErrorAt(f, at+".grants", err))
 	}
 	configured, err := module.Configure(ctx, loaded, m.Name, m.Config, grants)
 	var config *module.ConfigError
 	switch {
 	case errors.As(err, &config):
 		config.Module = string(m.Module)
-		return "", fileProblem(agentfile.ErrorAt(f, at+".config", err))
+		return "", FileProblem(agentfile.ErrorAt(f, at+".config", err))
 	case err != nil:
 		return "", err
 	}

@@ -26,7 +26,7 @@ func FuzzAgent(f *testing.F) {
 			return
 		}
 		if err := checkFile(parsed, c, &policy.Policy{Hosts: []string{"*.example.com"}}, noCommands{}); err != nil {
-			require.NotEmpty(t, fileProblem(err).Error())
+			require.NotEmpty(t, FileProblem(err).Error())
 			return
 		}
 		var look func(*agentfile.File)

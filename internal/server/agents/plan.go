@@ -11,13 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
-	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/policy"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
-
-// ringsName names the operator's agent whose rings surround the agents of all tenants.
-const ringsName = "rings"
 
 // Estimates of an agent's memory, in bytes: twice the measured values, for the garbage
 // collector. They exclude module images, which the sandbox limits.
@@ -35,16 +31,14 @@ type Plan struct {
 	Spec   Spec
 
 	// Set by read.
-	file            *agentfile.File
-	rings           *agentfile.Rings
-	ringsRequests   agentfile.Requests
-	operatorModules map[string]bool // digests of the operator's modules
+	file  *agentfile.File
+	rings *Rings
 }
 
 // planOf looks up the agent of a spec, its tenant's policy and secrets, and the operator's rings. The
 // Spec of the plan has the versions that it found.
 func planOf(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
-	around := ringsName
+	around := RingsName
 	if t.ID() == store.Operator || spec.Rings < 0 { // no rings surround the agent
 		around = ""
 	}
@@ -64,7 +58,7 @@ func planOf(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 	case spec.Rings == 0:
 		plan.Spec.Rings = -1
 	default:
-		return nil, fmt.Errorf("agent %s of the operator: %w", ringsName, store.ErrNoAgent)
+		return nil, fmt.Errorf("agent %s of the operator: %w", RingsName, store.ErrNoAgent)
 	}
 	return plan, nil
 }
@@ -106,34 +100,20 @@ func countServers(f *agentfile.File) int {
 	return n
 }
 
-// read parses the agent's file and the file of the operator's rings, if there is one. It prefixes
-// the names of the rings' middlewares with OperatorName and a dot.
+// read parses the agent's file and the file of the operator's rings, if there is one.
 func (p *Plan) read() (err error) {
-	p.operatorModules = map[string]bool{}
-	if p.file, _, err = readStored(p.Agent); err != nil || p.Around == nil {
+	if p.file, _, err = readStored(p.Agent); err != nil {
 		return err
 	}
-	file, shown, err := readStored(p.Around)
-	if err != nil {
-		return err
-	}
-	for _, e := range shown.Modules {
-		p.operatorModules[httpapi.TrimDigest(e.Digest)] = true
-	}
-	p.rings, p.ringsRequests = &file.Rings, file.Requests
-	for _, list := range [][]agentfile.Middleware{file.Rings.Outer, file.Rings.Inner} {
-		for i := range list {
-			list[i].Name = OperatorName + "." + list[i].Name
-		}
-	}
-	return nil
+	p.rings, err = ReadRings(p.Around)
+	return err
 }
 
 // complete adds the operator's rings to the file, and lowers max_steps to the tenant's limit. It
 // reports whether the file asked for more steps. The caller has called read.
 func (p *Plan) complete() (lowered bool) {
 	if p.rings != nil {
-		p.file.Rings = *p.rings
+		p.file.Rings = p.rings.Rings
 	}
 	return p.tenant.ID() != store.Operator && capSteps(p.file, p.policy.StepLimit())
 }

@@ -21,26 +21,34 @@ const (
 	evictInterval      = 10 * time.Second
 )
 
-// A Pool caches built agents. All runs with the same plan share one agent.
+// A Pool caches built agents, and the routes of gateways. All runs with the same plan share one agent.
 type Pool struct {
 	options *Options
 	agents  *Service
 	log     *slog.Logger
 	now     func() time.Time
-	cache   *refcache.Cache[poolKey, *builtAgent]
+	cache   *refcache.Cache[poolKey, *pooled]
 
 	// BuildAgent builds an agent. Tests replace it; the default is [Pool.Build].
 	BuildAgent func(context.Context, *Plan) (*host.Agent, error)
 }
 
-// A poolKey identifies an agent by its tenant and the hash of its plan.
+// A poolKey identifies a value by its tenant and the hash of its plan.
 type poolKey struct{ tenant, plan string }
 
 // A builtAgent is an agent in the pool.
 type builtAgent struct {
 	*host.Agent
-	bytes    int64 // estimate of the agent's memory
 	requests RequestPolicy
+}
+
+// Pooled is a value that a pool holds. The pool closes it once it is not used any more.
+type Pooled interface{ Close() }
+
+// A pooled is a value in the pool.
+type pooled struct {
+	Pooled
+	bytes int64 // estimate of the value's memory
 }
 
 // A Handle is an agent that is ready to run. The caller calls Release once its run has ended.
@@ -56,7 +64,7 @@ type Handle struct {
 func NewPool(a *Service) *Pool {
 	p := &Pool{options: a.Options, agents: a, log: a.Options.Logger, now: a.Options.Now}
 	p.cache = refcache.New[poolKey](
-		refcache.Options[*builtAgent]{Close: func(a *builtAgent) { a.Close() }, KeepIdle: true, Now: p.now},
+		refcache.Options[*pooled]{Close: func(v *pooled) { v.Close() }, KeepIdle: true, Now: p.now},
 	)
 	p.BuildAgent = p.Build
 	return p
@@ -72,40 +80,63 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	if err != nil {
 		return nil, err
 	}
-	ref, err := p.cache.Acquire(ctx, poolKey{t.ID(), key},
-		func(ctx context.Context) (*builtAgent, error) { return p.load(ctx, plan, t.ID()) })
+	v, release, err := p.Acquire(ctx, t.ID(), key, func(ctx context.Context) (Pooled, int64, error) {
+		a, err := p.BuildAgent(ctx, plan)
+		if err != nil {
+			return nil, 0, err
+		}
+		return &builtAgent{a, plan.requests()}, plan.bytes(), nil
+	})
 	if err != nil {
 		return nil, err
 	}
+	a := v.(*builtAgent)
 	return &Handle{
-		Agent: ref.Value.Agent.Agent, Release: ref.Release, Memory: plan.Info.Quota.MemoryBytes,
-		Requests: &ref.Value.requests,
+		Agent: a.Agent.Agent, Release: release, Memory: plan.Info.Quota.MemoryBytes, Requests: &a.requests,
 	}, nil
 }
 
-// load waits until a tenant may build an agent, and builds it.
-func (p *Pool) load(ctx context.Context, plan *Plan, tenant string) (*builtAgent, error) {
-	done, err := p.options.Admission.Build(ctx, tenant)
+// Acquire returns the value of a tenant's key, such as an agent or a route. It calls build if the pool
+// does not have the value; build also estimates the value's memory in bytes.
+func (p *Pool) Acquire(
+	ctx context.Context,
+	tenant, key string,
+	build func(context.Context) (Pooled, int64, error),
+) (v Pooled, release func(), err error) {
+	ref, err := p.cache.Acquire(ctx, poolKey{tenant, key}, func(ctx context.Context) (*pooled, error) {
+		done, err := p.options.Admission.Build(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return p.buildInRoom(sandbox.WithTenant(ctx, p.options.Admission.Sharer(tenant)), tenant, build)
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer done()
-	a, err := p.buildInRoom(sandbox.WithTenant(ctx, p.options.Admission.Sharer(tenant)), plan, tenant)
-	if err != nil {
-		return nil, err
-	}
-	return &builtAgent{a, plan.bytes(), plan.requests()}, nil
+	return ref.Value.Pooled, ref.Release, nil
 }
 
-// buildInRoom builds an agent. If memory for its images is missing, it closes idle modules and
-// agents and tries again: first agents of the same tenant, then those of others, more each time.
-func (p *Pool) buildInRoom(ctx context.Context, plan *Plan, tenant string) (*host.Agent, error) {
-	a, err := p.BuildAgent(ctx, plan)
+// buildInRoom calls build. If memory for the images of modules is missing, it closes idle modules and
+// values and tries again: first values of the same tenant, then those of others, more each time.
+func (p *Pool) buildInRoom(
+	ctx context.Context,
+	tenant string,
+	build func(context.Context) (Pooled, int64, error),
+) (*pooled, error) {
+	once := func() (*pooled, error) {
+		v, bytes, err := build(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &pooled{v, bytes}, nil
+	}
+	v, err := once()
 	own := true
 	for n := 8; ; {
 		room := (*sandbox.ImageRoomError)(nil)
 		if !errors.As(err, &room) {
-			return a, err
+			return v, err
 		}
 		modules, closed := p.options.Modules, 0
 		if own {
@@ -113,13 +144,13 @@ func (p *Pool) buildInRoom(ctx context.Context, plan *Plan, tenant string) (*hos
 		}
 		if closed == 0 {
 			if p.evictOthers(tenant, n) == 0 {
-				return a, err
+				return v, err
 			}
 			n *= 2
 			modules.CloseIdle() // the modules of these agents
 		}
 		own = false
-		a, err = p.BuildAgent(ctx, plan)
+		v, err = once()
 	}
 }
 
@@ -160,7 +191,7 @@ func (p *Pool) Evict(ttl time.Duration, maxBytes, maxTenantBytes int64) {
 	})
 }
 
-type idleAgent = refcache.Idle[poolKey, *builtAgent]
+type idleAgent = refcache.Idle[poolKey, *pooled]
 
 // CloseIdle closes all idle agents, and returns their number.
 func (p *Pool) CloseIdle() int { return p.cache.EvictAll() }

@@ -35,8 +35,8 @@ func (p *Plan) requests() RequestPolicy {
 	if p.file != nil && p.file.Requests.Params != nil {
 		out.lists[0] = p.file.Requests.Params
 	}
-	if list := p.ringsRequests.Params; list != nil {
-		out.lists = append(out.lists, list)
+	if p.rings != nil && p.rings.Requests.Params != nil {
+		out.lists = append(out.lists, p.rings.Requests.Params)
 	}
 	if p.tenant.ID() != store.Operator {
 		out.check = p.policy.ParamCheck()

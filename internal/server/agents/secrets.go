@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -11,37 +12,40 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A secretsEnv provides a tenant's secrets to an agent file as environment variables.
-type secretsEnv struct {
-	pool *Pool
-	plan *Plan
+// A Vault provides a tenant's secrets to a file as environment variables.
+type Vault struct {
+	Tenant  *store.Tenant
+	Secrets []store.SecretInfo // the secrets that exist
+	User    string             // the user of the secrets in errors, such as "agent greeter"
+	Logger  *slog.Logger
+	// Operator, if not nil, returns the operator's model settings, which the file may use.
+	Operator func(name string) string
 
 	mu    sync.Mutex
 	first error // the first failure to read a secret
 }
 
-// getenv returns a function that looks up the tenant's secrets, and the operator's model
-// settings if the agent may use that model.
-func (v *secretsEnv) getenv(ctx context.Context) func(string) string {
+// Getenv returns a function that looks up the tenant's secrets, and the operator's model settings if
+// Operator is set.
+func (v *Vault) Getenv(ctx context.Context) func(string) string {
 	known := map[string]bool{}
-	for _, s := range v.plan.Secrets {
+	for _, s := range v.Secrets {
 		known[s.Name] = true
 	}
-	shared := v.plan.usesOperatorModel()
 	return func(name string) string {
 		if known[name] {
 			return v.open(ctx, name)
 		}
-		if shared && slices.Contains(agentfile.ModelEnv, name) {
-			return v.pool.options.Getenv(name)
+		if v.Operator != nil && slices.Contains(agentfile.ModelEnv, name) {
+			return v.Operator(name)
 		}
 		return ""
 	}
 }
 
 // open decrypts a secret of the tenant. It returns "" if that fails, and records the first error.
-func (v *secretsEnv) open(ctx context.Context, name string) string {
-	secret, err := v.plan.tenant.Secret(ctx, name)
+func (v *Vault) open(ctx context.Context, name string) string {
+	secret, err := v.Tenant.Secret(ctx, name)
 	if err == nil {
 		return string(secret)
 	}
@@ -52,10 +56,10 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	}
 	v.first = err
 	if errors.Is(err, store.ErrNoKeyring) {
-		v.pool.log.Error("decrypt secret: the keys for secrets have changed",
-			"tenant", v.plan.tenant.ID(), "secret", name, "error", err)
+		v.Logger.Error("decrypt secret: the keys for secrets have changed",
+			"tenant", v.Tenant.ID(), "secret", name, "error", err)
 		v.first = &NotReadyError{
-			v.plan.Spec.Agent,
+			v.User,
 			fmt.Errorf(
 				"decrypt secret %s: the operator's keys for secrets have changed; set the secret again, or ask the operator to restore the former keys",
 				name,
@@ -65,9 +69,9 @@ func (v *secretsEnv) open(ctx context.Context, name string) string {
 	return ""
 }
 
-// err returns the first failure to read a needed secret. The agent must not run without the
+// Err returns the first failure to read a needed secret. The file must not be used without the
 // secret, since it might use a model with no key or with another key.
-func (v *secretsEnv) err() error {
+func (v *Vault) Err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.first

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/agentmodel"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/routes"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -26,6 +28,7 @@ import (
 // Models serves the model APIs of OpenAI and Anthropic, with agents as models.
 type Models struct {
 	Runs      *runs.Service
+	Routed    *routes.Service // serves models that are no agents
 	Admission *admission.Controller
 	Timeouts  *httpapi.Timeouts
 }
@@ -42,17 +45,19 @@ type modelsOutput struct {
 
 type modelOutput struct{ Body Model }
 
-// A Model is an agent in the format of OpenAI's models.
+// A Model is an agent, or a model that a route names, in the format of OpenAI's models.
 type Model struct {
-	ID      string `json:"id" doc:"The agent's name."`
+	ID      string `json:"id" doc:"The name of the agent or the model."`
 	Object  string `json:"object" enum:"model"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
 }
 
 // aboutModels describes what the endpoints of all model APIs have in common.
-const aboutModels = `The model is the name of an agent. Tools of the request run in the client: a call of one pauses the run, and
-the next request, with its result and the same model, continues the same run. The requests of an agent may set the
+const aboutModels = `The model is the name of an agent; another model is served by the first route of the tenant's gateway with
+the API and the model, which passes the request to its upstream.
+
+Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result and the same model, continues the same run. The requests of an agent may set the
 parameters that it and the policy allow; docs/platform.md lists the fields that have no effect. A field with an effect
 that agents do not have gets 400. If the client disconnects, the run ends, unless the request has an Idempotency-Key.`
 
@@ -64,7 +69,7 @@ func (x *Models) Routes(rt *httpapi.Router) {
 		Path:    "/v1/models",
 		Scope:   httpapi.AgentsRead,
 		Tag:     tagOpenAI,
-		Summary: "List agents as OpenAI models",
+		Summary: "List agents and the models of routes as OpenAI models",
 	}, x.models)
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "get-model",
@@ -72,7 +77,7 @@ func (x *Models) Routes(rt *httpapi.Router) {
 		Path:    "/v1/models/{agent}",
 		Scope:   httpapi.AgentsRead,
 		Tag:     tagOpenAI,
-		Summary: "Show an agent as an OpenAI model",
+		Summary: "Show an agent or a model of a route as an OpenAI model",
 	}, x.model)
 	for _, e := range []endpoint{
 		{"chat-completions", "/v1/chat/completions", tagOpenAI, "Create a chat completion", agentmodel.Chat(), "messages"},
@@ -87,7 +92,7 @@ func (x *Models) Routes(rt *httpapi.Router) {
 			Tag:     e.tag,
 			Body:    maxConversation,
 			Input:   true,
-			Summary: e.summary + " with an agent as the model",
+			Summary: e.summary + " with an agent as the model, or through a route",
 			About:   aboutModels,
 		}, e.describe, func(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 			return x.serve(w, req, c, e.protocol)
@@ -101,9 +106,10 @@ func (x *Models) Routes(rt *httpapi.Router) {
 		Tag:     tagAnthropic,
 		Body:    maxConversation,
 		Input:   true,
-		Summary: "Count the tokens of a message; agents cannot",
-		About:   `An agent adds its instruction, its tools and what its modules change, so that only a run knows the tokens of its requests. The answer is 404.`,
-	}, nil, func(http.ResponseWriter, *http.Request, *httpapi.Caller) error { return modelProblem(errNoCount) })
+		Summary: "Count the tokens of a message through a route; agents cannot",
+		About: `An agent adds its instruction, its tools and what its modules change, so that only a run knows the tokens of its
+requests. If the model is an agent, or no route has it, the answer is 404.`,
+	}, nil, x.count)
 }
 
 const (
@@ -167,11 +173,24 @@ func (x *Models) models(ctx context.Context, c *httpapi.Caller, _ *struct{}) (*m
 	for _, a := range list {
 		out.Body.Data = append(out.Body.Data, newModel(c, a.Name, a.Created))
 	}
-	return out, nil
+	routed, stored, err := x.Routed.Models(ctx, c.Tenant)
+	for _, name := range routed {
+		if !slices.ContainsFunc(list, func(a store.StoredAgent) bool { return a.Name == name }) {
+			out.Body.Data = append(out.Body.Data, newModel(c, name, stored))
+		}
+	}
+	return out, err
 }
 
 func (x *Models) model(ctx context.Context, c *httpapi.Caller, in *agents.AgentPath) (*modelOutput, error) {
 	a, err := c.Tenant.Agent(ctx, in.Agent, 0)
+	if errors.Is(err, store.ErrNoAgent) {
+		names, stored, failed := x.Routed.Models(ctx, c.Tenant)
+		if slices.Contains(names, in.Agent) {
+			return &modelOutput{newModel(c, in.Agent, stored)}, nil
+		}
+		err = cmp.Or(failed, err)
+	}
 	if err != nil {
 		return nil, httpapi.ProblemOf(err).ForOpenAI()
 	}
@@ -182,10 +201,14 @@ func newModel(c *httpapi.Caller, name string, created time.Time) Model {
 	return Model{ID: name, Object: "model", Created: created.Unix(), OwnedBy: c.Tenant.ID()}
 }
 
-// serve answers a request of a model API. A model that is no agent of the tenant is an error.
+// serve answers a request of a model API: with the agent that the request names as its model, or else
+// through a route of the tenant's gateway.
 func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Caller, p *agentmodel.Protocol) error {
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
+		return err
+	}
+	if served, err := x.Routed.Serve(w, req, c, b); served || err != nil {
 		return err
 	}
 	err = x.answer(w, req, c, p, b)
@@ -193,6 +216,18 @@ func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Call
 		return modelProblem(known)
 	}
 	return err
+}
+
+// count counts the tokens of a message through a route.
+func (x *Models) count(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
+	b, err := httpapi.ReadJSONBody(req)
+	if err != nil {
+		return err
+	}
+	if served, err := x.Routed.Serve(w, req, c, b); served || err != nil {
+		return err
+	}
+	return modelProblem(errNoCount)
 }
 
 // answer starts the run of a request, or resumes the run whose calls the request answers, and

@@ -36,6 +36,17 @@ func checkEncoding(r *http.Request) error {
 	return nil
 }
 
+// checkUpgrade rejects WebSockets. Clients of model APIs, such as Codex, use HTTP at once after this
+// status, and not after others.
+func checkUpgrade(r *http.Request) error {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return nil
+	}
+	p := NewProblem(api.CodeInvalid, "the server does not speak WebSocket; use HTTP")
+	p.Status = http.StatusUpgradeRequired
+	return p
+}
+
 // badRequest returns a problem with status 400.
 func badRequest(detail string) *Problem {
 	p := NewProblem(api.CodeInvalid, "%s", detail)

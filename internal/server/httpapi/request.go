@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -53,7 +54,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	err := checkPath(r)
 	if err == nil {
-		err = checkEncoding(r)
+		err = cmp.Or(checkEncoding(r), checkUpgrade(r))
 	}
 	if err != nil {
 		rt.reject(w, r, err)

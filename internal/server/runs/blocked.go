@@ -13,7 +13,7 @@ import (
 // modules.
 func (r *Service) checkBlocked(pins []journal.Pin) error {
 	reasons, _ := r.blocks.Current()
-	switch why := findBlocked(pins, reasons); {
+	switch why := FindBlocked(pins, reasons); {
 	case why == nil:
 		return nil
 	case why.Digest == "":
@@ -40,15 +40,15 @@ func (r *Service) WatchBlocks(ctx context.Context) {
 
 // stopBlocked cancels a run that has a blocked module.
 func (r *Service) stopBlocked(l *ActiveRun, reasons map[string]string) {
-	if why := findBlocked(l.Pins, reasons); why != nil {
+	if why := FindBlocked(l.Pins, reasons); why != nil {
 		r.log.Warn("run canceled: one of its modules is blocked", "tenant", l.tenant, "run", l.ID, "reason", why)
 		l.Cancel(why)
 	}
 }
 
-// findBlocked returns an error that names a blocked module of a run, or nil if the run has none. If
+// FindBlocked returns an error that names a blocked module of a run, or nil if the run has none. If
 // only modules of the operator's rings are blocked, the error names no module.
-func findBlocked(pins []journal.Pin, reasons map[string]string) *agent.BlockedError {
+func FindBlocked(pins []journal.Pin, reasons map[string]string) *agent.BlockedError {
 	var hidden *agent.BlockedError
 	for _, p := range pins {
 		why, blocked := reasons[p.Digest]

@@ -14,6 +14,12 @@ func newMemory(process *account.Account) *memory {
 	})}
 }
 
+// OpenMemory returns the account of a tenant's runs, which other work of the tenant can use. quota and
+// release are those of [memory.Open].
+func (r *Service) OpenMemory(tenant string, quota int64) (a *account.Account, release func()) {
+	return r.memory.Open(tenant, quota)
+}
+
 // Open returns the account of a tenant. The caller must call release when the run has ended.
 // quota is the limit in bytes; 0 is the default, a quarter of the process's limit.
 func (m *memory) Open(tenant string, quota int64) (a *account.Account, release func()) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -76,7 +77,7 @@ func testDeleteTenant(t *testing.T, open Opener) {
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err, "another tenant of the name")
 	require.Equal(t, "", strings.Join(has(t, acme), " "), "has nothing of the deleted one")
-	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, beta), " "))
+	require.Equal(t, "agent gateway key module run secret usage", strings.Join(has(t, beta), " "))
 }
 
 // fill creates a row of each kind for a tenant.
@@ -93,6 +94,8 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 			id+"-module", "1"),
 	)
 	_, err = tenant.PutAgent(ctx, id+"-agent", []byte("name: a"), []string{digest})
+	require.NoError(t, err)
+	_, err = tenant.PutGateway(ctx, []byte("routes: []"), []string{digest})
 	require.NoError(t, err)
 	require.NoError(t, tenant.SetSecret(ctx, "openai", []byte(id)))
 	require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: "2026-01-31", Agent: id, Fuel: 7}))
@@ -115,6 +118,9 @@ func has(t *testing.T, tenant *store.Tenant) (out []string) {
 	}
 	agents, _, err := tenant.Agents(ctx, store.Page{Limit: 10})
 	note("agent", len(agents), err)
+	if _, err := tenant.Gateway(ctx, 0); !errors.Is(err, store.ErrNoGateway) {
+		note("gateway", 1, err)
+	}
 	keys, _, err := tenant.Keys(ctx, store.Page{})
 	note("key", len(keys), err)
 	modules, _, err := tenant.Modules(ctx, store.Page{Limit: 10})
@@ -164,7 +170,7 @@ func testIsolation(t *testing.T, open Opener) {
 		require.Regexp(t, "no such|unknown key", err.Error(), name)
 	}
 	require.NoError(t, beta.ReleaseRun(ctx, "acme-run"))
-	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, acme), " "), "nothing was changed")
+	require.Equal(t, "agent gateway key module run secret usage", strings.Join(has(t, acme), " "), "nothing was changed")
 	all, _, err := acme.Keys(ctx, store.Page{})
 	require.NoError(t, err)
 	require.Len(t, all, 1)
@@ -343,6 +349,11 @@ func testAgents(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, []any{"a", int64(3), []string{"d"}}, []any{list[0].Name, list[0].Version, list[0].Modules})
+	for name, want := range map[string]bool{"a": true, "c": false} {
+		has, err := acme.HasAgent(ctx, name)
+		require.NoError(t, err)
+		require.Equal(t, want, has, name)
+	}
 	require.ErrorIs(t, acme.DeleteAgent(ctx, "c"), store.ErrNoAgent)
 	for i := range 105 {
 		_, err := acme.PutAgent(ctx, "b", fmt.Append(nil, i), nil)

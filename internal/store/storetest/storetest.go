@@ -58,6 +58,8 @@ func Run(t *testing.T, open Opener) {
 		"tenant modules":           testTenantModules,
 		"blocks":                   testBlocks,
 		"agents":                   testAgents,
+		"gateways":                 testGateways,
+		"gateway quotas":           testGatewayQuotas,
 		"tenant quotas":            testTenantQuotas,
 		"meter":                    testMeter,
 		"journal bytes":            testJournalBytes,

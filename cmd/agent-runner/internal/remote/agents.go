@@ -86,13 +86,7 @@ func agentsShow(e *cli.Env) *cobra.Command {
 			return r.Print(a, func() string {
 				var b strings.Builder
 				fmt.Fprintf(&b, "# agent %s, version %d, of %s\n", a.Name, a.Version, a.Created.Format("2006-01-02 15:04:05 MST"))
-				for _, m := range a.Modules {
-					fmt.Fprintf(&b, "# %s: %s is %s\n", m.At, m.Name, m.Digest)
-				}
-				for _, w := range a.Warnings {
-					fmt.Fprintf(&b, "# warning: %s\n", cli.OneLine(w))
-				}
-				return b.String() + strings.TrimRight(a.YAML, "\n") + "\n"
+				return describe(&b, a.Modules, a.Warnings, a.YAML)
 			})
 		})
 	cmd.Flags().Int64Var(&version, "version", 0, "version `N` (default: the newest)")

@@ -17,14 +17,23 @@ import (
 
 // applied is the result of applying one agent file.
 type applied struct {
+	pushes
+	Did   string     `json:"did"` // "created", "changed" or "unchanged"
+	Agent *api.Agent `json:"agent"`
+}
+
+// pushes are the uploads of the modules of a file.
+type pushes struct {
 	File   string         `json:"file"`
-	Did    string         `json:"did"` // "created", "changed" or "unchanged"
 	Pushed []appliedPush  `json:"pushed"`
-	Agent  *api.Agent     `json:"agent"`
 	seen   map[string]int // indexes in Pushed, by path
 }
 
-// An appliedPush is a module that an agent file names by path.
+func newPushes(file string) pushes {
+	return pushes{File: file, Pushed: []appliedPush{}, seen: map[string]int{}}
+}
+
+// An appliedPush is a module that a file names by path.
 type appliedPush struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"`
@@ -46,8 +55,9 @@ func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
 		return nil, cli.Usagef("%s: the agent has no name; add one to the file: name: %s",
 			path, strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))))
 	}
-	a := &applied{File: path, Pushed: []appliedPush{}, seen: map[string]int{}}
-	text, err = r.pushPaths(ctx, a, f, text)
+	a := &applied{pushes: newPushes(path)}
+	errorAt := func(at string, err error) error { return agentfile.ErrorAt(f, at, err) }
+	text, err = r.pushPaths(ctx, &a.pushes, errorAt, text)
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +68,21 @@ func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
 	if a.Agent, err = r.PutAgent(ctx, f.Name, text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	switch a.Agent.Version {
-	case before.Version: // 0 if the agent is new
-		a.Did = "unchanged"
-	case 1:
-		a.Did = "created"
-	default:
-		a.Did = "changed"
-	}
+	a.Did = did(before.Version, a.Agent.Version)
 	r.warn(a.Agent.Warnings)
 	return a, nil
+}
+
+// did returns what a request did that stored a version after another one, which is 0 if there was none.
+func did(before, after int64) string {
+	switch after {
+	case before:
+		return "unchanged"
+	case 1:
+		return "created"
+	default:
+		return "changed"
+	}
 }
 
 // unknown reports whether err means that something does not exist, or that the key
@@ -78,8 +93,13 @@ func unknown(err error) bool {
 }
 
 // pushPaths uploads the modules that a file names by path, and returns the text with the paths
-// replaced with digests.
-func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, text []byte) ([]byte, error) {
+// replaced with digests. errorAt adds the position of a key to an error.
+func (r *Session) pushPaths(
+	ctx context.Context,
+	a *pushes,
+	errorAt func(at string, err error) error,
+	text []byte,
+) ([]byte, error) {
 	places, err := modulePlaces(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.File, err)
@@ -97,14 +117,14 @@ func (r *Session) pushPaths(ctx context.Context, a *applied, f *agentfile.File, 
 		case errors.As(err, &problem):
 			return nil, err // the error names the module
 		case err != nil:
-			return nil, agentfile.ErrorAt(f, p.at, err)
+			return nil, errorAt(p.at, err)
 		}
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, p := range slices.Backward(local) { // backward, so that earlier positions remain valid
 		var err error
 		if lines, err = p.rewrite(lines); err != nil {
-			return nil, agentfile.ErrorAt(f, p.at, err)
+			return nil, errorAt(p.at, err)
 		}
 	}
 	return []byte(strings.Join(lines, "\n")), nil
@@ -134,7 +154,7 @@ func localModule(file, name string) (string, error) {
 }
 
 // pushPath uploads a module unless the server already has it, and returns its digest.
-func (r *Session) pushPath(ctx context.Context, a *applied, path string) (string, error) {
+func (r *Session) pushPath(ctx context.Context, a *pushes, path string) (string, error) {
 	if i, ok := a.seen[path]; ok {
 		return a.Pushed[i].Digest, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// A modulePlace is the position in an agent.yaml of the module of an entry.
+// A modulePlace is the position in an agent.yaml or a gateway.yaml of the module of an entry.
 type modulePlace struct {
 	at           string // the path in errors, such as middlewares[0].module
 	module       string // the module as the file names it
@@ -24,7 +24,7 @@ type modulePlace struct {
 	braces       bool   // the entry is a flow mapping, in braces
 }
 
-// modulePlaces returns the positions of all modules in the text of a valid agent file.
+// modulePlaces returns the positions of all modules in the text of a valid file.
 // It ignores modules given by YAML aliases.
 func modulePlaces(text []byte) (out []modulePlace, err error) {
 	tree, err := parser.ParseBytes(text, 0)
@@ -48,6 +48,10 @@ func modulePlaces(text []byte) (out []modulePlace, err error) {
 			case "rings":
 				for _, ring := range pairsOf(pair.Value) {
 					list(at+"rings."+ring.Key.GetToken().Value, ring.Value)
+				}
+			case "routes":
+				for i, item := range itemsOf(pair.Value) {
+					agent(fmt.Sprintf("%s[%d].", key, i), item)
 				}
 			case "agents":
 				for i, item := range itemsOf(pair.Value) {

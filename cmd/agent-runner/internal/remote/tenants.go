@@ -25,6 +25,7 @@ type tenantFlags struct {
 	name                          string
 	quota                         []string
 	grants, models, params, hosts []string
+	upstreams                     []string
 	maxSteps                      int
 }
 
@@ -49,6 +50,8 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 	)
 	f.StringArrayVar(&t.hosts, "allow-host", nil,
 		"allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)")
+	f.StringArrayVar(&t.upstreams, "allow-upstream", nil,
+		"allow routes to send requests to this `HOST`, such as api.openai.com; repeatable (default: any with a public address)")
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
@@ -111,8 +114,8 @@ func (t *tenantFlags) policy(cmd *cobra.Command, p *api.Policy) bool {
 	some := false
 	for flag, set := range map[string]func(){
 		"allow-grant": func() { p.Grants = present(t.grants) }, "allow-model": func() { p.Models = present(t.models) },
-		"allow-param": func() { p.Params = present(t.params) },
-		"allow-host":  func() { p.Hosts = present(t.hosts) }, "max-steps": func() { p.MaxSteps = t.maxSteps },
+		"allow-param": func() { p.Params = present(t.params) }, "allow-upstream": func() { p.Upstreams = present(t.upstreams) },
+		"allow-host": func() { p.Hosts = present(t.hosts) }, "max-steps": func() { p.MaxSteps = t.maxSteps },
 	} {
 		if given(flag) {
 			set()
@@ -212,6 +215,9 @@ func tenantText(t *api.Tenant) string {
 		row("params", list(t.Policy.Params, ""))
 	}
 	row("hosts", list(t.Policy.Hosts, "none"))
+	if len(t.Policy.Upstreams) > 0 {
+		row("upstreams", list(t.Policy.Upstreams, ""))
+	}
 	if t.Policy.MaxSteps > 0 {
 		row("steps", fmt.Sprintf("at most %d per run", t.Policy.MaxSteps))
 	}
