@@ -11,11 +11,18 @@ import (
 
 // A score sums up the replays of one suite with one defence.
 type score struct {
-	pairs, any, full        int // attacks; those with any and with all of the attacker's writes
-	tasks, denied, asked    int // the user's tasks without an attack
-	calls, disturbed, quiet int // the user's calls under attack; pairs without a disturbed one
-	questions               []int
-	notes                   []string
+	// pairs is the number of attacks, any the number of those in which a write of the attacker ran,
+	// and full the number of those in which all of them ran.
+	pairs, any, full int
+	// tasks is the number of the user's tasks, replayed without an attack, denied the number of those
+	// with a denied call, and asked the number of those with a question.
+	tasks, denied, asked int
+	// calls is the number of the user's calls under attack, disturbed the number of those that were
+	// denied or asked about, and quiet the number of pairs without a disturbed call.
+	calls, disturbed, quiet int
+	// questions holds the number of questions in each replay under attack.
+	questions []int
+	notes     []string
 }
 
 // measure replays a suite with a defence.

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// calls is the number of calls of a run in [times], and turns the number of runs.
+// calls is the number of calls of each run in [times], and turns is the number of runs.
 const (
 	calls = 200
 	turns = 15
@@ -64,7 +64,8 @@ type span struct {
 	fuel         int64
 }
 
-// timed runs an agent that sends a message in each of n steps, after a number of messages.
+// timed runs an agent that calls the tool send_message in each of n steps. The run begins with a
+// conversation of the given number of messages.
 func timed(ctx context.Context, h *host.Host, messages, n int, list []host.Middleware) (span, error) {
 	send := abi.Tool{
 		Name: "send_message", Description: "Sends a message to a person.",

@@ -17,13 +17,13 @@ func TestEachIsMissed(t *testing.T) {
 	}
 	defer h.Close(t.Context())
 	for i := range len(entries) + 1 {
-		name, spy, list := "none", newSpy(), functions()
+		name, reader, list := "none", newCountReader(), functions()
 		if i < len(entries) {
 			name = list[i].Name
 			list = slices.Delete(list, i, i+1)
 		}
 		t.Run("without "+name, func(t *testing.T) {
-			p, err := ourLoop(t.Context(), name, h, append(list, spy.middleware()), history(10), spy.counts)
+			p, err := ourLoop(t.Context(), name, h, append(list, reader.middleware()), history(10), reader.counts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,11 +74,11 @@ func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float6
 	}
 }
 
-// A waiting model blocks each run at its last step until goOn is closed or ctx is done.
+// waiting is a model that blocks each run at its last step until release is closed or ctx is done.
 type waiting struct {
 	instant
-	there *sync.WaitGroup
-	goOn  chan struct{}
+	there   *sync.WaitGroup
+	release chan struct{}
 }
 
 // Generate implements [model.Model].
@@ -86,7 +86,7 @@ func (w waiting) Generate(ctx context.Context, req *model.Request, sink func(abi
 	if strings.Contains(req.Messages[len(req.Messages)-1].Content.String(), "not allowed") {
 		w.there.Done()
 		select {
-		case <-w.goOn:
+		case <-w.release:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -109,7 +109,7 @@ func memory(ctx context.Context, h *host.Host, path string, conversation []abi.M
 	}
 	var there sync.WaitGroup
 	there.Add(runs)
-	w := waiting{there: &there, goOn: make(chan struct{})}
+	w := waiting{there: &there, release: make(chan struct{})}
 	a, err := h.NewAgent(
 		ctx,
 		&host.AgentOptions{Model: w, Tools: []tool.Tool{search()}, Middlewares: list, Instruction: "You know all orders."},
@@ -145,7 +145,7 @@ func memory(ctx context.Context, h *host.Host, path string, conversation []abi.M
 	if err != nil {
 		return err
 	}
-	close(w.goOn)
+	close(w.release)
 	for range runs {
 		err = errors.Join(err, <-failed)
 	}

@@ -62,32 +62,32 @@ func search() tool.Tool {
 			Parameters:  []byte(`{"type":"object","properties":{"query":{"type":"string"}}}`),
 		},
 		func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-			witnessOf(ctx).calls.Add(1)
+			runCountsOf(ctx).calls.Add(1)
 			return abi.TextResult(found()), nil
 		},
 	)
 }
 
-// A witness counts a run's tool calls, and its model requests in which the history was repaired.
-type witness struct {
+// runCounts counts a run's tool calls, and its model requests in which the history was repaired.
+type runCounts struct {
 	calls    atomic.Int64 // number of tool calls that the cache did not answer
-	repaired atomic.Int64 // requests in which the history's call had an answer
+	repaired atomic.Int64 // number of model requests in which the history's call had an answer
 }
 
-type witnessKey struct{}
+type runCountsKey struct{}
 
-// withWitness returns a context with a new witness for one run, and the witness.
-func withWitness(ctx context.Context) (context.Context, *witness) {
-	w := &witness{}
-	return context.WithValue(ctx, witnessKey{}, w), w
+// withRunCounts returns a context with new runCounts for one run, and these runCounts.
+func withRunCounts(ctx context.Context) (context.Context, *runCounts) {
+	w := &runCounts{}
+	return context.WithValue(ctx, runCountsKey{}, w), w
 }
 
-// witnessOf returns the run's witness, or an unused one if the context has none.
-func witnessOf(ctx context.Context) *witness {
-	if w, ok := ctx.Value(witnessKey{}).(*witness); ok {
+// runCountsOf returns the runCounts of a run's context, or unused ones if the context has none.
+func runCountsOf(ctx context.Context) *runCounts {
+	if w, ok := ctx.Value(runCountsKey{}).(*runCounts); ok {
 		return w
 	}
-	return &witness{}
+	return &runCounts{}
 }
 
 // step returns the model's text, or the arguments of its next call of the tool, given the number of
@@ -110,7 +110,7 @@ type instant struct{}
 func (instant) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	for i, m := range req.Messages[1:] {
 		if m.ToolCallID == dangling && m.Content.String() == canceled && len(req.Messages[i].ToolCalls) > 0 {
-			witnessOf(ctx).repaired.Add(1)
+			runCountsOf(ctx).repaired.Add(1)
 		}
 	}
 	results := 0

@@ -24,7 +24,7 @@ func inEino(ctx context.Context, name string, conversation []abi.Message) (*peer
 	lookup, err := utils.InferTool("search", "Searches the orders.", func(ctx context.Context, _ struct {
 		Query string `json:"query"`
 	}) (string, error) {
-		witnessOf(ctx).calls.Add(1)
+		runCountsOf(ctx).calls.Add(1)
 		return found(), nil
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func inEino(ctx context.Context, name string, conversation []abi.Message) (*peer
 		r := result{Counts: map[string]int{}}
 		var text strings.Builder
 		o := &observed{counts: map[string]int{}}
-		ctx, saw := withWitness(ctx)
+		ctx, saw := withRunCounts(ctx)
 		events := runner.Run(context.WithValue(ctx, observedKey{}, o), messages)
 		for {
 			e, ok := events.Next()
@@ -117,7 +117,7 @@ func (einoModel) Stream(
 ) (*schema.StreamReader[*schema.Message], error) {
 	for i, m := range input[1:] {
 		if m.ToolCallID == dangling && m.Content == canceled && len(input[i].ToolCalls) > 0 {
-			witnessOf(ctx).repaired.Add(1)
+			runCountsOf(ctx).repaired.Add(1)
 		}
 	}
 	results := 0

@@ -45,7 +45,7 @@ func ourLoop(
 		var r result
 		var text strings.Builder
 		run := ""
-		ctx, saw := withWitness(ctx)
+		ctx, saw := withRunCounts(ctx)
 		for e, err := range a.Run(ctx, host.Input{Messages: conversation}) {
 			if err != nil {
 				return r, err
@@ -81,11 +81,11 @@ func ourModules(ctx context.Context, h *host.Host, name, path string, conversati
 		config, _ := json.Marshal(map[string]string{"use": e.name})
 		list = append(list, host.Middleware{Name: e.name, Module: m, Config: config, Hooks: e.hooks})
 	}
-	// The observer stores its counts in a run-local value, which ends with the run. The spy reads
-	// the value when the run finishes. The in-process peer has a spy as well.
-	spy := newSpy()
-	list = append(list, spy.middleware())
-	p, err := ourLoop(ctx, name, h, list, conversation, spy.counts)
+	// The observer stores its counts in a run-local value, which ends with the run. The countReader
+	// reads the value when the run finishes. The in-process peer has a countReader as well.
+	reader := newCountReader()
+	list = append(list, reader.middleware())
+	p, err := ourLoop(ctx, name, h, list, conversation, reader.counts)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func bytesOf(n int64) string {
 
 // inProcess returns a peer with the five middlewares as functions in this process.
 func inProcess(ctx context.Context, h *host.Host, name string, conversation []abi.Message) (*peer, error) {
-	spy := newSpy()
-	return ourLoop(ctx, name, h, append(functions(), spy.middleware()), conversation, spy.counts)
+	reader := newCountReader()
+	return ourLoop(ctx, name, h, append(functions(), reader.middleware()), conversation, reader.counts)
 }
 
 // functions returns the five middlewares in Go.
@@ -314,15 +314,16 @@ func forwarded(
 	})
 }
 
-// A spy reads the observer's counts from the chain's shared run-local values.
-type spy struct {
+// A countReader is a middleware that reads the observer's counts from the chain's shared run-local
+// values.
+type countReader struct {
 	mu   sync.Mutex
-	seen map[string]map[string]int // by run
+	seen map[string]map[string]int // counts, by run
 }
 
-func newSpy() *spy { return &spy{seen: map[string]map[string]int{}} }
+func newCountReader() *countReader { return &countReader{seen: map[string]map[string]int{}} }
 
-func (s *spy) middleware() host.Middleware {
+func (s *countReader) middleware() host.Middleware {
 	return host.Middleware{Name: "spy", Native: &native.Middleware{
 		Description: abi.Description{Events: []abi.EventType{abi.EventRunFinished}},
 		Observe: func(_ context.Context, c *native.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
@@ -339,7 +340,7 @@ func (s *spy) middleware() host.Middleware {
 		}}}
 }
 
-func (s *spy) counts(run string) (map[string]int, error) {
+func (s *countReader) counts(run string) (map[string]int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts, ok := s.seen[run]

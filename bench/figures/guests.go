@@ -99,7 +99,7 @@ func clean(ctx context.Context, im *sandbox.Image) guest {
 	}
 }
 
-// A raw is the guest in plain wazero, which has no way to stop it.
+// raw runs the guest in plain wazero, which has no way to stop it.
 type raw struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule

@@ -22,15 +22,16 @@ type halt struct {
 	worked time.Duration
 }
 
-// A stopping reads how long the runtime took to stop all goroutines, in pauses for the garbage
-// collector and for other callers.
+// stopping holds the runtime's metrics of the time that it took to stop all goroutines, in pauses
+// for the garbage collector and for other callers.
 type stopping []metrics.Sample
 
 func newStopping() stopping {
 	return stopping{{Name: "/sched/pauses/stopping/gc:seconds"}, {Name: "/sched/pauses/stopping/other:seconds"}}
 }
 
-// read returns the number of pauses so far, by the upper bound of their time to stop.
+// read returns the number of pauses so far, by an upper bound of the time that they took to stop
+// all goroutines.
 func (s stopping) read() map[time.Duration]uint64 {
 	metrics.Read(s)
 	all := map[time.Duration]uint64{}

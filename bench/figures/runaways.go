@@ -146,7 +146,8 @@ func loopInGo(limit time.Duration) (late time.Duration) {
 
 var spun atomic.Uint64
 
-// An endless holds the measurements of one shape's runs, and of a loop in Go in their place.
+// endless holds the measurements of the runs of one shape, and of loops in Go that run instead of
+// the shape for comparison.
 type endless struct {
 	name       string
 	here, inGo sample
@@ -156,7 +157,7 @@ type endless struct {
 type sample struct {
 	halts []time.Duration // the longest time to stop all goroutines during the run
 	works []time.Duration // the most processor time that the process used during a pause
-	lates []time.Duration // time from the deadline to the end
+	lates []time.Duration // time from the deadline to the end of the run
 }
 
 // run calls do while another goroutine stops the world repeatedly, and records the pauses and the

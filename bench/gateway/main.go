@@ -28,8 +28,8 @@ const (
 	answerEvents = 40
 )
 
-// each is the time of one measurement, and rounds the number of measurements of each setting, which
-// alternate.
+// each is the duration of one measurement. rounds is the number of measurements of each peer; the
+// measurements of the peers alternate.
 const (
 	each   = 1500 * time.Millisecond
 	rounds = 5
@@ -100,7 +100,8 @@ func serve(h http.Handler) (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// startGateway starts a gateway with the modules redact, tool-policy and sentences, built as suffix says.
+// startGateway starts a gateway with the modules redact, tool-policy and sentences from folder, and
+// returns its address. The file of a module has its name followed by suffix.
 func startGateway(ctx context.Context, h *host.Host, up, folder, suffix string) (string, error) {
 	var list []string
 	for _, name := range []string{"redact", "tool-policy", "sentences"} {
@@ -192,7 +193,8 @@ func summarize(list []sample) summary {
 	return summary{at(all, 0.5), at(all, 0.99), at(first, 0.5)}
 }
 
-// load sends requests with a number of clients for a time.
+// load sends requests to url with the given number of concurrent clients for the duration each, and
+// returns a sample of each request.
 func load(url string, clients int, stream bool) ([]sample, error) {
 	body := request(stream)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}
@@ -242,7 +244,8 @@ func send(client *http.Client, url string, body []byte) (sample, error) {
 	return s, err
 }
 
-// request returns a request with a history of some messages.
+// request returns the body of a request of at least requestBytes bytes, most of which is a history
+// of messages.
 func request(stream bool) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(
@@ -297,7 +300,8 @@ func upstream(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "data: [DONE]\n\n")
 }
 
-// memory measures what an open stream holds in the process, with its client and its upstream.
+// memory measures the memory that the process uses for an open stream, including its client and its
+// upstream.
 func memory(b *bytes.Buffer, peers []peer) error {
 	const streams = 256
 	b.WriteString(

@@ -18,7 +18,7 @@ import (
 // eventsOfStep is the number of events that the middleware of [events] emits in a step.
 const eventsOfStep = 200
 
-// before holds the numbers of events that precede a measured one.
+// before holds the numbers of events that precede a measured event.
 var before = [3]int{10, 1000, 20_000}
 
 // events measures how long an event takes from the middleware that emits it to the reader of the

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/hostile"
 )
 
-// A mallory is the hostile tenant of a platform.
+// mallory is the hostile tenant of a platform.
 type mallory struct {
 	*platform
 	*tenant

@@ -14,14 +14,15 @@ import (
 
 // An Account is the outcome of a run, as lines of text.
 type Account struct {
-	Events []string // events that the caller received, without steps, logs, chunks and pauses
+	Events []string // events that the caller received, except steps, logs, chunks and pauses
 	Asked  []string // requests to the model: tools and messages
 	Ran    []string // tools that ran, with their arguments
-	Kids   []string // requests to the kid's model, and the kid's tools that ran
+	Kids   []string // requests to the model of the agent "kid", and tools of that agent that ran
 	Paused []string // interrupts of the run, sorted
-	State  string   // the messages at the end
-	// Open is set if a call was waiting when another call of its round ended the run. Whether such
-	// a call has a result is unspecified.
+	State  string   // the messages at the end of the run
+	// Open reports whether a tool call was waiting when another call of the same round ended the
+	// run. A round is the tool calls of one message of the model. Whether such a call has a result
+	// is unspecified.
 	Open bool
 }
 
@@ -233,18 +234,19 @@ var ofCall = regexp.MustCompile(
 	`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `,
 )
 
-// ofRound matches lines about a call that do not name it.
+// ofRound matches lines about a tool call that do not contain the call's id.
 var ofRound = regexp.MustCompile(
 	`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`,
 )
 
-// ofLive matches faults of hooks that a resumed run calls again. Each call reports its fault.
+// ofLive matches lines about faults of hooks that a resumed run calls again. Each call of such a
+// hook reports its fault.
 var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
 
 // withoutLive removes the faults that ofLive matches.
 func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
-	a.sort() // the removed lines separated others
+	a.sort() // the removed lines may have separated lines that are sorted together
 }
 
 // ofFault matches all faults. If a process dies after one, the next process calls the hook again

@@ -173,10 +173,10 @@ func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	case s.switchedOff(), Predict(c).Open:
 		return ""
 	}
-	s.breaks = c.Stream && c.breaks() // the fault's position in the stream is unspecified
+	s.breaks = c.Stream && c.breaks() // the position of the fault in the stream is unspecified
 	want := Predict(c)
 	wrong := s.against(want)
-	if !c.some(puppet.Stop, puppet.Fault) { // otherwise the end of the run prevents other calls from asking
+	if !c.some(puppet.Stop, puppet.Fault) { // otherwise the end of the run may prevent other calls from asking
 		wrong += differs("it waited for", want.Paused, s.account().Paused)
 	}
 	return wrong

@@ -21,11 +21,11 @@ type Composition struct {
 	Direct             []string
 	MaxSteps           int
 	Limits             Limits
-	Stream             bool // the model's answers and the results of tools arrive in chunks
+	Stream             bool // whether the model's answers and the results of tools arrive in chunks
 	ContinueOnError    bool
 	ContinueOnResponse bool
-	// Kid is an agent that this one calls as the tool "kid", with the arguments as its
-	// prompt.
+	// Kid is an agent that this agent calls as the tool "kid". The arguments of the call are the
+	// prompt of Kid's run.
 	Kid *Composition
 	// Peer is an agent that can take over the conversation and transfer it back. This agent's steps
 	// and limits apply to both.
@@ -36,7 +36,7 @@ type Composition struct {
 // agent.OnLimit.
 type Limits struct {
 	ModelCalls, ToolCalls int
-	Plain                 int // calls of the tool "plain"
+	Plain                 int // maximum number of calls of the tool "plain"
 	On, OnTool            string
 }
 
@@ -52,7 +52,7 @@ const (
 type Entry struct {
 	Name  string
 	Ring  int
-	Skip  bool // faults of this entry are skipped
+	Skip  bool // whether faults of this entry are skipped
 	Hooks map[abi.Hook]puppet.Script
 }
 

@@ -98,8 +98,9 @@ func (g generator) transfers(c *Composition, to string) {
 	}
 }
 
-// composition returns a random composition. prefix begins the names of its entries, faults is the
-// probability of a fault in tenths, and pauses and parent allow interrupts and a kid.
+// composition returns a random composition. The names of its entries begin with prefix. faults is
+// the probability of a fault in tenths. pauses reports whether hooks may interrupt the run, and
+// parent whether the composition may have a kid.
 func (g generator) composition(prefix string, entries, faults int, pauses, parent bool) *Composition {
 	c := &Composition{
 		MaxSteps:           1 + g.IntN(4),
@@ -171,8 +172,8 @@ func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 	return e
 }
 
-// own lets one entry make calls for itself. With several such entries, the calls of each would pass
-// the hooks of the others.
+// own lets one entry of c make calls for itself. With several such entries, the calls of each would
+// pass through the hooks of the others.
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {

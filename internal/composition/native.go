@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A native is an entry's puppet in the host's process.
+// native runs the puppet of an entry as Go code in the host's process.
 type native struct {
 	entry  *Entry
 	onHook func()

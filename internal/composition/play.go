@@ -38,11 +38,11 @@ type stage struct {
 	client bool
 }
 
-// A seen holds the observations of a run.
+// seen holds the observations of a run.
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event
-	sent   []delivery.Event // events sent to a client, if there is one
+	sent   []delivery.Event // events sent to the client; empty without a client
 	// observed lists the numbers of the events that an observer received.
 	observed []int64
 	asked    []string
@@ -50,7 +50,7 @@ type seen struct {
 	state    []abi.Message
 	child    *seen // nil if the composition has no kid
 	pauses   int
-	breaks   bool // a fault occurs within a stream, where its position is unspecified
+	breaks   bool // whether a fault occurs within a stream, where its position is unspecified
 	// questions lists the interrupts of the run, each once.
 	questions []abi.Pending
 	onHook    func() // called at the start of each hook, if not nil
@@ -59,7 +59,8 @@ type seen struct {
 // maxPauses exceeds the number of pauses of any run.
 const maxPauses = 200
 
-// play runs a composition on the host, approves every interrupt, and returns the observations.
+// play runs a composition on the host as on configures it, approves every interrupt, and returns
+// the observations.
 func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	s := &seen{}
 	a, err := s.agent(c, on, rootName)
@@ -164,7 +165,7 @@ func resume(
 	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
-// approvals returns answers that approve all questions if all is set, and otherwise only the last.
+// approvals returns answers that approve all questions, or only the last question if all is false.
 func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	if !all {
 		questions = questions[len(questions)-1:]

@@ -64,20 +64,20 @@ type prediction struct {
 	step         int
 
 	counters map[string]int  // run-local counters, by entry
-	repeated map[string]bool // by entry and call
+	repeated map[string]bool // whether an after hook has requested a repetition, by entry, hook, step and call
 	calls    map[string]bool // ids of the calls that were reported
 	owns     int             // number of calls that entries made for themselves
-	approved map[string]bool // gates' questions that were answered, with their arguments
+	approved map[string]bool // questions of gates that were answered, with the arguments of the calls
 
-	calling   []toolCall // calls of the round; nth is the current one
+	calling   []toolCall // calls of the current round; calling[nth] is the current call
 	nth       int
 	transfers []string // target agents of the round's transfers, by call
 
-	around          *prediction // the outer run, which called this run as a tool, or nil
+	around          *prediction // the run that called this run as a tool; nil for the outermost run
 	modelCalls      int
 	toolCalls       map[string]int
-	last            *limit // the limit that was reached, after which the model is offered no tools
-	calledPastLimit bool   // the model has called tools nevertheless
+	last            *limit // the limit after which the model is offered no tools; nil if none was reached
+	calledPastLimit bool   // whether the model has called tools although none were offered
 }
 
 type declaration struct{ name, owner string }
@@ -89,15 +89,15 @@ type message struct {
 
 type toolCall struct{ id, name, arguments string }
 
-// An ended describes the end of a run. The prediction panics with it, because no entry can catch an
-// ending.
+// ended describes the end of a run. The prediction panics with an *ended when the run ends, because
+// no entry can prevent that.
 type ended struct {
 	reason, by, failed string
 	final              *message
-	at                 *limit // the limit that ended the run, or nil
+	at                 *limit // the limit that ended the run; nil if another reason did
 }
 
-// caught runs fn and returns the ending that fn panicked with, or nil.
+// caught runs fn. It returns the *ended with which fn panicked, or nil if fn returned.
 func caught(fn func()) (end *ended) {
 	defer func() {
 		if v := recover(); v != nil {

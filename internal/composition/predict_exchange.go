@@ -12,8 +12,8 @@ import (
 
 // An answer is the answer of the model or a tool, or of an entry that replaced it.
 type answer struct {
-	failed  bool // the answer is an error with the message text
-	isError bool // the answer is a tool's error result
+	failed  bool // whether the answer is an error, whose message is text
+	isError bool // whether the answer is an error result of a tool
 	text    string
 	calls   []toolCall
 	source  string
@@ -37,14 +37,15 @@ type exchange struct {
 	*prediction
 	before, wrap, after abi.Hook
 	tools               []string             // names of the tools that the model is offered
-	passes              func(*Entry) bool    // reports whether the call passes an entry; nil means all
+	passes              func(*Entry) bool    // reports whether an entry's hooks apply to the call; nil means all do
 	serial              int                  // number of an own call, whose id is a placeholder
-	call                *toolCall            // the tool call, or nil
-	executed            string               // the arguments of the last execution
+	call                *toolCall            // the tool call; nil for a model call
+	executed            string               // the arguments with which the tool last ran
 	core                func(request) answer // calls the model, or the gates and the tool
 }
 
-// in returns the entries of a ring that have the hook h, without those that the call does not pass.
+// in returns the entries of a ring that have the hook h and whose hooks apply to the call; see
+// passes.
 func (x *exchange) in(ring int, h abi.Hook) []*Entry {
 	return slices.DeleteFunc(x.prediction.in(ring, h), func(e *Entry) bool { return x.passes != nil && !x.passes(e) })
 }
@@ -88,8 +89,9 @@ func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchan
 	return x
 }
 
-// own makes a call that an entry makes for itself and reports the outcome. The call skips the
-// entry's own hooks; a model call also skips the tenant's.
+// own makes the call that an entry makes for itself, and reports the outcome. The hooks of the
+// entry itself do not apply to the call. The hooks of the tenant's ring do not apply to a model
+// call either.
 func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	said := ""
 	switch e.Hooks[h].Own {
@@ -187,8 +189,8 @@ func (x *exchange) more(q request, e *Entry, text string) request {
 	return q
 }
 
-// runBefore calls a ring's hooks before the call. It returns the changed request. If short is set,
-// the answer a replaces the call.
+// runBefore calls a ring's hooks before the call. It returns the changed request. If short is true,
+// the call is not made, and a is its answer.
 func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bool) {
 	var failed *answer
 	for _, e := range x.in(ring, x.before) {

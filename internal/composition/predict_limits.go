@@ -18,8 +18,8 @@ func (l *limit) String() string { return fmt.Sprintf("limit %s %s %d", l.name, l
 // endAt ends the run at a limit.
 func (p *prediction) endAt(l *limit) { panic(&ended{at: l}) }
 
-// limited completes an ending at a limit. Depending on the limits' settings, the run ends with the
-// answer so far, without an answer, or with an error.
+// limited completes end, which is the end of a run at a limit. Depending on the settings of the
+// limits, the run ends with the answer so far, without an answer, or with an error.
 func (p *prediction) limited(end *ended) {
 	p.say("%s run_ended", end.at)
 	on := p.root.Limits.On

@@ -39,7 +39,7 @@ func (c *Composition) translators() []translator {
 	return out
 }
 
-// A translated is a custom event, or its encoded form.
+// translated is a custom event, or its encoded form.
 type translated struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
@@ -159,7 +159,8 @@ func translation(ctx context.Context, c *Composition) string {
 	return wrong
 }
 
-// through returns the line that a client receives for an event. sent is false if it is dropped.
+// through returns the line that a client receives for the event e after all translators in order
+// have changed it. sent is false if a translator dropped the event.
 func through(order []translator, e translated) (line string, sent bool) {
 	for _, encoded := range []bool{false, true} {
 		for _, t := range order {

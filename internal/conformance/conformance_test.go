@@ -86,7 +86,7 @@ var hosts = map[string]func(h *Host) tck.Host{
 	},
 }
 
-// A wrong is a host with a mistake.
+// wrong is a host with one mistake, in a request or an outcome.
 type wrong struct {
 	*Host
 	request func(r *wire.Request)

@@ -15,7 +15,7 @@ import (
 // A player runs a case's agent and holds the state that its tools share.
 type player struct {
 	mu       sync.Mutex
-	reported map[string]chan struct{} // by tool; closed once a result was reported
+	reported map[string]chan struct{} // by tool; closed when the first result of the tool was reported
 	turns    map[string]int           // by tool; number of turns that began
 	calls    []wire.ToolCall          // calls that reached a tool
 	cancel   context.CancelFunc       // cancels the current run

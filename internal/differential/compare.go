@@ -68,18 +68,19 @@ func NewEngine(ctx context.Context, config wazero.RuntimeConfig) (*Engine, error
 // Close closes the engine's runtime.
 func (e *Engine) Close(ctx context.Context) error { return e.runtime.Close(ctx) }
 
-// A tank is the fuel of one run: its budget, the size of a slice, and the fuel granted so far.
-type tank struct {
+// fuelSupply holds the fuel of one run: its budget, the size of a slice, and the fuel granted so
+// far.
+type fuelSupply struct {
 	budget, slice, given int64
 }
 
-type tankKey struct{}
+type fuelSupplyKey struct{}
 
 // refuel is the host function that a metered module calls when its fuel or stack is used up, and
 // when its memory has grown. It grants another slice, or panics if the budget or the stack is
 // used up.
 func refuel(ctx context.Context, _ api.Module, stack []uint64) {
-	t := ctx.Value(tankKey{}).(*tank)
+	t := ctx.Value(fuelSupplyKey{}).(*fuelSupply)
 	left := int64(stack[0])
 	switch {
 	case int64(stack[1]) < 0:
@@ -94,8 +95,8 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 
 // Run runs a metered module with the program's arguments and fuel.
 func (e *Engine) Run(ctx context.Context, p *Program, module []byte) (*Observation, error) {
-	t := &tank{budget: p.Budget, slice: p.Slice}
-	ctx = context.WithValue(ctx, tankKey{}, t)
+	t := &fuelSupply{budget: p.Budget, slice: p.Slice}
+	ctx = context.WithValue(ctx, fuelSupplyKey{}, t)
 	m, err := e.runtime.InstantiateWithConfig(ctx, module, wazero.NewModuleConfig().WithName(""))
 	if err != nil {
 		return nil, err

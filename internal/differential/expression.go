@@ -9,7 +9,7 @@ import (
 
 // value generates code that leaves a value of a type on the stack.
 func (g *generator) value(t wasm.ValueType, depth int) []byte {
-	if g.room--; depth > 5 || g.room < 0 {
+	if g.left--; depth > 5 || g.left < 0 {
 		return g.leaf(t)
 	}
 	switch g.IntN(12) {

@@ -47,7 +47,7 @@ type Program struct {
 	Seed      uint64
 	Args      [][]uint64 // arguments of each call; call i calls function i modulo the number of functions
 	Budget    int64      // fuel
-	Slice     int64      // fuel granted at a time
+	Slice     int64      // fuel granted in one slice
 	functions []*function
 	module    wasm.Module
 }
@@ -98,9 +98,9 @@ type generator struct {
 	locals  []wasm.ValueType
 	counter uint32 // the local of the next loop
 	scratch map[wasm.ValueType]uint32
-	labels  []wasm.ValueType // value types of branches to each label, 0 for none, innermost last
+	labels  []wasm.ValueType // type of the value that a branch to each label carries, 0 if none; innermost last
 	loops   []bool           // whether each label is a loop
-	room    int              // number of instructions left for the function
+	left    int              // number of instructions left for the function
 }
 
 func (g *generator) someType() wasm.ValueType { return valueTypes[g.IntN(len(valueTypes))] }
@@ -198,7 +198,7 @@ func (g *generator) bits(t wasm.ValueType) uint64 {
 func (g *generator) function(i int) *function {
 	typ := g.p.module.Types[g.p.module.Functions[i]]
 	f := &function{typ: typ}
-	g.fn, g.typ, g.room, g.labels, g.loops = i, typ, 60+g.IntN(400), nil, nil
+	g.fn, g.typ, g.left, g.labels, g.loops = i, typ, 60+g.IntN(400), nil, nil
 	g.locals = slices.Clone(typ.Params)
 	declare := func(t wasm.ValueType) uint32 {
 		f.locals = append(f.locals, wasm.Locals{Count: 1, Type: t})
@@ -218,7 +218,7 @@ func (g *generator) function(i int) *function {
 	for range 7 {
 		declare(wasm.I32)
 	}
-	g.locals = g.locals[:usable] // the others are the generator's own
+	g.locals = g.locals[:usable] // only the generator itself uses the other locals
 	f.body = g.statements(0)
 	for _, t := range typ.Results {
 		f.result = append(f.result, g.value(t, 1)...)
@@ -228,7 +228,7 @@ func (g *generator) function(i int) *function {
 
 func (g *generator) statements(depth int) (list []*statement) {
 	for range 1 + g.IntN(6) {
-		if g.room--; g.room < 0 {
+		if g.left--; g.left < 0 {
 			break
 		}
 		list = append(list, g.statement(depth))

@@ -89,7 +89,7 @@ type loaded struct {
 
 func instance(t *testing.T, e *Engine, b []byte) *loaded {
 	t.Helper()
-	ctx := context.WithValue(t.Context(), tankKey{}, &tank{budget: 1e12, slice: 1e9})
+	ctx := context.WithValue(t.Context(), fuelSupplyKey{}, &fuelSupply{budget: 1e12, slice: 1e9})
 	m, err := e.runtime.InstantiateWithConfig(ctx, b, wazero.NewModuleConfig().WithName(""))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close(ctx)) })

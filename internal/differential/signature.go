@@ -12,11 +12,11 @@ type operation struct {
 	op        wasm.Opcode
 	params    []wasm.ValueType
 	result    wasm.ValueType
-	lanes     int  // number of lanes if it accesses one; otherwise 0
-	inexact   bool // may return a NaN, whose bits may differ
-	divides   bool // traps if the second operand is 0
-	truncates bool // traps if the operand does not fit
-	orders    bool // compares integers by size
+	lanes     int  // number of lanes if the instruction accesses a lane; otherwise 0
+	inexact   bool // whether the result may be a NaN, whose bits may differ
+	divides   bool // whether the instruction traps if the second operand is 0
+	truncates bool // whether the instruction traps if the operand does not fit
+	orders    bool // whether the instruction is an ordering comparison of integers, such as i32.lt_s
 }
 
 // operations are all numeric instructions, by result type.

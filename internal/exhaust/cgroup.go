@@ -11,7 +11,7 @@ import (
 // A cgroup caps the memory of the processes in it.
 type cgroup struct {
 	dir   string
-	procs string // the file with the processes
+	procs string // path of the file that lists the processes
 }
 
 // A CgroupError reports that this process cannot limit the memory of another one.

@@ -38,7 +38,8 @@ func floods() *Composition {
 	return c
 }
 
-// spins returns the composition that computes where floods emits events.
+// spins returns a composition like that of floods, except that its hooks compute instead of
+// emitting events.
 func spins() *Composition {
 	c := &Composition{Copies: 1, Model: "quick", Module: Module{Loop: true, Hooks: map[string][]Action{}}}
 	for _, hook := range hooks {

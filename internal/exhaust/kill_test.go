@@ -22,7 +22,7 @@ var kills = flag.Int("kills", 1, "how often TestKillHonest kills its server")
 // runs are resumed earlier.
 const lease = 5 * time.Second
 
-// A quarantined is a run that the server does not resume, and the reason.
+// quarantined is a run that the server does not resume, and the reason.
 type quarantined struct {
 	Run    string `json:"run"`
 	Tenant string `json:"tenant"`

@@ -13,12 +13,12 @@ import (
 
 // A Report describes the behavior of the server under a composition.
 type Report struct {
-	Runs    int             // started
-	Refused int             // rejected by a quota or by the overloaded server
-	Cancel  []time.Duration // times from the request to cancel a run to its end
+	Runs    int             // number of started runs
+	Refused int             // number of runs that a quota or the overloaded server rejected
+	Cancel  []time.Duration // for each canceled run, the time from the request to cancel it to its end
 	Peak    int64           // largest resident memory of the server's process, bytes
-	Served  int             // finished runs of the neighbor
-	Longest time.Duration   // duration of the longest of them
+	Served  int             // number of finished runs of the neighbor
+	Longest time.Duration   // duration of the longest run of the neighbor
 }
 
 // A player plays compositions on a server that also serves a neighbor.
@@ -126,7 +126,7 @@ type attack struct {
 	mu      sync.Mutex
 	runs    int
 	refused int
-	err     error // an unexpected response
+	err     error // the first unexpected response; nil if there was none
 }
 
 // again starts runs sequentially until ctx is done.

@@ -23,14 +23,14 @@ import (
 
 // A Server is `agent-runner serve` as a process with a hard memory limit.
 type Server struct {
-	Program string // agent-runner
+	Program string // path of the agent-runner command
 	Dir     string // directory for database, cache and log
 	Model   string // address of the operator's model
-	Memory  int64  // bytes; the kernel kills the process above it
+	Memory  int64  // memory limit in bytes, above which the kernel kills the process
 	Args    []string
 
 	url      string
-	operator string // key
+	operator string // API key of the operator
 	group    *cgroup
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when the process has exited

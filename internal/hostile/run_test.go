@@ -89,9 +89,7 @@ type hookCall struct {
 	cpu   time.Duration // processor time
 	waits bool          // whether the hook called next; own and cpu then include the work of that call
 	err   error
-	// whether err says that the result was no longer needed, for example because another module
-	// closed its stream
-	left bool
+	left  bool // whether err only says that the result was no longer needed
 }
 
 // watched is a middleware that records each call of its hooks.

@@ -36,8 +36,8 @@ func init() {
 
 func main() {}
 
-// An only holds one of the five middlewares. It has the hook methods of all five, but the host
-// calls only the hooks that the entry lists.
+// only acts as one of the five middlewares. It has the hook methods of all five, but the host calls
+// only the hooks that the entry lists.
 type only struct {
 	middleware.BeforeModelRewriteStateHook
 	middleware.GateToolHook

@@ -44,9 +44,9 @@ type player struct {
 	entry  string
 	script Script
 	common *abi.Common
-	end    *abi.Error // the error of the wrapped call
+	end    *abi.Error // the error of the wrapped call; nil if it succeeded
 	about  string     // id of the hook's tool call; empty for other hooks
-	idle   bool       // a late on_chunk hook whose sign has not arrived
+	idle   bool       // whether the hook is a late on_chunk hook, and no chunk contains LateSign
 }
 
 // Play runs a hook according to the script. in and out point to the hook's input and answer of
