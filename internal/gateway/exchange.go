@@ -19,8 +19,10 @@ import (
 // An exchange is one request with modules: a run of the route's chain with one model call.
 type exchange struct {
 	*runHost
+	body    []byte // of the request
 	request wire.Request
-	direct  bool // no module can change the answer
+	sent    []byte // the body of the last request to the upstream, in the client's protocol
+	direct  bool   // no module can change the answer
 
 	answer  wire.Answer // the upstream's answer, if it is not streamed
 	refused *refusal    // the upstream's response, if it is no answer
@@ -75,6 +77,7 @@ func (x *exchange) run(ctx context.Context) *wire.Error {
 
 // end reports the end of the run, and responds to a request whose chain failed.
 func (x *exchange) end(run *chain.Run, res *abi.Response, err error) *wire.Error {
+	x.reportCacheBreak()
 	e := abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Entries: run.Stats()}
 	if res != nil {
 		e.Usage = res.Usage
@@ -173,6 +176,7 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	}
 	x.answer, x.refused = nil, nil // of an earlier call
 	x.reply.answeredBy(nil)
+	x.sent = body
 	call, failed := x.ask(ctx, body, next.Model, x.memory)
 	if failed != nil && failed.Code != wire.CodeUpstream {
 		return nil, abort(failed)

@@ -131,8 +131,9 @@ type Upstream struct {
 
 // A Gateway is a handler of requests to model APIs. It is safe for concurrent use.
 type Gateway struct {
-	o     Options
-	slots chan struct{}
+	o       Options
+	slots   chan struct{}
+	changes *changeLog
 }
 
 // New returns a gateway. The error names the route that is not valid.
@@ -169,7 +170,7 @@ func New(o Options) (*Gateway, error) {
 	if o.keepAlive == 0 {
 		o.keepAlive = pingInterval
 	}
-	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests)}, nil
+	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests), changes: newChangeLog()}, nil
 }
 
 // NewClient returns a client for upstreams: no redirects, no decompression, and enough idle
@@ -294,7 +295,7 @@ func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
 	if c.route.Chain == nil {
 		return c.forward(ctx, body, held)
 	}
-	x := &exchange{runHost: newRunHost(ctx, c, held), reply: reply{w: c.client}}
+	x := &exchange{runHost: newRunHost(ctx, c, held), body: body, reply: reply{w: c.client}}
 	if err := g.work(ctx, len(body), func() (err error) {
 		x.request, err = c.endpoint.protocol.ParseRequest(body)
 		return err

@@ -49,9 +49,10 @@ func NewMetrics(r prometheus.Registerer, held *account.Account) (*Metrics, error
 		requests:  counter("requests_total", "Requests by how they ended.", "route", "endpoint", "key", "outcome"),
 		denials:   counter("denials_total", "Tool calls that modules denied.", "route", "module"),
 		faults:    counter("faults_total", "Hook calls of modules that failed.", "route", "module"),
-		cacheBreaks: counter("cache_break_tokens_total", "Tokens, estimated, from the first change of a module "+
+		cacheBreaks: counter("cache_break_tokens_total", "Tokens, estimated, from the first new change of a module "+
 			"to the last prompt-cache breakpoint after it.", "route"),
-		tokens: counter("tokens_total", "Tokens by kind: input, cache_read, cache_write, output.", "route", "model", "key", "kind"),
+		tokens: counter("tokens_total", "Tokens by kind: input, cache_read, cache_write, output.",
+			"route", "model", "key", "kind"),
 		cost:   counter("cost_total", "Cost of tokens, in the currency of the price file.", "route", "model", "key"),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{Name: ns + "requests_active", Help: "Requests in progress."}),
 	}

@@ -156,6 +156,8 @@ func (c *record) observe(e *abi.Event) {
 		case abi.DecideDeny, abi.DecideStop:
 			c.denied = append(c.denied, e.Entry)
 		}
+	case abi.EventCustom:
+		c.cacheBreak += CacheBreakOf(e)
 	case abi.EventRunFinished:
 		c.finish, c.entries = e.FinishReason, e.Entries
 	}

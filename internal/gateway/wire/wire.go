@@ -38,6 +38,18 @@ type Protocol interface {
 	Error(err *Error) (status int, body []byte)
 }
 
+// A Cacher is a Protocol in whose requests clients mark what the upstream caches.
+type Cacher interface {
+	// CachePrefix returns the blocks in front of the last mark of a request.
+	CachePrefix(body []byte) []CacheBlock
+}
+
+// A CacheBlock is a part of a request that an upstream caches.
+type CacheBlock struct {
+	Owner string // the role or the list that has the block
+	Text  []byte // what the upstream compares
+}
+
 // A Call is a request in the terms of the ABI.
 type Call struct {
 	// Messages have IDs that are unique in the request. Instructions come first, with

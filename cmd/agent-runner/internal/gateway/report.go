@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
+	"github.com/agent-runner/agent-runner/internal/gateway"
 )
 
 // maxNotes limits the decisions and faults that a report prints.
@@ -19,9 +20,11 @@ type report struct {
 	requests int
 	failed   int
 	tokens   int64
-	entries  map[string]*abi.EntryStats
-	notes    []string
-	more     int // notes beyond maxNotes
+	// cacheBreak counts the tokens that the upstream's prompt cache lost.
+	cacheBreak int64
+	entries    map[string]*abi.EntryStats
+	notes      []string
+	more       int // notes beyond maxNotes
 }
 
 // event adds an event of a request.
@@ -33,6 +36,8 @@ func (r *report) event(e abi.Event) {
 		if d := e.Decision; d.Decision == abi.DecideDeny || d.Decision == abi.DecideStop || d.Decision == abi.Reject {
 			r.note(e.Entry + " denied a call of " + d.Tool + ": " + cli.Short(cli.OneLine(d.Reason), 200))
 		}
+	case abi.EventCustom:
+		r.cacheBreak += gateway.CacheBreakOf(&e)
 	case abi.EventFault:
 		r.note(e.Entry + " failed in " + string(e.Hook) + ": " + cli.Short(cli.OneLine(e.Cause), 200))
 	case abi.EventRunFinished:
@@ -80,6 +85,10 @@ func (r *report) print(s *cli.Screen) {
 		e := r.entries[name]
 		took := (time.Duration(e.WallUS) * time.Microsecond).Round(100 * time.Microsecond)
 		s.Note(cli.Faint, "  %s: %s, %v", name, cli.Count(e.Calls, "hook call"), took)
+	}
+	if r.cacheBreak > 0 {
+		s.Note(cli.Amber, "  modules changed about %s in front of prompt-cache breakpoints, which the model reads anew",
+			cli.Count(r.cacheBreak, "token"))
 	}
 	for _, text := range r.notes {
 		s.Note(cli.Amber, "  %s", text)

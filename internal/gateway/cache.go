@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"hash/maphash"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+)
+
+// cacheBreak is the name of the event that reports changes of modules in front of a prompt-cache breakpoint,
+// after which the upstream cannot use its cache. Its data is a cacheBreakData.
+const cacheBreak = "cache_break"
+
+type cacheBreakData struct {
+	Tokens int64 `json:"tokens"` // estimated, from the first change to the last breakpoint
+}
+
+// CacheBreakOf returns the tokens that an event reports as lost for the upstream's prompt cache, or 0.
+func CacheBreakOf(e *abi.Event) int64 {
+	var data cacheBreakData
+	if e.Type != abi.EventCustom || e.Entry != "" || e.Name != cacheBreak || json.Unmarshal(e.Data, &data) != nil {
+		return 0
+	}
+	return data.Tokens
+}
+
+// reportCacheBreak reports changes of modules that the upstream's prompt cache does not know.
+func (x *exchange) reportCacheBreak() {
+	p, ok := x.endpoint.protocol.(wire.Cacher)
+	if !ok || x.sent == nil || bytes.Equal(x.body, x.sent) {
+		return
+	}
+	n := tokensOf(int(x.g.changes.broken(p.CachePrefix(x.body), p.CachePrefix(x.sent))))
+	if n == 0 {
+		return
+	}
+	data, err := json.Marshal(cacheBreakData{n})
+	if err == nil {
+		x.announce(abi.Event{Type: abi.EventCustom, Name: cacheBreak, Data: data})
+	}
+}
+
+// maxChanges limits the changes that a gateway remembers, in each of two lists.
+const maxChanges = 1 << 15
+
+// A changeLog remembers how modules changed texts. A change that they repeat in the next request of a
+// conversation does not disturb the upstream's cache. It is safe for concurrent use.
+type changeLog struct {
+	seed maphash.Seed
+
+	mu       sync.Mutex
+	now, old map[uint64]uint64 // what was sent, by what the client sent up to and with the changed block
+}
+
+func newChangeLog() *changeLog {
+	return &changeLog{seed: maphash.MakeSeed(), now: map[uint64]uint64{}}
+}
+
+// broken returns the bytes from the first change that is new to the end of the client's prefix, and
+// remembers all changes.
+func (l *changeLog) broken(before, after []wire.CacheBlock) (n int64) {
+	var was, is maphash.Hash
+	was.SetSeed(l.seed)
+	is.SetSeed(l.seed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	isBroken := false
+	for i := range before {
+		write(&was, &before[i])
+		same := false
+		if i < len(after) {
+			write(&is, &after[i])
+			same = before[i].Owner == after[i].Owner && bytes.Equal(before[i].Text, after[i].Text)
+		}
+		if !same && !l.repeats(was.Sum64(), is.Sum64()) {
+			isBroken = true
+		}
+		if isBroken {
+			n += int64(len(before[i].Text))
+		}
+	}
+	return n
+}
+
+func write(h *maphash.Hash, b *wire.CacheBlock) {
+	_, _ = h.WriteString(b.Owner)
+	_ = h.WriteByte(0)
+	_, _ = h.Write(b.Text)
+	_ = h.WriteByte(0)
+}
+
+// repeats reports whether a change was made before, and remembers it.
+func (l *changeLog) repeats(was, is uint64) bool {
+	known, ok := l.now[was]
+	if !ok {
+		known, ok = l.old[was]
+	}
+	if len(l.now) == maxChanges {
+		l.now, l.old = map[uint64]uint64{}, l.now
+	}
+	l.now[was] = is
+	return ok && known == is
+}
