@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/cassette"
 	"github.com/agent-runner/agent-runner/host/model/messages"
 	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
@@ -161,4 +164,43 @@ tools: {builtin: [calculator]}
 		"/v1/messages "}, asked[:4])
 	require.Equal(t, "two", u.headers[0].Get("X-Api-Key"))
 	require.Contains(t, u.bodies[0], `"model":"e"`)
+}
+
+// TestRecordedThinking checks that a recording of a run with signed thinking replays the run.
+func TestRecordedThinking(t *testing.T) {
+	t.Parallel()
+	u := &anthropic{}
+	s := httptest.NewServer(u)
+	defer s.Close()
+	path := filepath.Join(t.TempDir(), "recording.json")
+	f := load(t, "model: {name: m, provider: messages, base_url: $URL}\ntools: {builtin: [calculator]}\n", "$URL", s.URL)
+	run := func(o *host.FileOptions) []abi.Event {
+		o.Getenv = env(nil)
+		a, err := newHost(t).NewAgentFromFile(t.Context(), f, o)
+		require.NoError(t, err)
+		defer a.Close()
+		var out []abi.Event
+		for e, err := range a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User("6*7?")}}) {
+			require.NoError(t, err)
+			if e.Type == abi.EventMessage {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
+	recorded := run(&host.FileOptions{WrapModel: func(m model.Model) (model.Model, error) {
+		return cassette.NewRecorder(path, m)
+	}})
+	tape, err := cassette.Load(path)
+	require.NoError(t, err)
+	replayed := run(&host.FileOptions{Model: tape.Replay()})
+	require.Len(t, u.bodies, 2)
+	require.NotEmpty(t, recorded)
+	require.Len(t, replayed, len(recorded))
+	for i := range recorded {
+		require.Equal(t, recorded[i].Message.Content, replayed[i].Message.Content)
+	}
+	b, err := recorded[0].Message.MarshalJSON()
+	require.NoError(t, err)
+	require.Contains(t, string(b), thinking)
 }

@@ -21,10 +21,11 @@ func portable(in []abi.Message) ([]abi.Message, error) {
 }
 
 func portableMessage(m abi.Message, where string) (abi.Message, error) {
-	if text := refusalOf(&m); text != "" && m.Content.String() == "" {
-		m.Content = abi.Text(text)
-	} else if err := onlyHints(m.Unknown, where); err != nil {
+	if err := onlyHints(m.Unknown, where); err != nil {
 		return m, err
+	}
+	if text := wire.Refusal(&m); text != "" && m.Content.String() == "" {
+		m.Content = abi.Text(text)
 	}
 	m.Unknown, m.ReasoningContent = nil, ""
 	if m.Content.IsParts() {
@@ -80,9 +81,9 @@ func portableParts(in []abi.Part, where string) ([]abi.Part, error) {
 	return out, nil
 }
 
-// hints are fields that can be left out, since the model is asked the same without them.
+// hints are fields that can be left out, since the model is asked the same without them. A refusal becomes text.
 var hints = map[string]bool{
-	"cache_control": true, "prompt_cache_breakpoint": true, "index": true,
+	"cache_control": true, "prompt_cache_breakpoint": true, "index": true, wire.KindRefusal: true,
 }
 
 // onlyHints returns an error if a field of an object has no equivalent in other protocols.
@@ -106,16 +107,6 @@ func isEmpty(v rawjson.Value) bool {
 		return len(v.Members()) == 0
 	}
 	return false
-}
-
-// refusalOf returns the text with which a model of chat completions refused to answer, or "".
-func refusalOf(m *abi.Message) string {
-	for _, f := range m.Unknown {
-		if f.Name == "refusal" {
-			return rawjson.Value{Text: f.Value}.String()
-		}
-	}
-	return ""
 }
 
 func invalid(param, format string, args ...any) *wire.Error {

@@ -89,9 +89,6 @@ func (p Pair) Answer(body []byte, q *Request) ([]byte, error) {
 	}
 	res := *a.Response()
 	res.FinishReason = finishOf(res.FinishReason)
-	if text := refusalOf(&res.Message); text != "" && res.Message.Content.String() == "" {
-		res.Message.Content = abi.Text(text)
-	}
 	return p.Client.NewAnswer(&res, q.Model), nil
 }
 
