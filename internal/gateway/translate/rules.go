@@ -35,6 +35,10 @@ type rules struct {
 	tool func(v rawjson.Value) (rawjson.Value, bool)
 	// toolFields are the fields of that object that are carried or can be left out.
 	toolFields []string
+	// list is the field with the messages or items, and fields has the fields that are carried or can be left out of those
+	// whose unknown fields the ABI does not have, by their type; "" is a message.
+	list   string
+	fields map[string][]string
 	// asksUsage is set if clients say whether they expect the usage in a stream.
 	asksUsage bool
 }
@@ -81,6 +85,13 @@ var ofResponses = &rules{
 	},
 	tool:       func(v rawjson.Value) (rawjson.Value, bool) { return v, v.Get("type").String() == "function" },
 	toolFields: []string{"type", "name", "description", "parameters", "strict"},
+	list:       "input",
+	fields: map[string][]string{
+		"":                     {"type", "role", "content", "id", "status", "phase"},
+		"message":              {"type", "role", "content", "id", "status", "phase"},
+		"function_call":        {"type", "call_id", "name", "arguments", "id", "status"},
+		"function_call_output": {"type", "call_id", "output", "id", "status"},
+	},
 }
 
 // ofMessages are the rules for clients of the Messages API.
@@ -91,6 +102,11 @@ var ofMessages = &rules{
 		"thinking": func(v rawjson.Value) bool {
 			kind := v.Get("type").String()
 			return kind == "disabled" || kind == "adaptive"
+		},
+		"context_management": func(v rawjson.Value) bool { // of thinking, which is left out
+			return onlyMembers(v, "edits") == nil && !slices.ContainsFunc(v.Get("edits").Elements(), func(v rawjson.Value) bool {
+				return !strings.HasPrefix(v.Get("type").String(), "clear_thinking_")
+			})
 		},
 	},
 	expand: map[string]func(rawjson.Value) (abi.Params, error){
@@ -103,6 +119,12 @@ var ofMessages = &rules{
 	},
 	toolFields: []string{
 		"type", "name", "description", "input_schema", "strict", "cache_control", "eager_input_streaming",
+	},
+	list: "messages",
+	fields: map[string][]string{
+		"":            {"role", "content"},
+		"tool_use":    {"type", "id", "name", "input", "cache_control"},
+		"tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
 	},
 }
 
@@ -156,6 +178,41 @@ func outputFormat(v rawjson.Value) (abi.Params, error) {
 	}
 	return abi.Params{"response_format": slices.Concat([]byte(`{"type":"json_schema","json_schema":{"name":"answer","strict":true,`+
 		`"schema":`), v.Get("schema").Text, []byte("}}"))}, nil
+}
+
+// checkItems rejects fields of messages and items that the call of the ABI does not have.
+func (r *rules) checkItems(root rawjson.Value) error {
+	if r.list == "" {
+		return nil
+	}
+	for i, v := range root.Get(r.list).Elements() {
+		at := fmt.Sprintf("%s[%d]", r.list, i)
+		if err := r.checkFields(v, at); err != nil {
+			return err
+		}
+		for j, block := range v.Get("content").Elements() {
+			if err := r.checkFields(block, fmt.Sprintf("%s.content[%d]", at, j)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *rules) checkFields(v rawjson.Value, at string) error {
+	known, ok := r.fields[v.Get("type").String()]
+	if !ok {
+		return nil // the ABI has all of its fields
+	}
+	for _, m := range v.Members() {
+		switch {
+		case slices.Contains(known, m.Name), isEmpty(m.Value):
+		case m.Name == "caller" && m.Value.Get("type").String() == "direct": // the model itself
+		default:
+			return invalid(at+"."+m.Name, "%s has the field %.60q, which the upstream's protocol does not have", at, m.Name)
+		}
+	}
+	return nil
 }
 
 // checkTools rejects tools that are no functions of the client.

@@ -44,6 +44,9 @@ func (p Pair) Request(body []byte) (*Request, error) {
 	if err := rules.checkTools(root); err != nil {
 		return nil, err
 	}
+	if err := rules.checkItems(root); err != nil {
+		return nil, err
+	}
 	call := *parsed.Call()
 	switch {
 	case call.Model == "":

@@ -186,6 +186,8 @@ func newParams(call *wire.Call) (map[string][]byte, error) {
 			fields[fieldStop] = p.Value.Text
 		case p.Name == paramMaxNew:
 			fields[fieldMaxTokens] = p.Value.Text
+		case p.Name == "reasoning_effort" && slices.Contains([]string{"minimal", "none"}, p.Value.String()):
+			return nil, problem(p.Name, "the Messages API does not have "+string(p.Value.Text)).invalid()
 		case p.Name == "reasoning_effort":
 			output["effort"] = p.Value.Text
 		case slices.Contains(absent, p.Name):
