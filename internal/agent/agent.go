@@ -110,8 +110,7 @@ type Agent struct {
 	transfers []*Agent
 	with      []string // the names of the entries that [Agent.With] added
 
-	requested abi.Params // parameters that [Agent.WithParams] added
-	choice    abi.JSON   // the tool_choice of the next model call, from [Agent.WithParams]
+	requested Requested // what [Agent.WithRequest] added
 }
 
 // New returns an agent. It fails if the options are invalid.

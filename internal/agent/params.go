@@ -7,7 +7,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The names of parameters that [Agent.WithParams] treats apart.
 const (
 	paramChoice = "tool_choice"
 
@@ -15,15 +14,41 @@ const (
 	paramMaxCompletionTokens = "max_completion_tokens"
 )
 
-// WithParams returns a copy of the agent whose model calls have additional parameters, such as those of a
-// client's request. They replace the agent's own, and apply also to the agents to which it transfers. A limit
-// of tokens only lowers the agent's, by either of its two names. choice, if not nil, is the tool_choice of the
-// next model call that offers tools. The caller checks that the agent allows the parameters. Modules change
-// them as they change the agent's own.
-func (a *Agent) WithParams(params abi.Params, choice abi.JSON) *Agent {
+// Requested is what the request of a client asks of a run's model. The zero value asks for nothing.
+type Requested struct {
+	// Params replace parameters of the agent's model calls, and apply also to the agents to which it transfers. A
+	// limit of tokens only lowers the agent's, by either of its two names. The caller checks that the agent allows
+	// them. Modules change them as they change the agent's own.
+	Params abi.Params
+	// Choice, if not nil, is the tool_choice of the next model call that offers tools.
+	Choice abi.JSON
+	// Check returns what is wrong with the text of the final answer, or "". The model is then asked again, once and
+	// if the run may have another step. Optional.
+	Check func(text string) string
+}
+
+// WithRequest returns a copy of the agent for the run of a request.
+func (a *Agent) WithRequest(r Requested) *Agent {
 	b := *a
-	b.requested, b.choice = params, choice
+	b.requested = r
 	return &b
+}
+
+// asksAgain reports whether the model is to be asked again because its final answer is not as requested. If so, it adds
+// the message that says why.
+func (r *run) asksAgain(last *abi.Message) bool {
+	s := &r.state
+	if r.root.requested.Check == nil || s.AskedAgain || s.LastLimit != nil || s.Step >= r.limits().MaxSteps {
+		return false
+	}
+	problem := r.root.requested.Check(last.Content.String())
+	if problem == "" {
+		return false
+	}
+	m := abi.User("Your answer does not have the requested format: " + problem + ". Answer again, with nothing else.")
+	m.Origin, m.ID = abi.OriginHost, r.NewID()
+	s.Messages, s.AskedAgain = s.Messages.Append(m), true
+	return true
 }
 
 // paramsWith returns the agent's parameters with additional ones. It does not change a map.

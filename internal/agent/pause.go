@@ -129,7 +129,7 @@ func resumed(a *Agent, state *runlog.State) (*run, error) {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	r := &run{root: a, agent: a, journal: a.Journal, events: delivery.NewQueue(), ids: map[string]bool{},
-		revs: message.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions)), choice: a.choice}
+		revs: message.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions)), choice: a.requested.Choice}
 	r.state = *own
 	if at := a.find(own.Agent); at != nil {
 		r.agent = at

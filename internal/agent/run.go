@@ -91,7 +91,7 @@ func newRun(a *Agent, in Input) *run {
 		events:  delivery.NewQueue(),
 		ids:     make(map[string]bool, len(in.Messages)),
 		revs:    message.NewRevisions(),
-		choice:  a.choice,
+		choice:  a.requested.Choice,
 	}
 	r.state = runlog.State{
 		ID:       id,
@@ -530,6 +530,7 @@ func (r *run) draft() chain.Draft {
 func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	response, _ := s.Messages.Last()
+	cut := s.Finish == abi.FinishLength || s.Finish == abi.FinishFilter
 	messages, err := r.chain.AfterModelRewriteState(ctx, r.draft())
 	if err != nil {
 		var paused *ending.InterruptedError
@@ -549,11 +550,14 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 		r.repair(wentOn)
 		r.endStep()
 		return runlog.PhaseStep, nil
-	case len(last.ToolCalls) == 0:
-		return "", &answer{abi.RunStop, last}
-	default:
+	case len(last.ToolCalls) > 0:
 		s.Calls = nil
 		return runlog.PhaseTools, nil
+	case !cut && r.asksAgain(&last):
+		r.endStep()
+		return runlog.PhaseStep, nil
+	default:
+		return "", &answer{abi.RunStop, last}
 	}
 }
 

@@ -205,8 +205,11 @@ func TestRequestParams(t *testing.T) {
 	m := scripted.New(scripted.Calls(abi.NewToolCall("c1", "calculator", `{"expression":"1"}`)), scripted.Text("done"))
 	f := newFixture(t)
 	f.useModel(m)
-	require.Equal(t, 200, f.apply(f.acme, "agent",
-		"model: {name: small, params: {temperature: 1, seed: 5, max_completion_tokens: 50}}\ntools: {builtin: [calculator]}\n").status)
+	require.Equal(t, 200, f.apply(
+		f.acme,
+		"agent",
+		"model: {name: small, params: {temperature: 1, seed: 5, max_completion_tokens: 50}}\ntools: {builtin: [calculator]}\n",
+	).status)
 	r := f.send("POST", "/v1/messages", f.acme, []byte(`{"model":"agent","max_tokens":100,"temperature":0.5,
 		"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"mine","input_schema":{"type":"object"}}],
 		"tool_choice":{"type":"tool","name":"mine"}}`))

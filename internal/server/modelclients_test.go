@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,8 @@ func clientModel(_ int, req *model.Request) scripted.Reply {
 	last := req.Messages[len(req.Messages)-1]
 	switch {
 	case strings.Contains(string(req.Params["response_format"]), "json_schema"):
-		if strings.Contains(last.Content.String(), "wrong") {
+		wrong := func(m abi.Message) bool { return strings.Contains(m.Content.String(), "Answer wrong.") }
+		if slices.ContainsFunc(req.Messages, wrong) {
 			return scripted.Text(`{"city": 7}`)
 		}
 		return scripted.Text(`{"city": "Paris"}`)

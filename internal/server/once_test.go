@@ -70,15 +70,28 @@ func TestRepeatedResults(t *testing.T) {
 	f := platform(t, calls, says)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
 	const tools = `,"tools":[{"name":"mine","input_schema":{"type":"object"}}]`
-	first := f.send("POST", "/v1/messages", f.acme, fmt.Appendf(nil, modelAPIs["/v1/messages"], tools), "Idempotency-Key", "k1")
+	first := f.send(
+		"POST",
+		"/v1/messages",
+		f.acme,
+		fmt.Appendf(nil, modelAPIs["/v1/messages"], tools),
+		"Idempotency-Key",
+		"k1",
+	)
 	var said struct{ Content json.RawMessage }
 	require.NoError(t, json.Unmarshal(first.body, &said))
 	id := regexp.MustCompile(`call_run_[a-z0-9]+\.[a-z0-9_]+`).FindString(string(said.Content))
 	require.NotEmpty(t, id, "%s", first.body)
 	results := func(text string) []byte {
-		return fmt.Appendf(nil, `{"model":"agent","max_tokens":100,"messages":[{"role":"user","content":"hi"},{"role":"assistant",
+		return fmt.Appendf(
+			nil,
+			`{"model":"agent","max_tokens":100,"messages":[{"role":"user","content":"hi"},{"role":"assistant",
 			"content":%s},{"role":"user","content":[{"type":"tool_result","tool_use_id":%q,"content":%q}]}]%s}`,
-			said.Content, id, text, tools)
+			said.Content,
+			id,
+			text,
+			tools,
+		)
 	}
 	for range 2 {
 		r := f.send("POST", "/v1/messages", f.acme, results("seen"), "Idempotency-Key", "k2")
@@ -89,7 +102,14 @@ func TestRepeatedResults(t *testing.T) {
 	r := f.send("POST", "/v1/messages", f.acme, results("other"), "Idempotency-Key", "k2")
 	require.Equal(t, 422, r.status, "%s", r.body)
 	require.Equal(t, 409, f.send("POST", "/v1/messages", f.acme, results("seen"), "Idempotency-Key", "k3").status)
-	again := f.send("POST", "/v1/messages", f.acme, fmt.Appendf(nil, modelAPIs["/v1/messages"], tools), "Idempotency-Key", "k1")
+	again := f.send(
+		"POST",
+		"/v1/messages",
+		f.acme,
+		fmt.Appendf(nil, modelAPIs["/v1/messages"], tools),
+		"Idempotency-Key",
+		"k1",
+	)
 	require.Contains(t, string(again.body), id, "the first part of the run")
 	require.NotContains(t, string(again.body), "answer")
 }
@@ -109,7 +129,10 @@ export default defineMiddleware({ name: "asks", gateTool: () => ask("may it?") }
 		return run.Status == "paused"
 	}, time.Minute, 5*time.Millisecond)
 	answer := func(text string) map[string]any {
-		return map[string]any{"run": run.ID, "answers": map[string]any{run.Interrupts[0].ID: map[string]any{"decision": text}}}
+		return map[string]any{
+			"run":     run.ID,
+			"answers": map[string]any{run.Interrupts[0].ID: map[string]any{"decision": text}},
+		}
 	}
 	for range 2 {
 		r := f.send("POST", "/v1/runs", f.acme, answer("approve"), "Idempotency-Key", "k1")
@@ -169,8 +192,15 @@ func TestRepeatedTurns(t *testing.T) {
 	m := scripted.Func(counter)
 	f.useModel(m)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
-	turn := map[string]any{"threadId": "t1", "runId": "r1", "state": map[string]any{}, "tools": []any{}, "context": []any{},
-		"forwardedProps": map[string]any{}, "messages": []any{map[string]any{"id": "1", "role": "user", "content": "hi"}}}
+	turn := map[string]any{
+		"threadId":       "t1",
+		"runId":          "r1",
+		"state":          map[string]any{},
+		"tools":          []any{},
+		"context":        []any{},
+		"forwardedProps": map[string]any{},
+		"messages":       []any{map[string]any{"id": "1", "role": "user", "content": "hi"}},
+	}
 	ask := func(key string) *reply {
 		return f.send("POST", "/v1/agents/agent/agui", f.acme, turn, "Idempotency-Key", key)
 	}

@@ -59,6 +59,10 @@ type State struct {
 	// field in an older version.
 	CalledPastLimit bool `json:"deaf,omitempty"`
 
+	// AskedAgain says that the model was asked again for its final answer, because the first one was not as the
+	// client requested.
+	AskedAgain bool `json:"asked_again,omitempty"`
+
 	// Model is the model that before_agent set for the agent's calls, or nil for the agent's own.
 	Model *Model `json:"model,omitempty"`
 	// Limits are the limits that before_agent set, or nil for those of the first agent.

@@ -73,6 +73,20 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	return resolved, nil
 }
 
+// Size returns the number of values in a schema that [Compile] accepts, with each reference replaced by its target.
+func Size(raw json.RawMessage) int {
+	var tree any
+	if json.Unmarshal(raw, &tree) != nil {
+		return 0
+	}
+	w := sizer{root: tree, refs: map[string]int{}}
+	n, err := w.of(tree, true)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // A sizer counts the values of a schema with each reference replaced by its target.
 type sizer struct {
 	root any

@@ -177,3 +177,29 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+// TestFormats checks which answers have a format.
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	const list = `{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"a":{"type":"array",
+		"items":{"type":"integer"}}},"required":["a"]}}}`
+	for _, c := range []struct{ format, text, want string }{
+		{list, `{"a":[1,2]}`, ""},
+		{list, " {\"a\": []}\n", ""},
+		{list, `{"a":["x"]}`, "integer"},
+		{list, `{}`, "required"},
+		{list, `Here it is: {"a":[]}`, "not JSON"},
+		{list, `{"a":[],"a":[]}`, "duplicate"},
+		{list, `{"a":[` + strings.Repeat("1,", 2_000_000) + `1]}`, "tokens"},
+		{list, `{"a":[` + strings.Repeat("1,", 900_000) + `1]}`, "too large"},
+		{list, strings.Repeat("[", 1000), "not JSON"},
+		{`{"type":"json_object"}`, `{"b":1}`, ""},
+		{`{"type":"json_object"}`, `[1]`, "not a JSON object"},
+	} {
+		q, err := parse(t, "chat", `,"response_format":`+c.format)
+		require.NoError(t, err)
+		got := q.Check()(c.text)
+		require.Equal(t, c.want == "", got == "", "%.80s: %s", c.text, got)
+		require.Contains(t, got, c.want)
+	}
+}

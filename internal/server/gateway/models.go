@@ -293,7 +293,7 @@ func (x *Models) launch(
 }
 
 func clientOf(q *agentmodel.Request) runs.Client {
-	return runs.Client{Tools: q.Tools, Params: q.Params, Choice: q.Choice}
+	return runs.Client{Tools: q.Tools, Params: q.Params, Choice: q.Choice, Check: q.Check()}
 }
 
 // resume resumes the run of a request, and sets what of the run came before.

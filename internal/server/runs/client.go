@@ -17,6 +17,8 @@ type Client struct {
 	// the next one.
 	Params abi.Params
 	Choice abi.JSON
+	// Check returns what is wrong with the text of the final answer, or "". The model is then asked again, once.
+	Check func(text string) string
 	// Encoder encodes the events in the client's protocol. Optional.
 	Encoder chain.Encoder
 }
@@ -34,11 +36,8 @@ func (c *Client) agent(o *agents.Handle) (*agent.Agent, error) {
 			return nil, httpapi.NewProblem(api.CodeInvalid, "%v", err)
 		}
 	}
-	if len(c.Params)+len(c.Choice) == 0 {
-		return a, nil
-	}
 	if err := o.Requests.Check(c.Params, c.Choice); err != nil {
 		return nil, err
 	}
-	return a.WithParams(c.Params, c.Choice), nil
+	return a.WithRequest(agent.Requested{Params: c.Params, Choice: c.Choice, Check: c.Check}), nil
 }
