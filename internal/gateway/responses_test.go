@@ -100,9 +100,9 @@ func TestReasoningStays(t *testing.T) {
 	require.Empty(t, u.requests())
 }
 
-// TestPartsUnchanged checks that an answer with several texts keeps its bytes if modules with on_chunk change
-// nothing, although the chain joins the texts.
-func TestPartsUnchanged(t *testing.T) {
+// TestChangedPart checks that an answer with several texts keeps its parts if on_chunk changes one of them, although
+// the chain joins the texts.
+func TestChangedPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		over   func(*Options)
 		path   string
@@ -122,14 +122,22 @@ func TestPartsUnchanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUpstream(t, answers(c.answer))
-			g := newGateway(t, u, c.over, reader())
+			g := newGateway(t, u, c.over, &native.Middleware{
+				OnChunk: func(_ context.Context, _ *native.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+					chunks := append([]abi.Chunk{}, in.Chunks...)
+					for i := range chunks {
+						chunks[i].Text = strings.ReplaceAll(chunks[i].Text, "c", "C")
+					}
+					return &abi.OnChunkAnswer{Chunks: chunks}, nil
+				},
+			})
 			body := `{"model":"m-1","messages":[{"role":"user","content":"Hi"}]}`
 			if name == "responses" {
 				body = `{"model":"m-1","input":"Hi"}`
 			}
 			status, got, _ := g.post(t, c.path, body)
 			require.Equal(t, 200, status, got)
-			require.Equal(t, c.answer, got)
+			require.Equal(t, strings.Replace(c.answer, `"text":"c"`, `"text":"C"`, 1), got)
 		})
 	}
 }
