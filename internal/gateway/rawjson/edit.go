@@ -84,6 +84,13 @@ func (e *Edits) rewrite(object Value, members []Member, change map[string][]byte
 	e.Replace(object, slices.Concat([]byte{'{'}, bytes.Join(list, []byte{','}), []byte{'}'}))
 }
 
+// SetMembers returns the text of an object, which has been parsed before, with changed members. See [Edits.Members].
+func SetMembers(text []byte, change map[string][]byte) []byte {
+	e := Edits{Doc: text}
+	e.Members(Value{Text: text}, change)
+	return e.Apply()
+}
+
 // Changed reports whether there are changes.
 func (e *Edits) Changed() bool { return len(e.list) > 0 }
 

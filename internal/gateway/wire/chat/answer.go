@@ -222,7 +222,7 @@ func newCall(c *abi.ToolCall) []byte {
 	text, err := encodeCall(c)
 	if err != nil {
 		call := *c
-		call.Function.Arguments = customArguments(c.Function.Arguments)
+		call.Function.Arguments = wire.CustomArguments(c.Function.Arguments)
 		text, _ = encodeCall(&call)
 	}
 	return text

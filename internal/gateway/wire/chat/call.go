@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // readCalls reads the tool_calls of a message.
@@ -60,7 +61,7 @@ func readCall(v rawjson.Value) (c abi.ToolCall, err error) {
 		return c, errors.New("a tool call of the type custom has the object custom, and no other has it")
 	}
 	err = readFunction(custom, "input", &c.Function)
-	c.Function.Arguments = customArguments(c.Function.Arguments)
+	c.Function.Arguments = wire.CustomArguments(c.Function.Arguments)
 	return c, err
 }
 
@@ -168,8 +169,8 @@ func argumentsField(c *abi.ToolCall) (name, value string, err error) {
 	if typeOf(c) != typeCustom {
 		return "arguments", c.Function.Arguments, nil
 	}
-	input, ok := customInput(c.Function.Arguments)
-	if !ok {
+	input, err := wire.CustomInput(c.Function.Arguments)
+	if err != nil {
 		return "", "", moduleError("a module gave the custom tool %.100q arguments that are not {\"input\": \"…\"}",
 			c.Function.Name)
 	}

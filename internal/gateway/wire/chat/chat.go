@@ -92,9 +92,7 @@ func root(v rawjson.Value) rawjson.Value { return rawjson.Value{Text: v.Text} }
 
 // setMembers returns an object with changed members, as [rawjson.Edits.Members] changes them.
 func setMembers(v rawjson.Value, change map[string][]byte) []byte {
-	e := rawjson.Edits{Doc: v.Text}
-	e.Members(root(v), change)
-	return e.Apply()
+	return rawjson.SetMembers(v.Text, change)
 }
 
 // invalid returns an error that names the field of the request at fault.

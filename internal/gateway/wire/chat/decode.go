@@ -202,9 +202,9 @@ func (s *stream) readCall(v rawjson.Value) error {
 		return upstreamError("the upstream changed the tool of the call %.100q within the call", c.id)
 	}
 	if c.custom && text != "" {
-		text = escape(text)
+		text = wire.Escape(text)
 		if c.arguments.Len() == 0 {
-			text = inputStart + text
+			text = wire.CustomStart + text
 		}
 	}
 	c.arguments.WriteString(text)
@@ -273,9 +273,9 @@ func (s *stream) closeBlock() {
 		return
 	}
 	if c := s.open.call; c != nil && c.custom {
-		text := inputEnd
+		text := wire.CustomEnd
 		if c.arguments.Len() == 0 {
-			text = inputStart + inputEnd
+			text = wire.CustomStart + wire.CustomEnd
 		}
 		c.arguments.WriteString(text)
 		s.addDelta(nil, abi.Chunk{Kind: abi.ChunkToolCall, Index: c.number, Arguments: text})

@@ -1,10 +1,8 @@
 package chat
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // fieldNames are the fields that the gateway must know, and parameters that modules limit.
@@ -15,18 +13,8 @@ var fieldNames = []string{
 	"stop", "stream", "temperature", "text", "tool_call_id", "tool_calls", "tool_choice", "tools", "top_p", "type",
 }
 
-// misspelled returns the name in fieldNames that a field's name differs from in case only, or "". Some
-// endpoints and clients ignore case, so that such a field would hide its value from modules.
-func misspelled(name string) string {
-	if !strings.ContainsFunc(name, func(r rune) bool { return r >= 'A' && r <= 'Z' || r > '~' }) {
-		return ""
-	}
-	i := slices.IndexFunc(fieldNames, func(known string) bool { return strings.EqualFold(name, known) })
-	if i < 0 {
-		return ""
-	}
-	return fieldNames[i]
-}
+// misspelled returns the name of fieldNames that wire.Misspelled reports.
+func misspelled(name string) string { return wire.Misspelled(name, fieldNames) }
 
 // misspelledMember returns the first name that misspelled reports in an object.
 func misspelledMember(v rawjson.Value) string {

@@ -68,7 +68,7 @@ func TestCall(t *testing.T) {
 	require.Equal(t, "read", call.Messages[3].Name, "modules see the tool of a result")
 	require.Equal(t, []abi.Tool{
 		{Name: "read", Description: "Read", Parameters: abi.JSON(`{"type":"object"}`)},
-		{Name: "exec", Description: "Run", Parameters: abi.JSON(inputSchema)},
+		{Name: "exec", Description: "Run", Parameters: abi.JSON(wire.CustomSchema)},
 	}, call.Tools)
 }
 

@@ -179,8 +179,8 @@ func (s *stream) CloseText(dst []byte, open *wire.Item, text string) []byte {
 	if b.call == nil || !b.call.custom {
 		return dst
 	}
-	input, ok := customInput(text)
-	if !ok {
+	input, err := wire.CustomInput(text)
+	if err != nil {
 		input = text
 	}
 	rest := strings.TrimPrefix(input, b.input.String())
@@ -230,7 +230,7 @@ func (s *stream) writeText(dst []byte, name, text string) []byte {
 
 // AddCall appends a whole tool call.
 func (s *stream) AddCall(dst []byte, call *abi.ToolCall) []byte {
-	text := setMembers(rawjson.Value{Text: newCall(call)}, map[string][]byte{"index": number(s.next)})
+	text := rawjson.SetMembers(newCall(call), map[string][]byte{"index": number(s.next)})
 	s.next++
 	s.shift++
 	s.callsWritten++

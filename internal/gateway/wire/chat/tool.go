@@ -73,7 +73,7 @@ func readTool(v rawjson.Value) tool {
 		}
 	}
 	if t.kind == typeCustom {
-		t.abi.Parameters = abi.JSON(inputSchema)
+		t.abi.Parameters = abi.JSON(wire.CustomSchema)
 	}
 	t.listed = t.abi.Name != ""
 	return t

@@ -75,7 +75,7 @@ func (d *draft) applyParts(next []abi.Part) error {
 			return moduleError("a part of type %.64q was removed from its message; "+
 				"parts of this type may be removed only with the whole message", b.part.Type)
 		}
-		if !samePart(&b.part, &next[m]) {
+		if !wire.SamePart(&b.part, &next[m]) {
 			return moduleError("a part of type %.64q was changed, removed or moved; it must stay as it is", b.part.Type)
 		}
 		if err := d.segment(old[:n], next[:m], last); err != nil {
@@ -148,7 +148,7 @@ func partKey(p *abi.Part) string {
 func (d *draft) keep(i int, p *abi.Part) error {
 	b := &d.of.blocks[i]
 	old := &b.part
-	if samePart(old, p) {
+	if wire.SamePart(old, p) {
 		d.put(kept(i), b.raw.Text)
 		return nil
 	}
@@ -173,10 +173,10 @@ func (d *draft) keep(i int, p *abi.Part) error {
 	if p.Text != old.Text {
 		change = text
 	}
-	for _, f := range changedFields(old.Unknown, p.Unknown) {
+	for _, f := range wire.ChangedFields(old.Unknown, p.Unknown) {
 		change[f.Name] = f.Value
 	}
-	d.put(kept(i), edited(b.raw, func(v rawjson.Value, e *rawjson.Edits) { e.Members(v, change) }))
+	d.put(kept(i), rawjson.SetMembers(b.raw.Text, change))
 	return nil
 }
 
@@ -248,7 +248,7 @@ func (d *draft) keepCall(i int, next *abi.ToolCall) error {
 		change["input"] = input
 	}
 	d.calls = append(d.calls, next.ID)
-	d.put(kept(i), edited(b.raw, func(v rawjson.Value, e *rawjson.Edits) { e.Members(v, change) }))
+	d.put(kept(i), rawjson.SetMembers(b.raw.Text, change))
 	return nil
 }
 

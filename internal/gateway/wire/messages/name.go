@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // fieldNames are the fields whose values the gateway or modules must see.
@@ -17,13 +18,8 @@ var fieldNames = strings.Fields(`
 // endpoints and clients ignore case, so that such a field would hide its value from modules.
 func checkNames(members []rawjson.Member) *fieldError {
 	for _, m := range members {
-		if !strings.ContainsFunc(m.Name, func(r rune) bool { return r >= 'A' && r <= 'Z' || r > '~' }) {
-			continue
-		}
-		for _, known := range fieldNames {
-			if strings.EqualFold(m.Name, known) {
-				return problem("", fmt.Sprintf("the field %.64q must be written as %q", m.Name, known))
-			}
+		if known := wire.Misspelled(m.Name, fieldNames); known != "" {
+			return problem("", fmt.Sprintf("the field %.64q must be written as %q", m.Name, known))
 		}
 	}
 	return nil

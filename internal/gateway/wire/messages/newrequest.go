@@ -220,7 +220,7 @@ func completeParams(fields, output map[string][]byte, call *wire.Call) error {
 		if !was.IsObject() {
 			was.Text = []byte("{}")
 		}
-		fields[fieldOutput] = edited(was, func(v rawjson.Value, e *rawjson.Edits) { e.Members(v, output) })
+		fields[fieldOutput] = rawjson.SetMembers(was.Text, output)
 	}
 	if user := fields["user"]; user != nil {
 		delete(fields, "user")

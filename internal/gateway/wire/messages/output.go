@@ -183,7 +183,7 @@ func appendReason(dst, received []byte, reason string) []byte {
 	if !delta.Get("stop_sequence").IsNull() {
 		change["stop_sequence"] = []byte("null")
 	}
-	delta.Text = edited(delta, func(v rawjson.Value, edits *rawjson.Edits) { edits.Members(v, change) })
+	delta.Text = rawjson.SetMembers(delta.Text, change)
 	return appendEvent(dst, e.kind, edited(e.doc, func(v rawjson.Value, edits *rawjson.Edits) {
 		edits.Members(v, map[string][]byte{"delta": delta.Text})
 	}))

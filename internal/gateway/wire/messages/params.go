@@ -64,7 +64,7 @@ func (r *request) encodeParams(change map[string][]byte, next abi.Params) error 
 	old := r.call.Params
 	choice := false
 	for name, value := range next {
-		if sameJSON(value, old[name]) || isNull(value) && isNull(old[name]) {
+		if rawjson.Equal(value, old[name]) {
 			continue
 		}
 		if err := setParam(change, name, value); err != nil {

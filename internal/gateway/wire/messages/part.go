@@ -1,12 +1,9 @@
 package messages
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
@@ -173,42 +170,6 @@ func sourceOf(p *abi.Part) ([]byte, error) {
 		return slices.Concat([]byte(`{"type":"url","url":`), rawjson.Quote(url), []byte("}")), nil
 	}
 	return nil, fmt.Errorf("a part of type %q needs a data URL in base64, or an image's URL with http or https", p.Type)
-}
-
-// samePart reports whether two parts are equal. Their JSON may be written differently.
-func samePart(a, b *abi.Part) bool {
-	if a.Type != b.Type || a.Text != b.Text || len(a.Unknown) != len(b.Unknown) ||
-		!sameJSON(a.ImageURL, b.ImageURL) || !sameJSON(a.InputAudio, b.InputAudio) || !sameJSON(a.File, b.File) {
-		return false
-	}
-	return len(changedFields(a.Unknown, b.Unknown)) == 0
-}
-
-// changedFields returns the fields of next that old does not have or that have another value there.
-func changedFields(old, next abi.Fields) abi.Fields {
-	values := make(map[string]abi.JSON, len(old))
-	for _, f := range old {
-		values[f.Name] = f.Value
-	}
-	var out abi.Fields
-	for _, f := range next {
-		if v, ok := values[f.Name]; !ok || !sameJSON(v, f.Value) {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// sameJSON reports whether two JSON texts have the same value.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	if len(a) == 0 || len(b) == 0 {
-		return false
-	}
-	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
-	return x.Canonicalize() == nil && y.Canonicalize() == nil && bytes.Equal(x, y)
 }
 
 // isThinking reports whether blocks of a type are signed reasoning.

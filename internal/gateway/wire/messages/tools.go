@@ -98,10 +98,10 @@ func editTool(v rawjson.Value, old, next *abi.Tool) []byte {
 	if next.Description != old.Description {
 		change["description"] = rawjson.Quote(next.Description)
 	}
-	if !sameJSON(old.Parameters, next.Parameters) && len(next.Parameters) > 0 {
+	if !rawjson.Equal(old.Parameters, next.Parameters) && len(next.Parameters) > 0 {
 		change["input_schema"] = next.Parameters
 	}
-	return edited(v, func(v rawjson.Value, e *rawjson.Edits) { e.Members(v, change) })
+	return rawjson.SetMembers(v.Text, change)
 }
 
 func newTool(t *abi.Tool) []byte {

@@ -81,7 +81,7 @@ func (b *block) close(event []byte) wire.Item {
 func (b *block) suffix() string {
 	if b.call != nil && b.call.form == custom {
 		b.begun = true
-		return inputPrefix + escaped(b.text.String())
+		return wire.CustomStart + wire.Escape(b.text.String())
 	}
 	return b.text.String()
 }

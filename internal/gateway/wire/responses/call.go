@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // A form is the form in which an item has the arguments of a call.
@@ -83,36 +84,15 @@ func isEnvelope(name string) bool {
 	return false
 }
 
-// Parts of the arguments of a custom tool, as modules see them.
-const (
-	inputPrefix = `{"input":"`
-	inputSuffix = `"}`
-)
-
-// escaped returns text as it is within a JSON string.
-func escaped(text string) string {
-	quoted := rawjson.Quote(text)
-	return string(quoted[1 : len(quoted)-1])
-}
-
 // arguments returns the arguments as modules see them.
 func (c *call) arguments() string {
 	if c.form == custom {
-		return inputPrefix + escaped(c.text) + inputSuffix
+		return wire.CustomArguments(c.text)
 	}
 	return c.text
 }
 
 func (c *call) abi() abi.ToolCall { return abi.NewToolCall(c.id, c.name, c.arguments()) }
-
-// customInput returns the input of a custom tool.
-func customInput(arguments string) (string, error) {
-	v, err := rawjson.Parse([]byte(arguments))
-	if err != nil || len(v.Members()) != 1 || !v.Get("input").IsString() {
-		return "", errors.New(`the arguments of a custom tool must be the object {"input": "…"}`)
-	}
-	return v.Get("input").String(), nil
-}
 
 // withCall returns the text of an item that makes the call was, changed to make the call now.
 func withCall(item []byte, was *call, now *abi.ToolCall) ([]byte, error) {
@@ -139,7 +119,7 @@ func changeArguments(change map[string][]byte, was *call, arguments string) erro
 	case function:
 		change["arguments"] = rawjson.Quote(arguments)
 	case custom:
-		input, err := customInput(arguments)
+		input, err := wire.CustomInput(arguments)
 		if err != nil {
 			return err
 		}

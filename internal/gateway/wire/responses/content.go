@@ -23,7 +23,7 @@ func changedContent(v rawjson.Value, was, now abi.Content, textType string) ([]b
 	if wire.SameTypes(old, next) {
 		edits := rawjson.Edits{Doc: v.Text}
 		for i, x := range parsed(v.Text).Elements() {
-			if samePart(&old[i], &next[i]) {
+			if wire.SamePart(&old[i], &next[i]) {
 				continue
 			}
 			text, err := changedPart(elements[i].Text, &old[i], &next[i], textType)
@@ -67,7 +67,7 @@ func partKey(p *abi.Part) string {
 	if err != nil {
 		return p.Type
 	}
-	return "p" + string(canonical(text))
+	return "p" + string(rawjson.Canonical(text))
 }
 
 // sameOpaque returns an error unless next has the opaque parts of old in their order.
@@ -82,7 +82,7 @@ func sameOpaque(old, next []abi.Part) error {
 		if !wire.Opaque(&old[i]) {
 			continue
 		}
-		if len(kept) == 0 || !samePart(&old[i], kept[0]) {
+		if len(kept) == 0 || !wire.SamePart(&old[i], kept[0]) {
 			return opaqueError(old[i].Type)
 		}
 		kept = kept[1:]

@@ -222,7 +222,7 @@ func (e *encoder) rewrite(was, m *abi.Message, s span) error {
 	}
 	parts, old := m.Content.Parts(), was.Content.Parts()
 	for i := range s.opaque {
-		if i >= len(parts) || !samePart(&old[i], &parts[i]) {
+		if i >= len(parts) || !wire.SamePart(&old[i], &parts[i]) {
 			return opaqueError(old[i].Type)
 		}
 		e.put(s.from+i, e.item(s.from+i))

@@ -1,9 +1,6 @@
 package responses
 
-import (
-	"slices"
-	"strings"
-)
+import "github.com/agent-runner/agent-runner/internal/gateway/wire"
 
 // fieldNames are the fields that the gateway must know, and parameters that modules limit.
 var fieldNames = []string{
@@ -15,16 +12,11 @@ var fieldNames = []string{
 	"tools", "top_p", "type", "usage",
 }
 
-// misspelled returns a name in fieldNames that a field's name differs from in case only, or "". Some endpoints and
-// clients ignore case, so that such a field would hide its value from modules.
+// misspelled returns the first name of fieldNames that wire.Misspelled reports, or "".
 func (f object) misspelled() string {
 	for name := range f {
-		if !strings.ContainsFunc(name, func(r rune) bool { return r >= 'A' && r <= 'Z' || r > '~' }) {
-			continue
-		}
-		i := slices.IndexFunc(fieldNames, func(known string) bool { return strings.EqualFold(name, known) })
-		if i >= 0 {
-			return fieldNames[i]
+		if known := wire.Misspelled(name, fieldNames); known != "" {
+			return known
 		}
 	}
 	return ""

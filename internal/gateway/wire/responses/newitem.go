@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // add appends the items of a message that a module wrote.
@@ -57,7 +58,7 @@ func (e *encoder) addCall(c *abi.ToolCall) error {
 	fields := []field{str("type", "function_call"), str("call_id", c.ID), str("name", name),
 		str("arguments", c.Function.Arguments)}
 	if e.tools.custom[c.Function.Name] {
-		input, err := customInput(c.Function.Arguments)
+		input, err := wire.CustomInput(c.Function.Arguments)
 		if err != nil {
 			return broken("a module added the call %.100q: %v", c.ID, err)
 		}

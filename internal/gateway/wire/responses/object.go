@@ -1,10 +1,7 @@
 package responses
 
 import (
-	"bytes"
 	"fmt"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
@@ -56,9 +53,7 @@ func appendObject(dst []byte, fields ...field) []byte {
 
 // edit returns the text of an object with changed members. See [rawjson.Edits.Members].
 func edit(text []byte, change map[string][]byte) []byte {
-	e := rawjson.Edits{Doc: text}
-	e.Members(parsed(text), change)
-	return e.Apply()
+	return rawjson.SetMembers(text, change)
 }
 
 // parsed returns the value of text that has been parsed before.
@@ -66,25 +61,6 @@ func parsed(text []byte) rawjson.Value {
 	v, err := rawjson.Parse(text)
 	if err != nil {
 		panic("responses: text that was parsed before: " + err.Error())
-	}
-	return v
-}
-
-// sameJSON reports whether two JSON texts have the same value. An absent text equals null.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	return bytes.Equal(canonical(a), canonical(b))
-}
-
-func canonical(text []byte) []byte {
-	v := jsontext.Value(bytes.Clone(text))
-	if len(v) == 0 {
-		return []byte("null")
-	}
-	if v.Canonicalize() != nil {
-		return text
 	}
 	return v
 }

@@ -3,6 +3,7 @@ package responses
 import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
+	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
 // An output is an item of an answer.
@@ -78,7 +79,7 @@ func newCall(c *abi.ToolCall, custom map[string]bool) ([]byte, error) {
 	if !custom[c.Function.Name] {
 		return newFunctionCall(c), nil
 	}
-	input, err := customInput(c.Function.Arguments)
+	input, err := wire.CustomInput(c.Function.Arguments)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (r *request) editParams(change map[string][]byte, next abi.Params) error {
 	slices.Sort(names)
 	var inner []string
 	for _, name := range names {
-		if sameJSON(was[name], next[name]) {
+		if rawjson.Equal(was[name], next[name]) {
 			continue
 		}
 		v, err := rawjson.Parse(next[name])

@@ -101,34 +101,6 @@ func fileOf(v rawjson.Value) []byte {
 	return newObject(fields...)
 }
 
-// samePart reports whether a module returned a part as it was.
-func samePart(a, b *abi.Part) bool {
-	return a.Type == b.Type && a.Text == b.Text && sameJSON(a.ImageURL, b.ImageURL) &&
-		sameJSON(a.InputAudio, b.InputAudio) && sameJSON(a.File, b.File) && sameFields(a.Unknown, b.Unknown)
-}
-
-func sameFields(a, b abi.Fields) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	var other map[string][]byte
-	for i := range a {
-		if a[i].Name == b[i].Name && sameJSON(a[i].Value, b[i].Value) {
-			continue
-		}
-		if other == nil {
-			other = map[string][]byte{}
-			for _, f := range b {
-				other[f.Name] = f.Value
-			}
-		}
-		if v, ok := other[a[i].Name]; !ok || !sameJSON(a[i].Value, v) {
-			return false
-		}
-	}
-	return true
-}
-
 // sameContent reports whether a module returned a content as it was. A string equals a single part of text.
 func sameContent(a, b abi.Content) bool {
 	p, q := a.Parts(), b.Parts()
@@ -136,7 +108,7 @@ func sameContent(a, b abi.Content) bool {
 		return false
 	}
 	for i := range p {
-		if !samePart(&p[i], &q[i]) {
+		if !wire.SamePart(&p[i], &q[i]) {
 			return false
 		}
 	}

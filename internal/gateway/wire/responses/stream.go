@@ -360,8 +360,8 @@ func (s *stream) callDelta(e *event) ([]wire.Item, error) {
 	b.text.WriteString(text)
 	chunk := text
 	if b.call.form == custom {
-		if chunk = escaped(text); !b.begun {
-			chunk, b.begun = inputPrefix+chunk, true
+		if chunk = wire.Escape(text); !b.begun {
+			chunk, b.begun = wire.CustomStart+chunk, true
 		}
 	}
 	return []wire.Item{b.delta(chunk, e.raw)}, s.grow(text)
@@ -473,9 +473,9 @@ func (s *stream) completeCall(it *streamItem, o *output, event []byte) ([]wire.I
 		return nil, err
 	}
 	if b.call.form == custom {
-		tail := inputSuffix
+		tail := wire.CustomEnd
 		if !b.begun {
-			tail = inputPrefix + tail
+			tail = wire.CustomStart + tail
 		}
 		items = append(items, b.delta(tail, silent))
 	}

@@ -9,10 +9,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// customParameters is the schema of the arguments of a custom tool, as modules see them.
-const customParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],` +
-	`"additionalProperties":false}`
-
 // tools has the tools of a request and their places.
 type tools struct {
 	custom map[string]bool       // whether a tool is custom, by name
@@ -89,7 +85,7 @@ func readTool(f object, namespace string) (t abi.Tool, ok bool) {
 			t.Parameters = v.Text
 		}
 	case "custom":
-		t.Parameters = abi.JSON(customParameters)
+		t.Parameters = abi.JSON(wire.CustomSchema)
 	default:
 		return abi.Tool{}, false
 	}
@@ -116,9 +112,9 @@ func (r *request) editTools(next []abi.Tool) (*toolEdit, error) {
 			return nil, broken("a module added the tool %.100q twice", t.Name)
 		case was == nil:
 			e.added = append(e.added, *t)
-		case was.Description != t.Description || !sameJSON(was.Parameters, t.Parameters):
+		case was.Description != t.Description || !rawjson.Equal(was.Parameters, t.Parameters):
 			changed = true
-			if r.tools.custom[t.Name] && !sameJSON(was.Parameters, t.Parameters) {
+			if r.tools.custom[t.Name] && !rawjson.Equal(was.Parameters, t.Parameters) {
 				return nil, broken("a module changed the parameters of the custom tool %.100q", t.Name)
 			}
 		}
@@ -179,7 +175,7 @@ func (e *toolEdit) rewriteTool(v rawjson.Value, namespace string) []byte {
 	if next.Description != was.Description {
 		change["description"] = rawjson.Quote(next.Description)
 	}
-	if !sameJSON(next.Parameters, was.Parameters) {
+	if !rawjson.Equal(next.Parameters, was.Parameters) {
 		change["parameters"] = next.Parameters
 	}
 	if len(change) == 0 {
