@@ -62,9 +62,8 @@ func TestClientsOfATenant(t *testing.T) {
 		source, err := os.Open(path)
 		require.NoError(t, err)
 		_, err = acme.PutModule(ctx,
-			&client.Upload{Name: agentfile.EntryName(path), Version: "1", Type: kind, Body: source})
+			&client.Upload{Name: agentfile.EntryName(path), Version: "1", Type: kind, Body: source}) // closes source
 		require.NoError(t, err)
-		require.NoError(t, source.Close())
 	}
 	text := "routes:\n"
 	for protocol := range gatewaytest.Paths {

@@ -445,3 +445,45 @@ func TestRoutesChangeLive(t *testing.T) {
 	f.send("PUT", "/v1/gateway", reader, []byte("x")).problem(t, 403)
 	require.Equal(t, 403, f.chat(reader, ask).status)
 }
+
+// TestRouteHidesRings checks that clients of a tenant see the operator's modules as "operator", without
+// the text of their faults, and that a fault affects one request only.
+func TestRouteHidesRings(t *testing.T) {
+	t.Parallel()
+	f, u := routed(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,`+
+			`"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",`+
+			`"function":{"name":"rm","arguments":"{}"}}]},"finish_reason":"tool_calls"}],`+
+			`"usage":{"prompt_tokens":9000000000000000000,"completion_tokens":-5}}`)
+	})
+	f.upload(f.operator, "warden", `import { defineMiddleware, deny } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "warden",
+	beforeModel({ request }) {
+		if (JSON.stringify([...request.messages]).includes("trap")) return { request: { messages: "a secret of the operator" } };
+	},
+	gateTool: () => deny("not here"),
+});
+`)
+	require.Equal(t, 200, f.apply(f.operator, "rings", "model: {name: none}\nrings: {inner: [{module: warden}]}\n").status)
+	require.Equal(t, 200, f.putGateway(f.acme, u, "routes: [{protocol: chat, upstream: UPSTREAM}]\n").status)
+	r := f.chat(f.acme, strings.Replace(ask, "hi", "trap", 1))
+	require.Equal(t, 400, r.status, "%s", r.body)
+	require.Contains(t, string(r.body), "a module of the operator failed")
+	require.NotContains(t, string(r.body), "secret")
+	require.NotContains(t, string(r.body), "warden")
+	require.Zero(t, u.count())
+
+	r = f.chat(f.acme, ask)
+	require.Equal(t, 200, r.status, "%s", r.body)
+	require.Contains(t, string(r.body), "[operator denied the call of rm: not here]")
+	require.NotContains(t, string(r.body), "warden")
+	require.NotContains(t, string(r.body), "tool_calls\":[{")
+	require.Eventually(t, func() bool {
+		total, err := f.store.Tenant("acme").UsageTotal(t.Context(), "2020-01-01", "2999-01-01")
+		require.NoError(t, err)
+		return total.Runs == 2 && total.PromptTokens <= 200_000_000 && total.CompletionTokens >= 0
+	}, 10*time.Second, 10*time.Millisecond)
+}
