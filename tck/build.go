@@ -76,7 +76,7 @@ func build(ctx context.Context, cases []*golden.Case, transport string) (string,
 	}
 	err = os.Rename(filepath.Join(work, "out"), folder)
 	if _, missing := os.Stat(folder); missing == nil {
-		err = nil // another process was faster
+		err = nil // another process has built the modules meanwhile
 	}
 	return folder, err
 }
@@ -140,8 +140,8 @@ func outputs(root string, cases []*golden.Case, transport string) (contents, err
 	return all, all.addCases(cases)
 }
 
-// addFolder adds the files in a folder whose names end with suffix, except tests. The new path of a
-// file consists of to and the file's name.
+// addFolder adds the files in a folder whose names end with suffix, except tests. The path of a
+// file in all is to followed by the file's name.
 func (all contents) addFolder(root, folder, to, suffix string) error {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*"+suffix))
 	if err != nil {

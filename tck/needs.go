@@ -44,7 +44,7 @@ type capabilities struct {
 	names     []string
 }
 
-// add adds a capability if it is needed.
+// add adds the named capability to the list if needed is true.
 func (c *capabilities) add(name string, needed bool) {
 	if needed && !slices.Contains(c.names, name) {
 		c.names = append(c.names, name)

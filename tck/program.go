@@ -44,8 +44,8 @@ type program struct {
 
 	mu      sync.Mutex
 	process *process    // nil before the first case, and after a failure
-	hello   *wire.Hello // greeting of the first process
-	broken  int         // cases in a row that failed with the process
+	hello   *wire.Hello // the greeting of the first process; nil before it
+	broken  int         // number of consecutive cases in which the process broke the protocol or ended
 }
 
 // NewProgram returns the host that an executable and its arguments start: a process that speaks JSON
@@ -128,8 +128,8 @@ func (p *program) start(ctx context.Context) error {
 // A process is a running program.
 type process struct {
 	group  *procgroup.Group
-	in     *os.File // its standard input
-	out    *os.File // its standard output
+	in     *os.File // standard input of the process
+	out    *os.File // standard output of the process
 	lines  *bufio.Reader
 	stderr tail
 }
@@ -192,8 +192,8 @@ type reportedError struct{ reason string }
 
 func (e *reportedError) Error() string { return "the host reports: " + e.reason }
 
-// answered reports whether the process kept to the protocol: run returned an outcome or the error
-// that the program reported.
+// answered reports whether the process kept to the protocol, given err, the error of run: err is
+// nil or an error that the program reported.
 func answered(err error) bool {
 	var reported *reportedError
 	return err == nil || errors.As(err, &reported)

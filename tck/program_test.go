@@ -204,7 +204,7 @@ func TestBrokenPrograms(t *testing.T) {
 	}
 }
 
-// limitOf returns the time limit for a host: short if it hangs.
+// limitOf returns the time limit for a host, which is short for hosts that hang.
 func limitOf(host string) time.Duration {
 	if host == "hangs" || host == "prints half a line" {
 		return 100 * time.Millisecond
@@ -289,7 +289,7 @@ func TestDeadlineAtTheResult(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An afterRead calls a function after each read.
+// An afterRead is a reader that calls a function after each read.
 type afterRead struct {
 	from io.Reader
 	call func()

@@ -20,8 +20,8 @@ func main() {}
 // modules holds functions that make middlewares, by the name of the case and the module.
 var modules = map[string]func() any{}
 
-// A selected is the middleware that the configuration of an entry selects. The cases' runner lists the
-// hooks of that middleware in its request, and the host calls no others.
+// selected passes the hooks to the middleware that the configuration of an entry selects. The
+// cases' runner lists the hooks of that middleware in its request, and the host calls no others.
 type selected struct {
 	Use    string          `json:"use"`
 	Config json.RawMessage `json:"config"`

@@ -123,7 +123,7 @@ func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAgentHook](m) }
 
 func (*AgentStart) serve(s *served) (answer abijson.Writable, err error) {
-	v := visitOf[abijson.BeforeAgentInput, abijson.BeforeAgentAnswer](s)
+	v := hookCallOf[abijson.BeforeAgentInput, abijson.BeforeAgentAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ type AgentEnd struct {
 func (*AgentEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterAgentHook](m) }
 
 func (*AgentEnd) serve(s *served) (answer abijson.Writable, err error) {
-	v := visitOf[abijson.AfterAgentInput, abijson.AfterAgentAnswer](s)
+	v := hookCallOf[abijson.AfterAgentInput, abijson.AfterAgentAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeToolHook](m) }
 
 func (*ToolStart) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.BeforeToolInput, abijson.BeforeToolAnswer](s)
+	v := hookCallOf[abijson.BeforeToolInput, abijson.BeforeToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ type NextTool func(call *Call) (*abi.Result, error)
 func (NextTool) collect(m *Module, _ abi.Hook) any { return collect[WrapToolCallHook](m) }
 
 func (NextTool) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.WrapToolCallInput, abijson.WrapToolCallAnswer](s)
+	v := hookCallOf[abijson.WrapToolCallInput, abijson.WrapToolCallAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (e *ToolEnd) Again(reason string) { e.again = &reason }
 func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHook](m) }
 
 func (*ToolEnd) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.AfterToolInput, abijson.AfterToolAnswer](s)
+	v := hookCallOf[abijson.AfterToolInput, abijson.AfterToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ type ToolRecord struct {
 func (*ToolRecord) collect(m *Module, _ abi.Hook) any { return collect[ToolMessagesHook](m) }
 
 func (*ToolRecord) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.ToolMessagesInput, abijson.ToolMessagesAnswer](s)
+	v := hookCallOf[abijson.ToolMessagesInput, abijson.ToolMessagesAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ type ToolsEnd struct {
 func (*ToolsEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolsHook](m) }
 
 func (*ToolsEnd) serve(s *served) (answer abijson.Writable, err error) {
-	v := visitOf[abijson.AfterToolsInput, abijson.AfterToolsAnswer](s)
+	v := hookCallOf[abijson.AfterToolsInput, abijson.AfterToolsAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func (*Translation) collect(m *Module, hook abi.Hook) any {
 }
 
 func (*Translation) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.TranslateInput, abijson.TranslateAnswer](s)
+	v := hookCallOf[abijson.TranslateInput, abijson.TranslateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -332,7 +332,7 @@ type observing struct{}
 func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }
 
 func (observing) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.ObserveInput, abijson.ObserveAnswer](s)
+	v := hookCallOf[abijson.ObserveInput, abijson.ObserveAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // A part is one middleware of a module.
 type part struct {
 	value  any // the value with the hooks; nil until it is built
-	sample any // a value of the same type, to determine its hooks
+	sample any // a value of the same type as value, to determine its hooks
 
 	// One of these is set if the part has a configuration: a copy of the registered
 	// struct, into which the configuration is decoded, or a builder.

@@ -23,19 +23,19 @@ type Context struct {
 
 	host     Host
 	textKind string  // kind of text chunks in this hook
-	frame    any     // *frame of the running wrapper, or nil; any, for the reason given at [streamArgs]
+	frame    any     // *frame of the running wrapper, or nil if none runs; any for the reason given at [streamArgs]
 	sent     bool    // whether the hook sent chunks
-	room     *[]byte // buffer for encoding values
+	buffer   *[]byte // the module's buffer for encoding values; nil if there is none
 }
 
 // encode returns the JSON encoding of value, which is valid until the next call.
 func (c *Context) encode(value any) ([]byte, error) {
-	if c.room == nil {
+	if c.buffer == nil {
 		return abijson.MarshalValue(value)
 	}
-	b, err := abijson.AppendValue((*c.room)[:0], value)
+	b, err := abijson.AppendValue((*c.buffer)[:0], value)
 	if err == nil && cap(b) <= maxRetained {
-		*c.room = b
+		*c.buffer = b
 	}
 	return b, err
 }
@@ -142,7 +142,8 @@ func encodePayload(payload any) (abi.JSON, error) {
 	return abijson.MarshalValue(payload)
 }
 
-// An ending is an error that ends or pauses the run.
+// An ending is the error that [Context.Stop] or [Context.Interrupt] returns. A hook that returns it
+// ends or pauses the run.
 type ending struct{ abi.Control }
 
 func (e *ending) Error() string {

@@ -71,7 +71,7 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 
 // describe initializes the module's description.
 func (m *Module) describe(o *Options) {
-	m.room = make([]byte, 0, 1<<10)
+	m.buffer = make([]byte, 0, 1<<10)
 	m.description = abi.Description{
 		Name: o.Name, Version: o.Version, Description: o.Description, Requires: o.Requires,
 		Hooks: []abi.Hook{

@@ -57,7 +57,7 @@ func (d Decision) strictness() int {
 func (Decision) collect(m *Module, _ abi.Hook) any { return collect[GateToolHook](m) }
 
 func (Decision) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.GateToolInput, abijson.GateToolAnswer](s)
+	v := hookCallOf[abijson.GateToolInput, abijson.GateToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -44,13 +44,13 @@ const (
 
 // Parameters of warm. Sizes are in bytes.
 const (
-	room      = 1 << 20  // bytes that a run can use before memory grows
-	maxSmall  = 2048     // maximum size of the objects that hooks usually allocate
-	maxLists  = 4096     // maximum size of the slices with pointers that hooks usually allocate
-	maxBitmap = 512      // maximum size of objects whose pointer bitmap is at the end of their span
-	spanBytes = 8192     // alignment of spans
-	maxSpans  = 64 << 10 // number of bytes to search per size
-	deep      = 24       // number of 1 KB stack frames that a hook can use before the stack grows
+	spareBytes = 1 << 20  // bytes that a run can use before memory grows
+	maxSmall   = 2048     // maximum size of the objects that hooks usually allocate
+	maxLists   = 4096     // maximum size of the slices with pointers that hooks usually allocate
+	maxBitmap  = 512      // maximum size of objects whose pointer bitmap is at the end of their span
+	spanBytes  = 8192     // alignment of spans
+	maxSpans   = 64 << 10 // number of bytes to search per size
+	deep       = 24       // number of 1 KB stack frames that a hook can use before the stack grows
 )
 
 // largeConfig is the size in bytes above which endHook calls warm again after configure, because
@@ -65,7 +65,7 @@ const largeConfig = 8 << 10
 func warm() {
 	registered.rehearse()
 	pool = make([]byte, blockBytes)
-	ballast = make([]byte, room)
+	ballast = make([]byte, spareBytes)
 	runtime.KeepAlive(ballast)
 	ballast = nil
 	runtime.GC()

@@ -15,14 +15,18 @@ import (
 // its module allow.
 
 const (
-	room = 1 << 20 // bytes that a run can use before memory grows; memory that a run adds is not passed to the next run
-	full = 4 << 20 // bytes added to the snapshot's memory, above which beginHook restores the snapshot
+	// spareBytes is the number of bytes that a run can use before memory grows. Memory that a run adds
+	// is not passed to the next run.
+	spareBytes = 1 << 20
+	// full is the number of bytes added to the snapshot's memory above which beginHook restores the
+	// snapshot.
+	full = 4 << 20
 )
 
 // A snapshot is a copy of memory. It is stored after the memory that it copies.
 type snapshot struct {
 	base []byte  // memory starting at begin(), as describe left it
-	at   []page  // the pages that configure changed or added
+	at   []page  // copies of the pages that configure changed or added
 	to   uintptr // end of the copied memory
 	end  uintptr // end of the heap, including this snapshot
 }
@@ -35,7 +39,7 @@ type page struct {
 
 const pageBytes = 128
 
-var kept *snapshot // nil until it is taken
+var kept *snapshot // the snapshot to restore; nil until describe or configure has succeeded
 
 // beginHook is called before a hook, while no other hook of this instance is running:
 // nested calls have their own instances.
@@ -61,8 +65,8 @@ func endHook(hook abi.Hook, _ int32) {
 	default:
 		return
 	}
-	if left := heapEnd - heapPointer; left < room {
-		pages := int32((room - left + wasmPage - 1) / wasmPage)
+	if left := heapEnd - heapPointer; left < spareBytes {
+		pages := int32((spareBytes - left + wasmPage - 1) / wasmPage)
 		if memoryGrow(0, pages) >= 0 {
 			heapEnd += uintptr(pages) * wasmPage
 		}

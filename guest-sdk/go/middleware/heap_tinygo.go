@@ -16,14 +16,14 @@ func beginHook() {}
 func endHook(hook abi.Hook, _ int32) {
 	if hook == contract.HookDescribe {
 		pool = make([]byte, blockBytes)
-		ballast = make([]byte, room)
+		ballast = make([]byte, spareBytes)
 		ballast = nil
 		runtime.GC()
 	}
 }
 
-// room is the number of bytes that a run can use before memory grows. Memory that a run
+// spareBytes is the number of bytes that a run can use before memory grows. Memory that a run
 // adds is not passed to the next run.
-const room = 1 << 20
+const spareBytes = 1 << 20
 
 var ballast []byte

@@ -17,14 +17,14 @@ const maxBlock = 64
 type listCache struct {
 	run      string
 	revision int64
-	length   int        // only messages with smaller indices are cached
-	blocks   []*stretch // indexed by message index/maxBlock; nil if nothing is cached
-	pulled   bool       // whether anything is cached
+	length   int             // only messages with smaller indices are cached
+	blocks   []*messageBlock // indexed by message index/maxBlock; nil if nothing is cached
+	pulled   bool            // whether anything is cached
 }
 
-// A stretch caches messages with consecutive indices. A list is as long as the
-// conversation, but most hooks read little of it.
-type stretch [maxBlock]*abi.Message
+// A messageBlock caches up to maxBlock messages with consecutive indices. Blocks are allocated when
+// they are needed: a list is as long as the conversation, but most hooks read little of it.
+type messageBlock [maxBlock]*abi.Message
 
 // get returns message i, or nil if it is not cached.
 func (c *listCache) get(i int) *abi.Message {
@@ -38,7 +38,7 @@ func (c *listCache) get(i int) *abi.Message {
 func (c *listCache) set(i int, m *abi.Message) {
 	b := c.blocks[i/maxBlock]
 	if b == nil {
-		b = &stretch{}
+		b = &messageBlock{}
 		c.blocks[i/maxBlock] = b
 	}
 	b[i%maxBlock], c.pulled = m, true
@@ -57,12 +57,12 @@ func (c *listCache) resize(keep, total int) {
 	}
 	n := (total + maxBlock - 1) / maxBlock
 	if n > cap(c.blocks) {
-		c.blocks = append(make([]*stretch, 0, n+n/4+1), c.blocks[:last]...)
+		c.blocks = append(make([]*messageBlock, 0, n+n/4+1), c.blocks[:last]...)
 	}
 	c.blocks, c.length = c.blocks[:n], total
 }
 
-// A shown is a list as it is in the input of one hook call.
+// shown is a list of messages as it is in the input of one hook call, before the hook's edits.
 type shown struct {
 	abi.List
 	run   string
@@ -70,7 +70,7 @@ type shown struct {
 	cache *listCache
 	ready bool
 
-	from, to, block int // range and size of the last fetch
+	from, to, block int // indices and block size of the last fetch
 }
 
 // messages returns the cache, updated to the revision of s.
@@ -141,7 +141,8 @@ func (s *shown) need(from, to int) {
 	}
 }
 
-// copy fills out with copies of the input's messages, starting at index from.
+// copy sets the elements of out to copies of the input's messages, starting with the message at
+// index from.
 func (s *shown) copy(out []abi.Message, from int) {
 	s.need(from, from+len(out))
 	known := s.cache
@@ -150,7 +151,7 @@ func (s *shown) copy(out []abi.Message, from int) {
 	}
 }
 
-// reading describes the fetch of the messages [from, to), for errors.
+// reading returns a phrase for errors that describes the fetch of the messages [from, to).
 func reading(from, to int) string {
 	return "read messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
 }

@@ -31,7 +31,7 @@ type History struct {
 // from, or the inserted messages in put.
 type piece struct {
 	from, n int
-	put     []abi.Message // inserted messages, if not nil
+	put     []abi.Message // inserted messages; nil for messages of the input list
 }
 
 func (p *piece) len() int {
@@ -258,8 +258,9 @@ func (m *Messages) patch() (abi.ListPatch, error) {
 	return out, contract.CheckListPatch(&out, m.shown.Total)
 }
 
-// gap appends the splices that replace the input's messages with indices in [from, to) with those
-// in put. Messages in put that equal a cached message of that range stay in place.
+// gap appends to splices those that replace the input's messages with indices in [from, to) with
+// the messages in put, and returns the extended slice. If a message in put equals a cached message
+// of that range, the splices leave the latter in place.
 func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi.Splice {
 	add := func(at, end int, insert []abi.Message) {
 		if at < end || len(insert) > 0 {
@@ -293,8 +294,9 @@ func (s *shown) index(from, to, n int) map[string]int {
 	return ids
 }
 
-// stays returns the index in [from, to) of the message equal to m, which must be the
-// first one or the one with the same ID. It returns -1 if there is none.
+// stays returns the index in [from, to) of the input's message that equals m. It compares m only
+// with the message at from and with the one with the same ID, whose index is in ids. It returns -1
+// if neither equals m.
 func (s *shown) stays(from, to int, ids map[string]int, m *abi.Message) int {
 	if from == to {
 		return -1

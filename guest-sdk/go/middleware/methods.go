@@ -23,7 +23,7 @@ type method struct {
 type place int
 
 const (
-	none   place = 0 // served by observing
+	none   place = 0 // no type of the signature implements server; observing does
 	second place = 2 // the second parameter
 	third  place = 3
 	result place = -1 // the first result

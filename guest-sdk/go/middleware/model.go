@@ -21,7 +21,7 @@ func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeModelHook](m) }
 
 func (*ModelStart) serve(s *served) (answer abijson.Writable, err error) {
-	v := visitOf[abijson.BeforeModelInput, abijson.BeforeModelAnswer](s)
+	v := hookCallOf[abijson.BeforeModelInput, abijson.BeforeModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ type NextModel func(req *Request) (*abi.Response, error)
 func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHook](m) }
 
 func (NextModel) serve(s *served) (answer abijson.Writable, err error) {
-	v := visitOf[abijson.WrapModelInput, abijson.WrapModelAnswer](s)
+	v := hookCallOf[abijson.WrapModelInput, abijson.WrapModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (e *ModelEnd) Again(reason string) { e.again = &reason }
 func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelHook](m) }
 
 func (*ModelEnd) serve(s *served) (answer abijson.Writable, err error) {
-	v := visitOf[abijson.AfterModelInput, abijson.AfterModelAnswer](s)
+	v := hookCallOf[abijson.AfterModelInput, abijson.AfterModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err

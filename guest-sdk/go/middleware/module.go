@@ -19,16 +19,16 @@ type Module struct {
 	config      configurer
 	served      []served
 	lists       [2]listCache
-	room        []byte // buffer for encoding values
+	buffer      []byte // buffer for encoding values
 }
 
-// A served is a hook that the module has.
+// served is a hook that the module has, with what the module needs to call it.
 type served struct {
 	hook   abi.Hook
 	serve  func(s *served) (abijson.Writable, error)
 	called any    // the middlewares that have the hook, a slice of the hook's interface; nil until collected
 	server server // collects the middlewares; nil if a Declaration lists them
-	visit  any    // the last call's memory, for reuse
+	last   any    // the *hookCall of the last call, for reuse
 	deep   int    // number of calls in progress; a hook can be called again while it waits for the host
 
 	// Arguments of the call that is about to start. Passing them here is cheaper than as
@@ -62,8 +62,8 @@ type call struct {
 	own  Context
 }
 
-// A listed is a list that is passed to a hook. It is one object because allocations are
-// expensive in a module.
+// listed is a list that is passed to a hook, in a single object because allocations are expensive
+// in a module.
 type listed struct {
 	Messages
 	shown shown
@@ -100,9 +100,9 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 }
 
 // callInto is Call with a buffer for the output.
-func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
+func (m *Module) callInto(buffer []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
 	answer, err := m.answer(host, hook, input)
-	return answered(room, hook, answer, err)
+	return answered(buffer, hook, answer, err)
 }
 
 // answer calls a hook and returns its answer. A nil answer changes nothing.
@@ -119,9 +119,9 @@ func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abijson.
 }
 
 // answered encodes the answer or the error of a hook.
-func answered(room []byte, hook abi.Hook, answer abijson.Writable, err error) (output []byte, ok bool) {
+func answered(buffer []byte, hook abi.Hook, answer abijson.Writable, err error) (output []byte, ok bool) {
 	if err == nil && answer != nil {
-		output, err = encodeAnswer(room, answer)
+		output, err = encodeAnswer(buffer, answer)
 	}
 	if err == nil {
 		return output, true
@@ -167,26 +167,27 @@ func (m *Module) other(host Host, hook abi.Hook, input []byte) (abijson.Writable
 	}
 }
 
-// A visit combines one call of a hook with its input and answer in one allocation.
-type visit[I, A any] struct {
+// A hookCall is one call of a hook with its input and its answer, in a single object because
+// allocations are expensive in a module.
+type hookCall[I, A any] struct {
 	call
 	in  I
 	out A
 }
 
-// visitOf returns an empty visit. It reuses the last call's visit if that call has ended. Because
-// of this, a hook may receive pointers to a visit's context and to values that its input points to,
-// but not to the input or the answer.
-func visitOf[I, A any](s *served) *visit[I, A] {
-	v, ok := s.visit.(*visit[I, A])
+// hookCallOf returns an empty hookCall. It reuses the hookCall of the last call if that call has
+// ended. Because of this, a hook may receive pointers to the context and to values that the input
+// points to, but not to the input or the answer.
+func hookCallOf[I, A any](s *served) *hookCall[I, A] {
+	v, ok := s.last.(*hookCall[I, A])
 	switch {
 	case !ok:
-		v = &visit[I, A]{}
-		s.visit = v
+		v = &hookCall[I, A]{}
+		s.last = v
 	case s.deep > 1:
-		v = &visit[I, A]{}
+		v = &hookCall[I, A]{}
 	default:
-		*v = visit[I, A]{}
+		*v = hookCall[I, A]{}
 	}
 	return v
 }
@@ -208,7 +209,7 @@ func (c *call) begin(s *served, in abijson.Readable, common *abi.Common) error {
 	}
 	ctx := &c.own
 	ctx.Run, ctx.Entry, ctx.Resume, ctx.host = common.Run, common.Entry, common.Resume, host
-	ctx.room = &m.room
+	ctx.buffer = &m.buffer
 	c.m, c.host, c.ctx = m, host, ctx
 	return nil
 }
@@ -244,9 +245,9 @@ func hooks[H any](s *served) []H {
 	return list
 }
 
-// caught returns answer and err if p, the result of recover, is nil. If reading a list panicked, it
-// returns the host's error; it repeats any other panic. Functions that expose lists defer a call of
-// it.
+// caught returns answer and err if p, the result of recover, is nil. If p is the panic of reading a
+// list, caught returns the host's error; it repeats any other panic. Functions that pass lists to
+// hooks defer a call of caught.
 func caught(p any, answer abijson.Writable, err error) (abijson.Writable, error) {
 	switch p := p.(type) {
 	case nil:
@@ -267,8 +268,8 @@ func joined(failed []error) error {
 }
 
 // encodeAnswer encodes an answer. An answer without changes has no output.
-func encodeAnswer(room []byte, answer abijson.Writable) ([]byte, error) {
-	b, err := abijson.Write(room, answer)
+func encodeAnswer(buffer []byte, answer abijson.Writable) ([]byte, error) {
+	b, err := abijson.Write(buffer, answer)
 	if err != nil {
 		return nil, jsoncodec.Wrap("encode the answer", err)
 	}

@@ -21,10 +21,10 @@ type onion[Q, R any] struct {
 
 	last, lastCopy *R // the reply that the host already knows, received or sent, and a copy of it
 
-	// Memory for the first lastCopy and the first turn. Most calls need only one of each, and
-	// allocations are expensive in a module.
+	// Memory for the first lastCopy and the first wrapperCall. Most calls need only one of each,
+	// and allocations are expensive in a module.
 	firstCopy R
-	outer     turn[Q, R]
+	outer     wrapperCall[Q, R]
 }
 
 // A wrapping has the operations of a wrap hook with requests of type Q and replies of
@@ -59,7 +59,7 @@ type listener struct {
 // streams.
 type streamArgs struct {
 	listener any  // a *listener, or nil
-	asIs     bool // the request is unchanged
+	asIs     bool // whether the request is unchanged
 }
 
 func listenerOf(a streamArgs) *listener {
@@ -69,7 +69,7 @@ func listenerOf(a streamArgs) *listener {
 
 // A frame records the chunks that a running wrapper sent, and their receiver.
 type frame struct {
-	out        *listener          // nil for the host
+	out        *listener          // receiver of the chunks; nil if the host receives them
 	head, tail chunkjoin.Assembly // chunks sent before and after the last call of next
 	sent       bool
 }
@@ -104,7 +104,7 @@ func (o *onion[Q, R]) layer(i int, original *Q, pass *listener) (*R, error) {
 	}
 	t := &o.outer
 	if i > 0 {
-		t = &turn[Q, R]{}
+		t = &wrapperCall[Q, R]{}
 	}
 	t.onion, t.i, t.original, t.pass, t.frame.out = o, i, original, pass, pass
 	ctx := o.call.ctx
@@ -125,24 +125,25 @@ func (o *onion[Q, R]) layer(i int, original *Q, pass *listener) (*R, error) {
 	}
 }
 
-// A turn is the state of one running wrapper, in a single allocation.
-type turn[Q, R any] struct {
+// A wrapperCall is the state of one running wrapper, in a single object because allocations are
+// expensive in a module.
+type wrapperCall[Q, R any] struct {
 	onion    *onion[Q, R]
 	i        int
 	original *Q
 	pass     *listener
 	frame    frame
-	own      Q // the wrapper's own request
+	own      Q // the wrapper's own copy of the request
 
 	called      bool
-	last, good  *R // the last reply of next, and the last one without an error
-	undelivered *R // copy of the last reply of next, if no listener received it
+	last, good  *R // the last reply of next, and the last reply that was not an error
+	undelivered *R // copy of the last reply of next; nil if a listener received that reply
 	failed      error
 }
 
 // next is the function that the wrapper calls to continue. It returns the reply of the layers
 // inside the wrapper.
-func (t *turn[Q, R]) next(req *Q) (*R, error) {
+func (t *wrapperCall[Q, R]) next(req *Q) (*R, error) {
 	o, inside := t.onion, t.pass
 	req, listens := o.asked(req, t.original)
 	received := false
@@ -173,7 +174,7 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 }
 
 // sentReply returns the reply of a wrapper that sent chunks and returned nothing.
-func (t *turn[Q, R]) sentReply() *R {
+func (t *wrapperCall[Q, R]) sentReply() *R {
 	o, f := t.onion, &t.frame
 	if t.undelivered != nil {
 		f.head.Add(o.chunks(o.request, t.undelivered)...)
@@ -222,7 +223,7 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	return reply, nil
 }
 
-// setLast records a reply that the host knows.
+// setLast records reply as the one that the host knows.
 func (o *onion[Q, R]) setLast(reply *R) {
 	if o.lastCopy == nil {
 		o.lastCopy = &o.firstCopy

@@ -82,7 +82,7 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 
 func serveBeforeModelRewriteState(s *served) (answer abijson.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	v := visitOf[abijson.BeforeModelRewriteStateInput, abijson.BeforeModelRewriteStateAnswer](s)
+	v := hookCallOf[abijson.BeforeModelRewriteStateInput, abijson.BeforeModelRewriteStateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func serveBeforeModelRewriteState(s *served) (answer abijson.Writable, err error
 
 func serveAfterModelRewriteState(s *served) (answer abijson.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	v := visitOf[abijson.AfterModelRewriteStateInput, abijson.AfterModelRewriteStateAnswer](s)
+	v := hookCallOf[abijson.AfterModelRewriteStateInput, abijson.AfterModelRewriteStateAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -190,7 +190,7 @@ type Chunks struct {
 func (*Chunks) collect(m *Module, _ abi.Hook) any { return collect[OnChunkHook](m) }
 
 func (*Chunks) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[chunksInput, abijson.OnChunkAnswer](s)
+	v := hookCallOf[chunksInput, abijson.OnChunkAnswer](s)
 	v.in.Chunks = v.in.one[:0]
 	if err := v.begin(s, (*abijson.OnChunkInput)(&v.in.OnChunkInput), &v.in.Common); err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func runnerOf(list []CallToolHook, tool string) (runs CallToolHook) {
 func (*Call) collect(m *Module, _ abi.Hook) any { return collect[CallToolHook](m) }
 
 func (*Call) serve(s *served) (abijson.Writable, error) {
-	v := visitOf[abijson.CallToolInput, abijson.CallToolAnswer](s)
+	v := hookCallOf[abijson.CallToolInput, abijson.CallToolAnswer](s)
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -42,9 +42,9 @@ var answers = make([]byte, 4<<10)
 // imports implements [Host] with the module's imports.
 type imports struct{}
 
-// pending reads n pending bytes. The caller owns them, and decoded values refer to them.
-// They share blocks, because allocating a slice costs as much as reading several hundred
-// bytes. The space after them is the padding for [abijson.Read].
+// pending reads n pending bytes. The caller owns them, and decoded values refer to them. They share
+// blocks, because allocating a slice costs as much as reading several hundred bytes. The free bytes
+// after them are the padding that [abijson.Read] requires.
 func (*imports) pending(n int32) []byte {
 	if n == 0 {
 		return nil

@@ -41,7 +41,7 @@ const (
 // arguments holds the parsed command line.
 type arguments struct {
 	options     tck.Options
-	json, junit string // files to write
+	json, junit string // paths of the files to write the report to; empty for none
 	program     []string
 }
 

@@ -17,7 +17,7 @@ type Schema struct {
 	Items       *Schema
 	Properties  []Property // in the order of the struct's fields
 	Required    []string
-	Closed      bool    // no additional properties
+	Closed      bool    // whether additional properties are not allowed
 	Values      *Schema // schema of a map's values
 }
 
@@ -86,7 +86,7 @@ func key(b []byte, name string) []byte {
 type Maker struct {
 	Required bool           // whether fields are required, except pointers and fields with omitempty or omitzero
 	inside   []reflect.Type // the enclosing structs, to detect recursive types
-	Unfit    reflect.Type   // a type that JSON cannot represent
+	Unfit    reflect.Type   // a type that JSON cannot represent; nil if there is none
 }
 
 // Schema returns the schema of t. It sets Unfit if JSON cannot represent t.

@@ -115,8 +115,7 @@ func checkSpelling(t *testing.T, v *vector) {
 	}
 }
 
-// A recorded is a host that replies to next as a vector specifies, and requires the vector's
-// patches.
+// recorded is a host that replies to next as a vector specifies, and requires the vector's patches.
 type recorded struct {
 	middleware.Host
 	t *testing.T
@@ -138,8 +137,8 @@ func (r *recorded) Next(patch []byte) ([]byte, error) {
 	return next.Reply, nil
 }
 
-// streams requires that the vector's next stream call is this one, and returns its reply or its
-// error. The call is "next_stream", "recv" or "send".
+// streams requires that the next stream call of the vector is call, which is "next_stream", "recv"
+// or "send", and has the argument given. It returns the vector's reply to that call, or its error.
 func (r *recorded) streams(call string, given []byte) ([]byte, error) {
 	require.Less(r.t, r.streamed, len(r.v.Stream), "%s is called too often", call)
 	c := r.v.Stream[r.streamed]

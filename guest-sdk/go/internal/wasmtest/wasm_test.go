@@ -58,7 +58,7 @@ type wasmHost struct {
 
 	messages []abi.Message
 	pulls    [][2]int32
-	changed  map[int64]int32 // replies to changed, by revision
+	changed  map[int64]int32 // replies to the import "changed", by revision
 	counters map[string]int64
 	emitted  []string
 	logged   []string

@@ -69,9 +69,9 @@ func (h *Host) set(l *list, messages []abi.Message) {
 	l.push(h.revisions, messages)
 }
 
-// show sets *in, which is the list of an input, to the list with the given ID. If *in has items,
-// they first become that list's messages. If it has none, the messages of any list but the state
-// become those of the run.
+// show sets *in, a list of an input, to the list with the given ID. If *in has items, show first
+// makes them the messages of that list. If *in has no items and the list is not the state, show
+// first makes the run's messages those of the list.
 func (h *Host) show(in *abi.List, id int) {
 	l := &h.lists[id]
 	switch {

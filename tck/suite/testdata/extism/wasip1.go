@@ -76,7 +76,7 @@ func logWarn(at uint64)
 //go:wasmimport extism:host/env log_error
 func logError(at uint64)
 
-// fill reads len(b) bytes at an offset, eight at a time.
+// fill reads len(b) bytes at an offset into b, eight at a time.
 func fill(b []byte, load func(uint64) uint64, loadByte func(uint64) uint32, at uint64) {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
