@@ -188,7 +188,9 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 		return nil, &abi.Error{Code: abi.CodeModel, Message: failed.Message, Retryable: true}
 	}
 	defer call.close()
-	return x.read(ctx, call.Response, out)
+	res, err := x.read(ctx, call.Response, out)
+	call.ended = call.ended || err == nil // some upstreams keep the connection open
+	return res, err
 }
 
 // leave gives chunks that left the chain to the reply.

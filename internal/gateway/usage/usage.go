@@ -75,10 +75,25 @@ func (r *Reader) Write(b []byte) (int, error) {
 			r.read(b)
 			return n, nil
 		}
-		r.read(b[:i])
+		if r.text.depth > 0 || mayReport(b[:i]) {
+			r.read(b[:i])
+		}
 		b, r.line, r.text = b[i+1:], 0, scan{object: r.text.object[:0]}
 	}
 	return n, nil
+}
+
+// mayReport reports whether a line has an object of the name that matters. Most lines have none.
+func mayReport(line []byte) bool {
+	for {
+		_, rest, ok := bytes.Cut(line, []byte(`"usage"`))
+		if !ok {
+			return false
+		}
+		if line = bytes.TrimLeft(rest, ": \t"); bytes.HasPrefix(line, []byte("{")) {
+			return true
+		}
+	}
 }
 
 // field reads one byte of a line's field name.
@@ -97,8 +112,9 @@ func (r *Reader) field(b []byte) []byte {
 }
 
 func (r *Reader) read(b []byte) {
-	for _, c := range b {
-		if r.text.next(c) {
+	for len(b) > 0 {
+		n, found := r.text.read(b)
+		if b = b[n:]; found {
 			r.report(r.text.object)
 		}
 	}
@@ -149,44 +165,89 @@ type scan struct {
 	escaped  bool
 	name     [maxName]byte // the last string
 	length   int           // of that string
-	top      string        // the member of the document within which the scan is
+	within   bool          // the scan is within the member "response" or "message" of the document
 	wanted   bool          // the value that follows is the usage
 	capture  int           // the depth of the object with the usage; 0 outside
 	object   []byte
 }
 
-// next reads a byte, and reports whether object is now complete.
-func (s *scan) next(c byte) bool {
-	if s.capture > 0 {
-		if len(s.object) == maxObject {
-			s.capture = 0
+// read reads a part of the document, at most to the end of the object with the usage. It returns the bytes
+// that it read, and whether object is now complete.
+func (s *scan) read(b []byte) (n int, found bool) {
+	for n < len(b) && !found {
+		from := n
+		if s.inString {
+			n += s.inside(b[n:])
 		} else {
-			s.object = append(s.object, c)
+			found = s.outside(b[n])
+			n++
+		}
+		if s.capture == 0 && !found {
+			continue
+		}
+		if len(s.object)+n-from > maxObject {
+			s.capture, found = 0, false
+		} else {
+			s.object = append(s.object, b[from:n]...)
 		}
 	}
-	if s.inString {
-		s.inside(c)
-		return false
+	return n, found
+}
+
+// inside reads a part of a string, and returns its length.
+func (s *scan) inside(b []byte) int {
+	if s.escaped {
+		s.escaped = false
+		s.length++
+		return 1
 	}
+	end := bytes.IndexByte(b, '"')
+	part := b
+	if end >= 0 {
+		part = b[:end]
+	}
+	escape := bytes.IndexByte(part, '\\')
+	if escape >= 0 {
+		part = b[:escape]
+	}
+	if s.length < maxName {
+		copy(s.name[s.length:], part)
+	}
+	s.length += len(part)
+	switch {
+	case escape >= 0:
+		s.escaped = true
+		s.length += maxName // a name that matters has no escapes
+		return escape + 1
+	case end >= 0:
+		s.inString = false
+		return end + 1
+	}
+	return len(b)
+}
+
+// outside reads a byte outside of strings, and reports whether it ends the object with the usage.
+func (s *scan) outside(c byte) bool {
 	switch c {
 	case '"':
 		s.inString, s.length, s.wanted = true, 0, false
 	case ':':
-		name := s.last()
-		if s.depth == 1 {
-			s.top = name
+		switch s.depth {
+		case 1:
+			s.within = s.named("response") || s.named("message")
+			s.wanted = s.named("usage")
+		case 2:
+			s.wanted = s.within && s.named("usage")
 		}
-		s.wanted = s.capture == 0 && name == "usage" &&
-			(s.depth == 1 || s.depth == 2 && (s.top == "response" || s.top == "message"))
 	case '{', '[':
 		s.depth++
 		if s.wanted && c == '{' {
-			s.capture, s.object = s.depth, append(s.object[:0], c)
+			s.capture, s.object = s.depth, s.object[:0]
 		}
 		s.wanted = false
 	case '}', ']':
 		s.depth--
-		if s.capture > s.depth {
+		if s.capture > 0 && s.capture > s.depth {
 			s.capture = 0
 			return true
 		}
@@ -197,27 +258,7 @@ func (s *scan) next(c byte) bool {
 	return false
 }
 
-// inside reads a byte of a string.
-func (s *scan) inside(c byte) {
-	switch {
-	case s.escaped:
-		s.escaped = false
-	case c == '\\':
-		s.escaped = true
-	case c == '"':
-		s.inString = false
-		return
-	}
-	if s.length < maxName {
-		s.name[s.length] = c
-	}
-	s.length++
-}
-
-// last returns the last string, if it is short.
-func (s *scan) last() string {
-	if s.length > maxName {
-		return ""
-	}
-	return string(s.name[:s.length])
+// named reports whether the last string is name.
+func (s *scan) named(name string) bool {
+	return s.length == len(name) && string(s.name[:s.length]) == name
 }
