@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -29,14 +30,36 @@ type exchange struct {
 	reply   reply
 }
 
+// errNoMemory ends the wait for the memory of modules.
+var errNoMemory = errors.New("the requests in progress use all of it; try again later")
+
+// reserve waits for the memory that the route's modules may use. It returns a context for the chain,
+// and a function that releases the memory.
+func (x *exchange) reserve(ctx context.Context) (_ context.Context, release func(), _ error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(x.g.o.ReserveTimeout, func() { cancel(errNoMemory) })
+	ctx, reservation, err := x.g.o.Loader.Reserve(ctx, module.PlacedIn(x.route.Chain.Entries()), 1)
+	if err != nil {
+		timer.Stop()
+		cancel(nil)
+		return ctx, nil, err
+	}
+	release = func() { cancel(nil); reservation.Release() }
+	if !timer.Stop() {
+		release()
+		return ctx, nil, context.Cause(ctx)
+	}
+	return ctx, release, nil
+}
+
 // run runs the chain around the upstream, and responds. It returns an error if it wrote nothing.
 func (x *exchange) run(ctx context.Context) *wire.Error {
 	call := x.request.Call()
-	ctx, reservation, err := x.g.o.Loader.Reserve(ctx, module.PlacedIn(x.route.Chain.Entries()), 1)
+	ctx, release, err := x.reserve(ctx)
 	if err != nil {
 		return wire.Errorf(wire.CodeBusy, "no memory for the route's modules: %v", err)
 	}
-	defer reservation.Release()
+	defer release()
 	run, err := x.route.Chain.Open(ctx, x.Where(), x.runHost, local.New())
 	if err != nil {
 		return x.failure(err)

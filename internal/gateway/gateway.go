@@ -37,6 +37,8 @@ const (
 	DefaultMaxBody     = 32 << 20
 	DefaultMaxRequests = 256
 	DefaultTimeout     = 10 * time.Minute
+
+	DefaultReserveTimeout = 5 * time.Second
 )
 
 // pingInterval is the default of Options.keepAlive. Proxies close connections that are silent for about a
@@ -93,6 +95,10 @@ type Options struct {
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
 	MaxHeld     int           // limits what of an answer waits for modules, in bytes; the default is weave.MaxHeld
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
+
+	// ReserveTimeout limits the time for which a request waits for the memory of its modules. The
+	// default is DefaultReserveTimeout.
+	ReserveTimeout time.Duration
 
 	keepAlive time.Duration // the time between two pings while an approver decides
 }
@@ -169,6 +175,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	if o.keepAlive == 0 {
 		o.keepAlive = pingInterval
+	}
+	if o.ReserveTimeout == 0 {
+		o.ReserveTimeout = DefaultReserveTimeout
 	}
 	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests), changes: newChangeLog()}, nil
 }
