@@ -33,7 +33,7 @@ run: build examples ## run an agent with the example modules, offline, on a reco
 .PHONY: agents
 agents: build examples ## run the agents of examples/agents, offline, on recorded conversations
 	@mkdir -p build/agents
-	go build -o build/agents/ ./examples/agents/support/desk ./examples/agents/coding/workspace
+	go build -o build/agents/ ./examples/agents/support/desk ./examples/agents/coding/workspace ./examples/agents/inbox/mail
 	@examples/agents/run.sh
 
 .PHONY: build

@@ -29,6 +29,8 @@ run() {
 
 run support 'int_23={"decision":"deny","message":"This order is not yours to give back."}'
 
+run inbox 'int_6={"decision":"deny","message":"I did not ask for this."}' int_7=deny
+
 rm -rf "$work/project"
 cp -r "$examples/coding/project" "$work/project"
 run coding int_23=approve int_24=approve
