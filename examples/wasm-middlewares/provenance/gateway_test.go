@@ -26,8 +26,8 @@ func TestGateway(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		const call = `{"id":%q,"type":"function","function":{"name":"pay","arguments":"{\"iban\":\"%s\"}"}}`
-		const answer = `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant",` +
-			`"content":null,"tool_calls":[%s,%s]},"finish_reason":"tool_calls"}]}`
+		const answer = `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{` +
+			`"role":"assistant","content":null,"tool_calls":[%s,%s]},"finish_reason":"tool_calls"}]}`
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, answer,
 			fmt.Sprintf(call, "c1", "DE89370400440532013000"), fmt.Sprintf(call, "c2", "GB33BUKB20201555555555"))

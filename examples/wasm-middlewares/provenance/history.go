@@ -249,7 +249,7 @@ func (h *history) named(ctx *middleware.Context, value string) bool {
 		all := recordsOf(h.sources[n].text(ctx))
 		for _, r := range all {
 			for _, f := range r.fields {
-				if normal(f.text) == value && (h.request.names(r, f) || h.request.superlative(r, all)) {
+				if normal(f.text) == value && (h.request.names(r, f, all) || h.request.superlative(r, all)) {
 					return true
 				}
 			}
@@ -305,7 +305,7 @@ func (h *history) mentioned(ctx *middleware.Context, value string) bool {
 		}
 		for _, r := range recordsOf(text) {
 			for _, f := range r.fields {
-				if contains(strings.ToLower(f.text), value) && h.request.names(r, f) {
+				if contains(strings.ToLower(f.text), value) && h.request.names(r, f, nil) {
 					return true
 				}
 			}

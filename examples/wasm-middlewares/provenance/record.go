@@ -85,11 +85,11 @@ func normal(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
 // names reports whether the request names the record of a field: by the text of a field with another
 // key, by an amount, or, for an address, by the name in it. The items of a list do not name each
 // other.
-func (q *request) names(r *record, of field) bool {
+func (q *request) names(r *record, of field, all []*record) bool {
 	value := normal(of.text)
 	for in := r; in != nil; in = in.parent {
 		for _, f := range in.fields {
-			if (in != r || f.key != of.key) && normal(f.text) != value && q.handle(f.text) {
+			if (in != r || f.key != of.key) && normal(f.text) != value && q.handle(f.text) && !in.shares(f, all) {
 				return true
 			}
 		}
@@ -102,6 +102,22 @@ func (q *request) names(r *record, of field) bool {
 		}
 	}
 	return false
+}
+
+// shares reports whether all other records of a list, at least one, have the same field, which then
+// does not tell the record from them, as the channel of its messages.
+func (r *record) shares(f field, all []*record) bool {
+	others := 0
+	for _, o := range all {
+		if o == r || o.parent != r.parent {
+			continue
+		}
+		others++
+		if !slices.ContainsFunc(o.fields, func(g field) bool { return g.key == f.key && normal(g.text) == normal(f.text) }) {
+			return false
+		}
+	}
+	return others > 0
 }
 
 // general are values that many records have.

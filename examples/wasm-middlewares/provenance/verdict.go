@@ -95,8 +95,19 @@ func (p *policy) judge(ctx *middleware.Context, s *sink, t *abi.Tool, arguments 
 	return nil, nil
 }
 
-// owns reports whether a title is the user's: the request has it, or it has a quoted part of it.
-func (h *history) owns(text string) bool { return h.user.has(text) }
+// owns reports whether a title is the user's, or has two neighboring words of the request.
+func (h *history) owns(text string) bool {
+	if h.user.has(text) {
+		return true
+	}
+	words := split(strings.ToLower(text))
+	for i := 1; i < len(words); i++ {
+		if len(words[i-1]) > 3 && len(words[i]) > 3 && h.request.said.phrase(words[i-1:i+1]) {
+			return true
+		}
+	}
+	return false
+}
 
 func hasTitle(s *sink) bool {
 	for _, r := range s.roles {
