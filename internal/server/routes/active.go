@@ -31,11 +31,18 @@ func newRequests() *requests {
 	return &requests{active: map[*request]struct{}{}, tenants: map[string]int{}}
 }
 
+// maxServerRequests limits the requests through routes of one server, each of which holds two connections.
+// Beyond it, a tenant gets its fair share.
+const maxServerRequests = 4096
+
 // enter adds a request of a tenant. It fails with an [*admission.QuotaError] if the tenant has limit
-// requests in progress.
+// requests in progress, or its share if the server has too many.
 func (a *requests) enter(tenant string, limit int, cancel context.CancelCauseFunc) (*request, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if len(a.active) >= maxServerRequests {
+		limit = min(limit, max(1, maxServerRequests/len(a.tenants)))
+	}
 	if a.tenants[tenant] >= limit {
 		return nil, &admission.QuotaError{
 			Quota:      "concurrent_runs",

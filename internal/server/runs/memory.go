@@ -14,8 +14,8 @@ func newMemory(process *account.Account) *memory {
 	})}
 }
 
-// OpenMemory returns the account of a tenant's runs, which other work of the tenant can use. quota and
-// release are those of [memory.Open].
+// OpenMemory returns the account of a tenant's runs, which other work of the tenant can use. The caller
+// must call release. quota is the limit in bytes; 0 is the default.
 func (r *Service) OpenMemory(tenant string, quota int64) (a *account.Account, release func()) {
 	return r.memory.Open(tenant, quota)
 }
