@@ -43,7 +43,7 @@ type program struct {
 	args []string
 
 	mu      sync.Mutex
-	process *process    // nil before the first case, and after a failure
+	process *process    // the running process; nil before the first case, and after a failure
 	hello   *wire.Hello // the greeting of the first process; nil before it
 	broken  int         // number of consecutive cases in which the process broke the protocol or ended
 }

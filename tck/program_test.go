@@ -224,7 +224,7 @@ func TestProgramsThatDoNotGreet(t *testing.T) {
 			h, _ := start(t, test.host)
 			_, err := Check(t.Context(), h, &Options{Modules: t.TempDir()})
 			require.ErrorContains(t, err, test.want)
-			_, err = h.Run(t.Context(), &wire.Request{Type: "case", ID: someCase}) // as after a failure
+			_, err = h.Run(t.Context(), &wire.Request{Type: "case", ID: someCase}) // the program fails again
 			require.ErrorContains(t, err, test.want)
 		})
 	}

@@ -29,7 +29,7 @@ type Result struct {
 	Status      string       `json:"status"`                // "passed", "failed" or "skipped"
 	Reason      string       `json:"reason,omitempty"`      // why the case was skipped, or could not be compared
 	Missing     []string     `json:"missing,omitempty"`     // capabilities that a skipped case needs and the host lacks
-	Differences []Difference `json:"differences,omitempty"` // of a failed case
+	Differences []Difference `json:"differences,omitempty"` // differences of a failed case
 	TimeMS      int64        `json:"time_ms"`
 }
 

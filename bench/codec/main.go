@@ -60,8 +60,8 @@ func measure(ctx context.Context, h *host.Host, args []string) error {
 	return nil
 }
 
-// once runs an agent whose gate reads and writes n times, with the named codec. It returns the fuel
-// and the time in microseconds that the gate's module used.
+// once runs an agent whose gate reads its input and writes its answer n times, with the named
+// codec. It returns the fuel and the time in microseconds that the gate's module used.
 func once(ctx context.Context, h *host.Host, m *host.Module, how string, n int) (fuel, us float64, err error) {
 	config, _ := json.Marshal(map[string]any{"how": how, "times": n})
 	echo := tool.Func(abi.Tool{Name: "echo", Description: "Says yes.", Parameters: []byte(`{"type":"object"}`)},

@@ -48,7 +48,7 @@ type seen struct {
 	asked    []string
 	ran      []string
 	state    []abi.Message
-	child    *seen // nil if the composition has no kid
+	child    *seen // observations of the kid's runs; nil if the composition has no kid
 	pauses   int
 	breaks   bool // whether a fault occurs within a stream, where its position is unspecified
 	// questions lists the interrupts of the run, each once.

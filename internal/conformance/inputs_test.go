@@ -83,7 +83,7 @@ type inputChecker struct {
 	source *abisource.Source
 
 	mu       sync.Mutex
-	literals map[string]map[string]bool // by hook: the inputs in TypeScript
+	literals map[string]map[string]bool // the inputs of each hook as TypeScript literals
 	wrong    map[string]bool            // differences from the declarations
 }
 

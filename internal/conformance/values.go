@@ -16,7 +16,7 @@ import (
 // expire. The tests of stores cover the contract of expiry.
 type durable struct {
 	mu       sync.Mutex
-	values   map[string]contract.LocalValue // by entry and key
+	values   map[string]contract.LocalValue // the values, by entry and key
 	versions int64
 }
 

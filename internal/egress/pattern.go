@@ -21,7 +21,7 @@ import (
 type Pattern struct {
 	host string // name or address; for a pattern that begins with a star, the text after the star
 	sub  bool   // whether the pattern begins with a star, so that it matches names that end with host
-	port string // empty for the scheme's default; "*" for any
+	port string // port number; empty for the scheme's default port, "*" for any port
 }
 
 // ParsePattern parses a pattern. Names are case-insensitive. Internationalized names must be in their

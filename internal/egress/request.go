@@ -20,7 +20,7 @@ const (
 // A request is a checked request, before secrets are filled in.
 type request struct {
 	method  string
-	url     string // without the fragment
+	url     string // the URL in canonical form, without the fragment
 	to      endpoint
 	headers []abi.HTTPHeader
 	body    string

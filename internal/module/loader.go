@@ -55,7 +55,7 @@ type LoaderOptions struct {
 type Loader struct {
 	sandbox *sandbox.Sandbox
 	log     *slog.Logger
-	faults  *replay.Dir // nil if faults are not recorded
+	faults  *replay.Dir // receives the fault bundles; nil if faults are not recorded
 }
 
 // NewLoader returns a loader. If opts is nil, all options have their defaults. NewLoader returns an

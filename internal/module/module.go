@@ -47,7 +47,7 @@ type Module struct {
 	desc   abi.Description
 	hooks  []abi.Hook
 	schema *jsonschema.Resolved // schema of the configuration; nil if the module has none
-	packed *replay.PackedModule // for fault bundles; nil if faults are not recorded
+	packed *replay.PackedModule // the module as fault bundles contain it; nil if faults are not recorded
 
 	once sync.Once // guards Close
 }
@@ -101,7 +101,7 @@ func (m *Module) has(h abi.Hook) bool { return m.image.HasExport(string(h)) }
 type Info struct {
 	Path        string          `json:"path"`
 	Digest      string          `json:"digest"` // SHA-256 of the module, or of a script's bundle, in hexadecimal
-	Size        int64           `json:"size"`   // in bytes
+	Size        int64           `json:"size"`   // size of the module in bytes
 	Transport   string          `json:"transport"`
 	Description abi.Description `json:"description"` // the answer to describe; zero if the module has no describe
 	Hooks       []abi.Hook      `json:"hooks"`       // hooks that runs call, in the order in which a run calls them

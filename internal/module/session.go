@@ -31,7 +31,7 @@ func (mw *Middleware) Open(ctx context.Context, entry, run string) (hook.Session
 // A session is a middleware in one run.
 type session struct {
 	mw         *Middleware
-	ownCalls   *OwnCalls // nil if the run reserved no memory
+	ownCalls   *OwnCalls // memory for calls that modules make themselves; nil if the run reserved none
 	entry, run string
 
 	mu     sync.Mutex

@@ -206,9 +206,9 @@ func (a *admission) share(tenant string) int64 {
 	return a.total / 2
 }
 
-// withinShare reports whether a tenant may take this many bytes. Afterwards, the tenant must hold
-// no more than is free or, if it held nothing before, no more than half of the total. A tenant
-// without a name is not restricted. The caller holds mu.
+// withinShare reports whether a tenant may take the given number of bytes. Afterwards, the tenant
+// must hold no more than is free or, if it held nothing before, no more than half of the total. A
+// tenant without a name is not restricted. The caller holds mu.
 func (a *admission) withinShare(tenant string, bytes int64) bool {
 	held := a.held[tenant]
 	return tenant == "" || held == 0 && bytes <= a.share(tenant) || held+bytes <= a.free-bytes

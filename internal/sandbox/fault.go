@@ -115,7 +115,7 @@ func (f *FaultError) where() string {
 		}
 		names = append(names, text.Cut(name, 100))
 	}
-	names = slices.Compact(names) // of a recursive function
+	names = slices.Compact(names) // the frames of a recursive function become one name
 	if len(names) < 2 {
 		return strings.Join(names, "")
 	}

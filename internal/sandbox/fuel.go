@@ -111,7 +111,7 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	in.checkSlice(ran)
 	in.meter.adapt(ran, in.core.linear.Size)
 	if in.meter.shouldYield(ran) {
-		in.watch.pause() // while others use the processor
+		in.watch.pause() // the time in which others use the processor does not count
 		in.yield()
 		in.watch.resume()
 	}

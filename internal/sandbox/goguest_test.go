@@ -46,7 +46,7 @@ func TestGoGuest(t *testing.T) {
 		limits Limits
 		kind   FaultKind
 		text   string
-		frame  string // on the guest's stack
+		frame  string // a function that must be on the guest's stack
 	}{
 		"fail": {Limits{}, FaultTrap, "fail: unreachable executed (panic: the guest gave up)", "main.fail"},
 		"eat": {Limits{HookTime: time.Minute, MemoryBytes: 8 << 20}, FaultMemory,

@@ -53,8 +53,8 @@ func (g *Guest) Explain(line []byte) { g.in.wasi.Explain(line) }
 // MemorySize returns the current size of the guest's memory in bytes.
 func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 
-// Charge charges the work of an import like a copy of this many bytes. From time to time it checks
-// the limits, and ends the call if its time or fuel is used up or it was canceled.
+// Charge charges the work of an import like a copy of the given number of bytes. From time to time
+// it checks the limits, and ends the call if its time or fuel is used up or it was canceled.
 func (g *Guest) Charge(bytes int) { g.in.charge(int64(bytes) / fuelBytes) }
 
 // ChargeFuel charges fuel, and ends the call as Charge does.

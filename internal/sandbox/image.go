@@ -158,7 +158,7 @@ func (im *Image) prepared(ctx context.Context, start, similar *image.Snapshot, l
 	out := im.sandbox.newImage(ref, im.name, im.limits)
 	out.stages, out.start, out.similar = append(slices.Clone(im.stages), last), start, similar
 	in, err := out.Instantiate(ctx, InstanceConfig{})
-	out.start.Release() // nil if it was used
+	out.start.Release() // nil if an instance has taken it over
 	similar.Release()
 	out.start, out.similar = nil, nil
 	if err != nil {

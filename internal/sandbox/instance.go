@@ -76,7 +76,7 @@ type Instance struct {
 	stack      []uint64     // the export's parameters, and then its results
 	inside     string       // the import that was called last
 	depth      int          // the number of guests that wait for this call
-	hostCtx    *callContext // for imports
+	hostCtx    *callContext // the context that imports get
 	tenant     *Tenant      // the call's tenant; never nil
 	cpuRelease func()       // releases the processor; nil if none was acquired
 	watch      stopwatch

@@ -77,7 +77,7 @@ func TestLoadCanceled(t *testing.T) {
 	cause := errors.New("never mind")
 	cancel(cause)
 	_, err := s.Load(ctx, "guest.wasm", guestWasm, Limits{})
-	if err != nil { // nil if it was faster than the context
+	if err != nil { // nil if the load was faster than the cancellation
 		require.ErrorIs(t, err, cause)
 	}
 	load(t, s, guestWasm, Limits{})

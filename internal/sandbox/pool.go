@@ -15,7 +15,7 @@ type pool struct {
 	timeout time.Duration // time after which an idle instance is closed
 
 	mu       sync.Mutex
-	snapshot *image.Snapshot // nil until the first instance was made; guarded by mu
+	snapshot *image.Snapshot // state of a reset instance; nil until the first was made; guarded by mu
 	idle     []idle          // the longest idle first; guarded by mu
 	timer    *time.Timer
 	closed   bool // guarded by mu

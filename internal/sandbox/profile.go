@@ -41,7 +41,7 @@ type profileRoot struct {
 // A profileNode is a function with one call stack.
 type profileNode struct {
 	calls, fuel int64
-	callees     map[uint32]*profileNode // by function
+	callees     map[uint32]*profileNode // the functions that this one called, by their index
 }
 
 // A ProfileSample is the cost of a function with one call stack.
@@ -50,7 +50,7 @@ type ProfileSample struct {
 	Export string   // the export that the host called
 	Stack  []string // the function, its caller, and so on
 	Calls  int64
-	Fuel   int64 // without that of the functions that it called
+	Fuel   int64 // fuel used by the function, without that of the functions that it called
 }
 
 // Reset clears the profile.

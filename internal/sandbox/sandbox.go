@@ -139,7 +139,7 @@ type Sandbox struct {
 	log      *slog.Logger
 	compiler *compile.Compiler
 	children *child.Pool // the child processes; nil if the sandbox uses none
-	profile  *Profile    // nil if no profile is collected
+	profile  *Profile    // Options.Profile; nil if no profile is collected
 	portable bool
 
 	admission   admission
@@ -149,7 +149,7 @@ type Sandbox struct {
 
 	mu        sync.Mutex
 	images    map[*Image]struct{}            // guarded by mu
-	codes     *refcache.Cache[string, *code] // by digest
+	codes     *refcache.Cache[string, *code] // compiled modules by digest
 	live      map[*Instance]struct{}         // guarded by mu
 	compiling int                            // guarded by mu
 	closed    bool                           // guarded by mu

@@ -32,7 +32,7 @@ const (
 type request struct {
 	Op      string
 	ID      uint64 // the sender's number for the process
-	Program int    // for opStart: an index into order.Programs
+	Program int    // index in order.Programs of the program to start; for opStart only
 }
 
 // A reply is one packet from the spawner. The spawner answers a start request with a reply that has

@@ -152,7 +152,7 @@ func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts boo
 // A dayUsage is what a tenant has used on a day.
 type dayUsage struct {
 	runs, tokens, fuel, written int64
-	rest                        time.Duration // until the next day
+	rest                        time.Duration // time until the next day
 }
 
 // usageOn returns the tenant's usage on the day of now, a time in UTC.

@@ -33,9 +33,9 @@ type Key struct {
 	Name    string
 	Scopes  []string
 	Created time.Time
-	Expires time.Time // zero if it does not expire
-	Revoked time.Time // zero if it is not revoked
-	Used    time.Time // last use, to the minute; zero if it was never used
+	Expires time.Time // when the key expires; zero if it does not
+	Revoked time.Time // when the key was revoked; zero if it was not
+	Used    time.Time // when the key was last used, to the minute; zero if it never was
 }
 
 // KeyOptions describe a key to create.

@@ -11,7 +11,7 @@ import (
 // never change and are unique, so a position stays valid while rows are added, changed and
 // deleted, even if its own row is deleted.
 type Position struct {
-	Created time.Time // in milliseconds; zero in a list that is ordered by name alone
+	Created time.Time // creation time of the row, to the millisecond; zero in a list that is ordered by name alone
 	Name    string    // the row's id, name or digest
 }
 

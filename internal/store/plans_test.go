@@ -140,7 +140,7 @@ func allowed(statement, step string) bool {
 // A planRecorder collects the query plans of the statements that stores execute.
 type planRecorder struct {
 	mu    sync.Mutex
-	plans map[string]string // by statement
+	plans map[string]string // query plans by statement
 }
 
 // open opens an SQLite store whose plans are collected when it closes. Its path has characters that

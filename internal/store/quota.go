@@ -11,14 +11,16 @@ import (
 // A TenantQuota limits a tenant. The store saves it as JSON. Fields are unlimited when 0, except
 // those with a default. The server, not the store, enforces MemoryBytes and the fields after it.
 type TenantQuota struct {
-	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty"`
-	RunsPerDay         int64 `json:"runs_per_day,omitempty"`
-	TokensPerDay       int64 `json:"tokens_per_day,omitempty"` // prompts and completions together
-	FuelPerDay         int64 `json:"fuel_per_day,omitempty"`
-	Modules            int64 `json:"modules,omitempty"`
-	StorageBytes       int64 `json:"storage_bytes,omitempty"`         // of modules, agents, gateways and secrets
-	ValueBytes         int64 `json:"value_bytes,omitempty"`           // of durable values; the default is [Quota].All
-	JournalBytes       int64 `json:"journal_bytes,omitempty"`         // of runs; the default is [DefaultJournalBytes]
+	ConcurrentRuns int64 `json:"concurrent_runs,omitempty"`
+	RunsPerDay     int64 `json:"runs_per_day,omitempty"`
+	TokensPerDay   int64 `json:"tokens_per_day,omitempty"` // prompts and completions together
+	FuelPerDay     int64 `json:"fuel_per_day,omitempty"`
+	Modules        int64 `json:"modules,omitempty"`
+	StorageBytes   int64 `json:"storage_bytes,omitempty"` // bytes of modules, agents, gateways and secrets
+	// bytes of durable values; the default is [Quota].All
+	ValueBytes int64 `json:"value_bytes,omitempty"`
+	// bytes of runs' journals; the default is [DefaultJournalBytes]
+	JournalBytes       int64 `json:"journal_bytes,omitempty"`
 	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"` // the default is [DefaultJournalBytesPerDay]
 	MemoryBytes        int64 `json:"memory_bytes,omitempty"`
 	UploadBytes        int64 `json:"upload_bytes,omitempty"`

@@ -27,7 +27,7 @@ type StoredAgent struct {
 // Limits on a tenant's agents.
 const (
 	maxAgents        = 1000
-	maxAgentVersions = 100 // per agent; the oldest are deleted
+	maxAgentVersions = 100 // maximum number of versions of an agent; the oldest are deleted
 )
 
 const agentColumns = `name, version, digest, body, modules, created_ms`

@@ -28,7 +28,7 @@ type node struct {
 	since   int   // fuel since the last check, on the longest path to the node
 	edges   int   // index of its first edge
 	group   int32 // parent in the group of nodes with the same prepaid amount; see find
-	prepaid int   // for the representative of a group: fuel charged before its nodes
+	prepaid int   // fuel charged before the nodes of the group; valid for the representative of a group
 	head    bool  // whether the node is the head of a loop with a backward branch, and must check the fuel
 	checks  bool  // whether the node must check the fuel because the last check is too long ago; see fuelcheck.go
 	traps   bool  // whether the node ends in a trap

@@ -130,7 +130,7 @@ func (w *rewriter) fixTable() {
 func (w *rewriter) callFixed(typ uint32) (FuncType, []byte) {
 	t := w.in.Types[typ]
 	name := t.String()
-	cases := map[uint32]uint32{} // by function
+	cases := map[uint32]uint32{} // label of the case of each function
 	var order []uint32
 	var labels []uint32
 	for _, f := range w.fixed.entries {

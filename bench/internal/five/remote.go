@@ -14,7 +14,7 @@ import (
 type Remote struct {
 	codec  Codec
 	mu     sync.Mutex
-	cached map[string]map[string]json.RawMessage // by run, then key
+	cached map[string]map[string]json.RawMessage // cached answers, by run and then by key
 	counts map[string]map[string]int
 }
 

@@ -28,8 +28,8 @@ type Host interface {
 	LocalSet(key string, value []byte, version int64) ([]byte, error)
 	// LocalAdd adds delta to a counter and returns its new value.
 	LocalAdd(key string, delta int64) ([]byte, error)
-	// StoreGet, StoreDelete, StoreSet and StoreAdd do the same for durable values. ttl is
-	// the time to live in seconds; 0 means no expiry.
+	// StoreGet, StoreDelete, StoreSet and StoreAdd are like LocalGet, LocalDelete, LocalSet and
+	// LocalAdd, but for durable values. ttl is the time to live in seconds; 0 means no expiry.
 	StoreGet(key string) ([]byte, error)
 	StoreDelete(key string) error
 	StoreSet(key string, value []byte, version, ttl int64) ([]byte, error)

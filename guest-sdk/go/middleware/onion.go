@@ -27,7 +27,7 @@ type onion[Q, R any] struct {
 	outer     wrapperCall[Q, R]
 }
 
-// A wrapping has the operations of a wrap hook with requests of type Q and replies of
+// wrapping holds the operations of a wrap hook whose requests have type Q and whose replies have
 // type R.
 type wrapping[Q, R any] struct {
 	wrap       func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)

@@ -15,7 +15,7 @@ type Schema struct {
 	Kind        string
 	Description string
 	Items       *Schema
-	Properties  []Property // in the order of the struct's fields
+	Properties  []Property // properties in the order of the struct's fields
 	Required    []string
 	Closed      bool    // whether additional properties are not allowed
 	Values      *Schema // schema of a map's values

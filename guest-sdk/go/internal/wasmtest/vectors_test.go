@@ -23,7 +23,7 @@ import (
 type vector struct {
 	Hook     abi.Hook      `json:"hook"`
 	About    string        `json:"about"`
-	Messages []abi.Message `json:"messages"` // of the list in the input
+	Messages []abi.Message `json:"messages"` // the messages of the list in the input
 	Input    abi.JSON      `json:"input"`
 	Next     []struct {    // the calls of next, in order
 		Patch abi.JSON `json:"patch"` // absent if there is none

@@ -17,7 +17,7 @@ import (
 type locals struct {
 	values  map[string]contract.LocalValue
 	version int64
-	staged  map[string]*contract.LocalValue // nil for a deleted value
+	staged  map[string]*contract.LocalValue // the running hook's changes, by key; nil deletes the value
 }
 
 func (l *locals) begin() { l.staged = map[string]*contract.LocalValue{} }
