@@ -125,7 +125,7 @@ func (g *Gateway) limitMemory(f *File) {
 const processPart = 4
 
 // Replace loads the routes and modules of a file, and then serves new requests with them. Requests in
-// progress end with those that they began with. If loading fails, nothing changes.
+// progress end with the routes and modules with which they began. If loading fails, nothing changes.
 func (g *Gateway) Replace(ctx context.Context, f *File) error {
 	if string(f.UsageFile) != g.sums {
 		return f.ErrorAt("usage_file", errors.New("usage_file: restart the gateway to change it"))
@@ -271,7 +271,7 @@ func (g *Gateway) approver(f *File) (*approver.Approver, error) {
 	return a, nil
 }
 
-// minKey is the least length of a client's key, in bytes.
+// minKey is the minimum length of a client's key, in bytes.
 const minKey = 16
 
 // secret returns the value of an environment variable. at is the place of its name in the file, and what

@@ -21,7 +21,7 @@ func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) 
 	case res.StatusCode >= http.StatusBadRequest || x.endpoint.count && res.StatusCode == http.StatusOK:
 		return nil, x.refuse(res)
 	case res.StatusCode != http.StatusOK:
-		// A client would follow a redirect past the modules, and takes other answers for the model's.
+		// A client would follow a redirect past the modules, and would take other responses for the model's answer.
 		return nil, abort(unexpected(res))
 	}
 	x.reply.answeredBy(res.Header)
@@ -72,7 +72,7 @@ func (x *exchange) readAll(body io.Reader, limit int) ([]byte, error) {
 // maxEvent limits one event of an upstream, in bytes.
 const maxEvent = 16 << 20
 
-// afterEnd is the time for which events after the end of an answer are awaited.
+// afterEnd limits the time in which events after the end of an answer are read.
 const afterEnd = 250 * time.Millisecond
 
 // receive reads a streamed answer. Its chunks go to put.
@@ -112,7 +112,7 @@ func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.
 	}
 }
 
-// take gives an event of the upstream to the reply, and returns its chunks.
+// take passes an event of the upstream to the reply, and returns its chunks.
 func (x *exchange) take(event []byte) ([]abi.Chunk, error) {
 	chunks, held, err := x.reply.receive(event)
 	if err == nil {
@@ -124,7 +124,7 @@ func (x *exchange) take(event []byte) ([]abi.Chunk, error) {
 	return chunks, err
 }
 
-// visible returns an answer without its opaque parts, which streams have no chunks for.
+// visible returns an answer without its opaque parts. Streams have no chunks for them.
 func visible(res *abi.Response) *abi.Response {
 	opaque := func(p abi.Part) bool { return wire.Opaque(&p) }
 	parts := res.Message.Content.Parts()

@@ -216,7 +216,7 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 	return res, err
 }
 
-// leave gives chunks that left the chain to the reply.
+// leave passes chunks from the chain to the reply.
 func (x *exchange) leave(_ context.Context, chunks []abi.Chunk, _ bool) error {
 	if err := x.reply.leave(chunks); err != nil {
 		return abort(err)
@@ -225,7 +225,7 @@ func (x *exchange) leave(_ context.Context, chunks []abi.Chunk, _ bool) error {
 }
 
 // restart begins the streamed answer of another call of the upstream. It returns false if the client has
-// got a part of an earlier one.
+// received a part of an earlier one.
 func (x *exchange) restart() bool {
 	return x.reply.restart(x.endpoint.protocol.NewStream(x.model),
 		weave.Options{Direct: x.direct, Hold: x.route.Hold, MaxHeld: x.g.o.MaxHeld})

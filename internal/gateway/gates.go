@@ -54,7 +54,7 @@ func (x *exchange) judge(
 }
 
 // verdict asks the gates about one call. Arguments in which a name occurs twice are denied, since the
-// gate and the tool could read another one of them.
+// gate and the tool could read different values.
 func (x *exchange) verdict(
 	ctx context.Context,
 	run *chain.Run,
@@ -98,8 +98,8 @@ func withoutDenied(res *abi.Response, denied map[string]string) *abi.Response {
 	return &out
 }
 
-// approve asks the approver about a call for which gates ask. While it waits, the client's connection is
-// kept alive.
+// approve asks the approver to decide on a call for which a gate asks. While it waits, it keeps the
+// client's connection alive.
 func (x *exchange) approve(ctx context.Context, call abi.Call, asks []abi.Ask) abi.Decision {
 	start, stop := time.Now(), x.reply.keepAlive(x.g.o.keepAlive, pingOf(x.endpoint))
 	defer func() {

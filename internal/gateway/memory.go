@@ -79,7 +79,7 @@ func (r *countedReader) Read(b []byte) (int, error) {
 // Account implements [hook.Accountant].
 func (m *memory) Account() *account.Account { return m.account }
 
-// AwaitMemory implements [hook.Accountant]. Memory of a request that is full does not get free.
+// AwaitMemory implements [hook.Accountant]. It does not wait: a request releases memory only at its end.
 func (m *memory) AwaitMemory(_ context.Context, n int64) error { return m.HasMemory(n) }
 
 // HasMemory implements [hook.Accountant].

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A refusal is a response of the upstream that is no answer of the model: an error, or a count of
-// tokens. The client gets it unchanged, unless a module answers instead.
+// A refusal is an error of the upstream, or a count of tokens, instead of an answer of the model. The client
+// gets it unchanged, unless a module answers instead.
 type refusal struct {
 	status int
 	header http.Header

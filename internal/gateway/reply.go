@@ -24,8 +24,8 @@ type reply struct {
 	err    error         // the first failure to write to the client
 }
 
-// restart begins a streamed answer, in place of an earlier one. It returns false if the client has got a
-// part of the earlier one.
+// restart begins a streamed answer, in place of an earlier one. It returns false if the client has
+// received a part of the earlier one.
 func (p *reply) restart(s wire.Stream, o weave.Options) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *reply) restart(s wire.Stream, o weave.Options) bool {
 	return true
 }
 
-// answeredBy sets the header of the upstream's answer, from which the client's is made.
+// answeredBy sets the header of the upstream's answer. The client's header is a copy of it.
 func (p *reply) answeredBy(h http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,14 +50,14 @@ func (p *reply) isStreamed() bool {
 	return p.weaver != nil
 }
 
-// hasBegun reports whether the client has got the header.
+// hasBegun reports whether the client has received the header.
 func (p *reply) hasBegun() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.began
 }
 
-// delivered reports whether the client has got a part of a streamed answer.
+// delivered reports whether the client has received a part of a streamed answer.
 func (p *reply) delivered() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

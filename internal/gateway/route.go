@@ -27,7 +27,7 @@ func (e endpoint) name() string {
 	return e.path
 }
 
-// countTokens follows the path of the Messages API for requests whose tokens are counted.
+// countTokens is appended to messagesPath in the path of requests that count tokens.
 const (
 	messagesPath = "/v1/messages"
 	countTokens  = "/count_tokens"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Received is what a client got of a stream.
+// A Received has what a client received of a stream.
 type Received struct {
 	Text   string
 	Calls  []string // the names of the tools whose calls began

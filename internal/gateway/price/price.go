@@ -162,8 +162,8 @@ func parseYAML(b []byte) (*Table, error) {
 	return t, nil
 }
 
-// newPrice returns a price for a million tokens from prices for so many. What cached tokens cost, if it is
-// not known, is the price of other input.
+// newPrice returns the price of a million tokens from prices that scale converts. Without a price of their own,
+// cached tokens cost as much as other input.
 func newPrice(input, output, read, write *float64, scale float64) (*Price, error) {
 	if input == nil || output == nil {
 		return nil, errors.New("want input and output, the prices of a million tokens")

@@ -9,12 +9,12 @@ import (
 
 // Finish appends the rest of the answer. res is the answer that left the chain. denied has the calls of
 // res that a gate denied, by ID, each with the text that takes its place. The error is a
-// *wire.Error: res has other text than what the client has got.
+// *wire.Error: the text of res does not begin with the text that the client has received.
 func (w *Weaver) Finish(dst []byte, res *abi.Response, denied map[string]string) ([]byte, error) {
 	if w.o.Direct && w.began {
 		return w.stream.End(dst, w.ends(), res.FinishReason), nil
 	}
-	f := &finish{Weaver: w, denied: denied, calls: map[string]*abi.ToolCall{}, fates: map[int]*fate{},
+	f := &finish{Weaver: w, denied: denied, calls: map[string]*abi.ToolCall{}, changes: map[int]*blockChange{},
 		args: map[int]*strings.Builder{}}
 	for i := range res.Message.ToolCalls {
 		c := &res.Message.ToolCalls[i]
@@ -44,7 +44,7 @@ func (w *Weaver) ends() []wire.Item {
 	return out
 }
 
-// rest returns the text of res that the client has not got, by the kind of chunks.
+// rest returns the text of res that the client has not received, by the kind of chunks.
 func (w *Weaver) rest(res *abi.Response) (map[string]string, error) {
 	out := map[string]string{
 		abi.ChunkText:      TextOf(&res.Message),
@@ -75,17 +75,17 @@ func TextOf(m *abi.Message) string {
 // A finish decides what becomes of the items that are left in the queue.
 type finish struct {
 	*Weaver
-	denied map[string]string
-	calls  map[string]*abi.ToolCall // the calls of the answer that were not written yet, by ID
-	kept   int                      // calls that were written and not denied
-	texts  []*text                  // the blocks of text that are left, in order
-	more   map[string]string        // text that has no block
-	args   map[int]*strings.Builder // the arguments of the calls in the queue, by block
-	fates  map[int]*fate            // the blocks that are not passed as the upstream sent them
+	denied  map[string]string
+	calls   map[string]*abi.ToolCall // the calls of the answer that were not written yet, by ID
+	kept    int                      // calls that were written and not denied
+	texts   []*text                  // the blocks of text that are left, in order
+	more    map[string]string        // text that has no block
+	args    map[int]*strings.Builder // the arguments of the calls in the queue, by block
+	changes map[int]*blockChange     // the blocks that are not passed as the upstream sent them
 }
 
-// A fate says what becomes of a block that is not passed as the upstream sent it.
-type fate struct {
+// A blockChange is the change of a block: it is dropped, or has other text.
+type blockChange struct {
 	dropped bool
 	open    wire.Item
 	text    string // all of the block's text
@@ -164,7 +164,7 @@ func assign(all []*text, kind, rest string) string {
 	return ""
 }
 
-// begin decides on the block that the client has got in part.
+// begin decides on the block of which the client has received a part.
 func (f *finish) begin(dst []byte) []byte {
 	b := f.block
 	if b == nil {
@@ -173,7 +173,7 @@ func (f *finish) begin(dst []byte) []byte {
 	t := f.texts[0]
 	f.texts = f.texts[1:]
 	if b.changed || t.now != t.was {
-		f.fates[b.open.Block] = &fate{open: b.open, text: b.text.String() + t.now}
+		f.changes[b.open.Block] = &blockChange{open: b.open, text: b.text.String() + t.now}
 		if t.now != "" {
 			dst = f.stream.Text(dst, &b.open, t.now)
 		}
@@ -186,17 +186,17 @@ func (f *finish) blocks(dst []byte) []byte {
 	for ; len(f.queue) > 0 && f.queue[0].Kind != wire.End; f.pop() {
 		q := &f.queue[0]
 		it := &q.Item
-		fate := f.fates[it.Block]
+		change := f.changes[it.Block]
 		switch {
 		case it.Kind == wire.Open && it.Chunk.Kind == abi.ChunkToolCall:
 			dst = f.openCall(f.addText(dst), it)
 		case it.Kind == wire.Open:
 			dst = f.openText(dst, it)
-		case it.Kind == wire.Close && fate != nil && !fate.dropped:
-			dst = f.stream.CloseText(dst, &fate.open, fate.text)
-		case it.Kind == wire.Delta && fate == nil && q.cut:
+		case it.Kind == wire.Close && change != nil && !change.dropped:
+			dst = f.stream.CloseText(dst, &change.open, change.text)
+		case it.Kind == wire.Delta && change == nil && q.cut:
 			dst = f.stream.Text(dst, &f.block.open, it.Chunk.Text)
-		case fate != nil && (it.Kind == wire.Delta || it.Kind == wire.Close):
+		case change != nil && (it.Kind == wire.Delta || it.Kind == wire.Close):
 		default:
 			dst = f.pass(dst, it)
 		}
@@ -212,16 +212,16 @@ func (f *finish) openText(dst []byte, it *wire.Item) []byte {
 	case t.was:
 		return f.pass(dst, it)
 	case "":
-		f.fates[it.Block] = &fate{dropped: true}
+		f.changes[it.Block] = &blockChange{dropped: true}
 		f.stream.Drop(it)
 		return dst
 	}
-	f.fates[it.Block] = &fate{open: *it, text: t.now}
+	f.changes[it.Block] = &blockChange{open: *it, text: t.now}
 	return f.stream.Text(f.pass(dst, it), it, t.now)
 }
 
-// openCall appends the beginning of a call that is as the upstream sent it. In place of another one,
-// it appends what became of the call.
+// openCall appends the beginning of a call that is as the upstream sent it. If the call was changed
+// or denied, it appends the changed call or the reason.
 func (f *finish) openCall(dst []byte, it *wire.Item) []byte {
 	id := it.Chunk.ID
 	c := f.calls[id]
@@ -230,7 +230,7 @@ func (f *finish) openCall(dst []byte, it *wire.Item) []byte {
 		f.kept++
 		return f.pass(dst, it)
 	}
-	f.fates[it.Block] = &fate{dropped: true}
+	f.changes[it.Block] = &blockChange{dropped: true}
 	f.stream.Drop(it)
 	if c == nil {
 		return dst
@@ -268,7 +268,7 @@ func (f *finish) addText(dst []byte) []byte {
 	return dst
 }
 
-// reason returns the finish reason for the client, who must not wait for calls that were denied.
+// reason returns the finish reason for the client, which must not wait for calls that were denied.
 func (f *finish) reason(res *abi.Response) string {
 	switch {
 	case res.FinishReason == abi.FinishToolCalls && f.kept == 0 && len(res.Message.ToolCalls) > 0:

@@ -1,9 +1,9 @@
-// Package weave writes a streamed answer for a client: what the upstream sent, with what modules made
-// of it.
+// Package weave writes a streamed answer for a client: the upstream's events, with the changes of
+// modules.
 //
 // The upstream's events wait in a queue while their chunks pass through the chain of middlewares.
-// Text that leaves the chain unchanged passes its events as they were received; other text takes
-// their place. Events that modules do not see keep their place. Clients run a tool as soon as its
+// If text leaves the chain unchanged, its events are written as they were received; otherwise events with
+// the changed text replace them. Events that modules do not see keep their place. Clients run a tool as soon as its
 // call is complete, so a [Weaver] holds the first call, and all that follows it, until
 // [Weaver.Finish] gets the final answer and the decisions of the gates.
 package weave
@@ -32,10 +32,10 @@ type Options struct {
 type Weaver struct {
 	stream  wire.Stream
 	o       Options
-	queue   []queued                    // what the upstream sent, and the client has not got
+	queue   []queued                    // what the upstream sent and the client has not received
 	held    int                         // bytes of the queue
-	block   *block                      // the block of text that the client has got in part; nil if there is none
-	told    map[string]*strings.Builder // what the client got, by the kind of chunks
+	block   *block                      // the block of text of which the client has received a part, or nil
+	told    map[string]*strings.Builder // the text that the client has received, by the kind of chunks
 	waiting bool                        // everything waits for Finish
 	sent    bool
 	began   bool // the upstream answered
@@ -51,10 +51,10 @@ type queued struct {
 // itemSize is the memory of an item in the queue without its event, in bytes.
 const itemSize = 256
 
-// A block is a block of text or reasoning that the client has got in part.
+// A block is a block of text or reasoning of which the client has received a part.
 type block struct {
 	open    wire.Item
-	text    strings.Builder // as the client got it
+	text    strings.Builder // as the client has received it
 	changed bool            // the text differs from the upstream's
 }
 
@@ -66,14 +66,14 @@ func New(stream wire.Stream, o Options) *Weaver {
 	return &Weaver{stream: stream, o: o, waiting: o.Hold, told: map[string]*strings.Builder{}}
 }
 
-// Sent reports whether the client has got a part of the answer.
+// Sent reports whether the client has received a part of the answer.
 func (w *Weaver) Sent() bool { return w.sent }
 
 // Held returns the memory of the events that the weaver holds, in bytes.
 func (w *Weaver) Held() int { return w.held }
 
-// Receive takes the items of an event of the upstream. It appends to dst what the client gets at
-// once, and returns the chunks for the chain. The error is a *wire.Error.
+// Receive takes the items of an event of the upstream. It appends to dst what the client receives
+// at once, and returns the chunks for the chain. The error is a *wire.Error.
 func (w *Weaver) Receive(dst []byte, items []wire.Item) ([]byte, []abi.Chunk, error) {
 	var chunks []abi.Chunk
 	w.began = true
@@ -103,7 +103,7 @@ func (w *Weaver) Receive(dst []byte, items []wire.Item) ([]byte, []abi.Chunk, er
 	return w.pump(dst), chunks, nil
 }
 
-// Leave takes chunks that left the chain, and appends to dst what the client gets for them.
+// Leave takes chunks that left the chain, and appends to dst the events for them.
 func (w *Weaver) Leave(dst []byte, chunks []abi.Chunk) []byte {
 	if w.o.Direct {
 		return dst

@@ -54,8 +54,8 @@ func SameTypes(a, b []abi.Part) bool {
 	return slices.EqualFunc(a, b, func(a, b abi.Part) bool { return a.Type == b.Type })
 }
 
-// Spread divides text among blocks: those at the beginning and the end whose text it has there keep
-// it, and the first of the others, or the last block, gets the rest. Without blocks, the text is one.
+// Spread divides text among blocks. Blocks at the beginning and the end keep their text if the new text has it
+// there. The first of the other blocks, or the last block, gets the rest. Without blocks, the text is one block.
 func Spread(blocks []string, text string) []string {
 	if len(blocks) == 0 {
 		return []string{text}

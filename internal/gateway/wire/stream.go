@@ -20,8 +20,8 @@ const (
 	Ping           // keeps the connection alive; may be sent at any time
 )
 
-// An Item is a part of a streamed answer. Most events of an upstream are one item; an event that does
-// several things is several items, whose events have the same effect together.
+// An Item is a part of a streamed answer. Most events of an upstream are one item. An event with several
+// effects is several items, whose events together have these effects.
 type Item struct {
 	Kind  ItemKind
 	Block int // for Open, Delta and Close: the number of the block in the upstream's stream
@@ -29,14 +29,14 @@ type Item struct {
 	// chunk of Other has reasoning that modules do not see.
 	Chunk abi.Chunk
 	Event []byte // as received, with the blank line that ends it; empty if another item has it
-	Codec any    // of the codec that decoded the item; nobody else reads it
+	Codec any    // private data of the codec that decoded the item
 }
 
 // A Stream is the codec of one streamed answer. It reads the upstream's events, and writes the events
-// for the client. A [Weaver] decides which. Its methods are not called concurrently.
+// for the client. Package weave decides which. Its methods are not called concurrently.
 type Stream interface {
 	// Decode returns the items of one event of the upstream, which includes the blank line that ends
-	// it. Their memory is not that of event. The error is a *Error with CodeUpstream.
+	// it. They do not share the memory of event. The error is a *Error with CodeUpstream.
 	Decode(event []byte) ([]Item, error)
 	// Response returns the upstream's answer so far, from what Decode has read. The answer is complete
 	// if Complete reports true.

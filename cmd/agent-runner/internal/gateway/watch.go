@@ -11,10 +11,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/gateway"
 )
 
-// watchInterval is the time between two looks at the files of a gateway.
+// watchInterval is the time between two checks of a gateway's files.
 const watchInterval = 400 * time.Millisecond
 
-// A watched is the files of a gateway, and their stamps.
+// A watched has the files of a gateway and their stamps.
 type watched struct {
 	files  []string
 	stamps string

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// An answer is a parsed answer. Values are of its body.
+// An answer is a parsed answer. Its values share the memory of the body.
 type answer struct {
 	body     []byte
 	choice   rawjson.Value

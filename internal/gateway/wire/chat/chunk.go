@@ -189,14 +189,14 @@ func (c *chunk) readContent(v rawjson.Value) error {
 	return nil
 }
 
-// A callDelta is what a chunk says about a tool call.
+// A callDelta is the delta of one tool call in a chunk.
 type callDelta struct {
 	raw      rawjson.Value
 	hasIndex bool
 	index    int
 	id, name string
 	custom   bool
-	text     rawjson.Value // what it adds to the arguments, or to the input of a custom tool
+	text     rawjson.Value // the addition to the arguments, or to the input of a custom tool
 }
 
 func readCallDelta(v rawjson.Value) (callDelta, error) {

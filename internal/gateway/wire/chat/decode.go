@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A block is a run of text, the reasoning or a tool call of a stream. The protocol has no events that
-// begin or end one: a block ends where the next begins, or with the answer.
+// A block is a text, a reasoning or a tool call of a stream. The protocol has no events that begin or end a
+// block: it ends where the next one begins, or with the answer.
 type block struct {
 	kind string // abi.ChunkText, abi.ChunkReasoning or abi.ChunkToolCall
 	name string // of the field with the text or the reasoning
@@ -31,14 +31,14 @@ type streamedCall struct {
 	arguments strings.Builder
 }
 
-// A piece is an item and its delta.
+// A piece is an item of the current event, with its delta.
 type piece struct {
 	item     wire.Item
 	delta    []byte // nil if the item has no event
 	logprobs bool   // the item is the text that the chunk's logprobs describe
 }
 
-// A group is an event of the upstream that is several items.
+// A group is an event of the upstream that was divided into several items.
 type group struct {
 	event []byte // as received
 	items int    // those with an event
@@ -221,8 +221,8 @@ func (s *stream) continues(d *callDelta) bool {
 	return (!d.hasIndex || d.index == c.index) && (d.id == "" || d.id == c.id)
 }
 
-// openCall begins a call. A call that continues after another one began is an error, since the gate has
-// judged it.
+// openCall begins a call. A call that continues after another call has begun is an error: its block has
+// ended.
 func (s *stream) openCall(d *callDelta) error {
 	switch {
 	case d.id == "" || d.name == "":

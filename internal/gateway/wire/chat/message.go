@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// The names of the field with a model's reasoning. Endpoints disagree.
+// The names of the field with a model's reasoning. Endpoints use one or the other.
 const (
 	reasoningContent = "reasoning_content"
 	reasoningShort   = "reasoning"
@@ -88,7 +88,7 @@ func (m *message) readField(name string, v rawjson.Value, budget *int) error {
 	return readUnknown(name, v, &m.abi.Unknown)
 }
 
-// readReasoning reads one of the fields with a model's reasoning. The first with text counts.
+// readReasoning reads one of the fields with a model's reasoning. The first one with text is the reasoning.
 func (m *message) readReasoning(name string, v rawjson.Value) error {
 	if m.abi.ReasoningContent != "" || !v.IsString() || v.String() == "" {
 		return readUnknown(name, v, &m.abi.Unknown)

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A request is a parsed request. Values are of its body.
+// A request is a parsed request. Its values share the memory of the body.
 type request struct {
 	body           []byte
 	root           rawjson.Value

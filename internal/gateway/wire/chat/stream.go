@@ -199,7 +199,7 @@ func (s *stream) Drop(open *wire.Item) {
 	}
 }
 
-// AddText appends a whole block of text. The protocol has one text, so that a block is a paragraph.
+// AddText appends a whole block of text: a paragraph, because the protocol has one text.
 func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	if kind == abi.ChunkReasoning {
 		return s.writeText(dst, reasoningContent, text)

@@ -190,7 +190,7 @@ func reasonOf(finish string) string {
 
 // stopReason returns the stop reason of an answer in which the client has the given number of calls, and
 // had before from the upstream. old is the upstream's reason, finish the finish reason after the modules.
-// A client waits for results if the reason is tool_use, and without it ignores calls.
+// Clients run the calls of an answer only if its reason is tool_use.
 func stopReason(old, finish string, before, calls int) string {
 	reason := old
 	if finish != "" && finish != finishOf(old) {
@@ -205,8 +205,8 @@ func stopReason(old, finish string, before, calls int) string {
 	return reason
 }
 
-// usage counts tokens. input does not include the tokens read from a cache (cached) or written to
-// one (written).
+// usage counts tokens. input does not include the tokens that were read from a cache (cached) or
+// written to a cache (written).
 type usage struct {
 	input, output, cached, written int64
 }

@@ -26,7 +26,7 @@ func (w *answerWriter) Extra(fields abi.Fields) { w.extra = fields }
 // Begin appends the start of the answer.
 func (w *answerWriter) Begin(dst []byte) []byte { return w.begin(dst) }
 
-// Text appends text, which a refusal is, too. Reasoning is not written, see AddText.
+// Text appends text or, as text, a refusal. Reasoning is not written, see AddText.
 func (w *answerWriter) Text(dst []byte, kind, text string) []byte {
 	if kind == abi.ChunkReasoning || text == "" {
 		return dst

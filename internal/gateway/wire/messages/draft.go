@@ -32,7 +32,7 @@ func after(i int) int { return 2*i + 1 }
 // put adds a piece. Pieces at the same place keep their order.
 func (d *draft) put(place int, text []byte) { d.pieces = append(d.pieces, piece{place, text}) }
 
-// An edit is a change of a message: what a module returned for some blocks of a container.
+// An edit has the parts and calls that a module returned in place of the blocks of a container.
 type edit struct {
 	parts  []abi.Part
 	calls  []abi.ToolCall
@@ -49,7 +49,7 @@ func (d *draft) apply(e *edit) error {
 }
 
 // applyParts adds parts. Opaque parts must be the same as before, in the same order. Between them, parts
-// replace parts one by one if their types are the same. Otherwise those that are equal stay.
+// replace parts one by one if their types are the same. Otherwise parts that are equal stay.
 func (d *draft) applyParts(next []abi.Part) error {
 	var old []int
 	for i := range d.of.blocks {

@@ -3,12 +3,11 @@
 //
 // Modules see the field system as the first message, with the ID "system". Element 3 of messages is the
 // message "m3". Each of its tool_result blocks is a message of [abi.RoleTool] before it, such as "m3.0",
-// and "m3" has the other blocks, if there are any. A document of plain text is a text part. A tool_use block is a tool call, whose arguments are
-// the text of its input. Images and documents are parts of the ABI if their source is in the request or,
-// for images, a URL.
+// and "m3" has the other blocks, if there are any. A document of plain text is a text part. A tool_use
+// block is a tool call, whose arguments are the text of its input. Images and other documents are parts
+// of the ABI if their source is in the request or, for images, a URL.
 //
-// Tools that a block among the messages adds are not listed, because the block is opaque, but calls of them
-// are calls.
+// A block among the messages that adds tools is opaque, so these tools are not listed. Their calls are calls.
 //
 // A thread, whose earlier messages the upstream stores, is rejected: modules could not see them, and a denied
 // call would remain among them.

@@ -104,7 +104,7 @@ func (s *stream) closeText(dst []byte, t *newText, text string) []byte {
 	return s.own(dst, "response.output_item.done", t.at, field{"item", item})
 }
 
-// addItem gives an item that the upstream did not send its place, and returns its output_index.
+// addItem adds an item that the upstream did not send to the answer, and returns its output_index.
 func (w *writer) addItem(item []byte) field {
 	w.change()
 	w.entries = append(w.entries, entry{added: item})

@@ -104,7 +104,7 @@ func (a *answer) Encode(next *abi.Response, denied map[string]string) ([]byte, e
 // An answerEncoder writes the output of a changed answer.
 type answerEncoder struct {
 	*answer
-	texts   []fate // of the parts with text, in their order, and then a part that modules added
+	texts   []textChange // of the parts with text, in their order, and then a part that modules added
 	calls   map[string]*abi.ToolCall
 	denied  map[string]string
 	out     [][]byte
@@ -164,7 +164,7 @@ func (e *answerEncoder) put(text []byte, typ string) {
 	}
 }
 
-// call returns what becomes of a call: its own text, that of a message in its place, or nil.
+// call returns the item for a call: the call, a message if a gate denied it, or nil if a module removed it.
 func (e *answerEncoder) call(i int, c *call) ([]byte, error) {
 	item := e.answer.items[i].Text
 	next := e.calls[c.id]
@@ -189,32 +189,32 @@ func (e *answerEncoder) call(i int, c *call) ([]byte, error) {
 	return text, nil
 }
 
-// message returns what becomes of a message item.
+// message returns a message item with the changed texts, or nil if it has no part left.
 func (e *answerEncoder) message(i int, o *output) []byte {
 	item := e.answer.items[i].Text
-	fates := map[int]fate{}
+	textChanges := map[int]textChange{}
 	left := o.parts
 	for k, t := range o.texts {
 		f := e.texts[k]
 		if f.changed || f.dropped {
-			fates[t.part] = f
+			textChanges[t.part] = f
 		}
 		if f.dropped {
 			left--
 		}
 	}
 	e.texts = e.texts[len(o.texts):]
-	if len(fates) == 0 {
+	if len(textChanges) == 0 {
 		return item
 	}
 	e.changed = true
 	if left == 0 {
 		return nil
 	}
-	return withTexts(item, fates)
+	return withTexts(item, textChanges)
 }
 
-// change adds to change what has to change at the top level.
+// change adds the fields of the top level that repeat changed items to change.
 func (e *answerEncoder) change(change map[string][]byte) {
 	if !e.changed {
 		return
@@ -234,8 +234,8 @@ func (e *answerEncoder) change(change map[string][]byte) {
 	}
 }
 
-// divide returns what becomes of each text of the answer, and last the text that has no part.
-func (a *answer) divide(next abi.Content) ([]fate, error) {
+// divide returns the change of each text of the answer, and last the text that needs a part of its own.
+func (a *answer) divide(next abi.Content) ([]textChange, error) {
 	var was []string
 	for _, o := range a.read {
 		for _, t := range o.texts {
@@ -249,19 +249,19 @@ func (a *answer) divide(next abi.Content) ([]fate, error) {
 				parts[i].Type)
 		}
 	}
-	out := make([]fate, len(was), len(was)+1)
+	out := make([]textChange, len(was), len(was)+1)
 	if len(was) > 0 && len(parts) == len(was) {
 		for i := range was {
-			out[i] = fate{text: parts[i].Text, changed: parts[i].Text != was[i]}
+			out[i] = textChange{text: parts[i].Text, changed: parts[i].Text != was[i]}
 		}
-		return append(out, fate{}), nil
+		return append(out, textChange{}), nil
 	}
 	return divideText(out, was, next.String()), nil
 }
 
-// divideText divides a text among parts: those at the beginning and the end whose text is in it keep it,
-// the first of the others gets the rest.
-func divideText(out []fate, was []string, rest string) []fate {
+// divideText divides a text among parts. Parts at the beginning and the end keep their text if the new text has it
+// there. The first of the other parts gets the rest.
+func divideText(out []textChange, was []string, rest string) []textChange {
 	from, to := 0, len(was)
 	for from < to && strings.HasPrefix(rest, was[from]) {
 		rest = rest[len(was[from]):]
@@ -274,13 +274,13 @@ func divideText(out []fate, was []string, rest string) []fate {
 	switch {
 	case rest == "":
 	case from < to:
-		out[from] = fate{text: rest, changed: true}
+		out[from] = textChange{text: rest, changed: true}
 		from++
 	default:
-		return append(out, fate{text: rest})
+		return append(out, textChange{text: rest})
 	}
 	for ; from < to; from++ {
-		out[from] = fate{dropped: was[from] != "", changed: false}
+		out[from] = textChange{dropped: was[from] != "", changed: false}
 	}
-	return append(out, fate{})
+	return append(out, textChange{})
 }

@@ -47,8 +47,8 @@ type block struct {
 	out              int64 // content_index for the client
 }
 
-// silent is the event of an item whose event another item has. It is not nil, which the weaver reserves for the rest
-// of an event that was written in part.
+// silent is the event of an item that shares its event with another item. It is not nil: for the weaver, nil is the
+// rest of an event that was written in part.
 var silent = []byte{}
 
 func (b *block) open(event []byte) wire.Item {

@@ -51,7 +51,7 @@ type element struct {
 
 const newItem = -1
 
-// encode adds to change what has to change at the top level so that the messages are next.
+// encode adds the fields to change whose messages differ from next.
 func (e *encoder) encode(change map[string][]byte, next []abi.Message) error {
 	e.edited = len(e.changed) > 0
 	seen := map[string]bool{}

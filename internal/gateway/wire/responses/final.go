@@ -58,7 +58,7 @@ type matcher struct {
 	free  int64                  // no smaller output_index is free
 }
 
-// match finds the item that o repeats, or adds it, and returns what completes it.
+// match finds or adds the item that o repeats, and returns the items of the stream that complete it.
 func (m *matcher) match(o *output) ([]wire.Item, error) {
 	it, items := m.find(o), []wire.Item(nil)
 	if it == nil {

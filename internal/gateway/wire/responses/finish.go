@@ -94,14 +94,14 @@ func (s *stream) finalOutput(elements []rawjson.Value) []byte {
 	}
 	for i, v := range elements {
 		it := s.final[i]
-		fates := it.fates()
+		textChanges := it.textChanges()
 		switch {
 		case it.placed:
 			added(it.entry)
-		case it.call != nil, len(fates) > 0 && isEmpty(v, fates):
+		case it.call != nil, len(textChanges) > 0 && isEmpty(v, textChanges):
 			continue
 		}
-		out = append(out, withTexts(v.Text, fates))
+		out = append(out, withTexts(v.Text, textChanges))
 	}
 	added(len(s.entries))
 	return rawjson.Array(out)

@@ -65,7 +65,7 @@ func readOutput(v rawjson.Value, where string) (*output, error) {
 	return o, nil
 }
 
-// noteCustom adds to names those of the custom tools that a response repeats.
+// noteCustom adds the names of the custom tools that a response repeats to names.
 func noteCustom(names map[string]bool, list rawjson.Value) {
 	for _, v := range list.Elements() {
 		if len(names) < maxTools && v.Get("type").String() == "custom" {
@@ -114,8 +114,8 @@ func finishReason(response object, calls bool) string {
 	return abi.FinishStop
 }
 
-// changedStatus adds to change what has to change in a response so that its finish reason is next. Whether there are
-// calls is not a part of it.
+// changedStatus adds the fields to change with which a response has the finish reason next. Whether the response has
+// calls does not change its fields.
 func changedStatus(change map[string][]byte, was, next string) {
 	status, details := outcome(next)
 	if before, beforeDetails := outcome(was); was == "" || next == "" || status == before && details == beforeDetails {
@@ -124,16 +124,16 @@ func changedStatus(change map[string][]byte, was, next string) {
 	change["status"], change["incomplete_details"] = rawjson.Quote(status), []byte(details)
 }
 
-// A fate says what becomes of a part of a message.
-type fate struct {
+// A textChange is the change of a text in a message: it has another text, or was dropped.
+type textChange struct {
 	text    string
 	changed bool
 	dropped bool
 }
 
-// withTexts returns a message item with other texts. fates has those of parts that are not kept, by their number.
-func withTexts(item []byte, fates map[int]fate) []byte {
-	if len(fates) == 0 {
+// withTexts returns a message item with changed texts. textChanges has the changes, by the number of the part.
+func withTexts(item []byte, textChanges map[int]textChange) []byte {
+	if len(textChanges) == 0 {
 		return item
 	}
 	v := parsed(item)
@@ -142,12 +142,12 @@ func withTexts(item []byte, fates map[int]fate) []byte {
 	var kept [][]byte
 	dropped := false
 	for i, part := range content.Elements() {
-		fate, ok := fates[i]
+		next, ok := textChanges[i]
 		switch {
-		case ok && fate.dropped:
+		case ok && next.dropped:
 			dropped = true
-		case ok && fate.changed:
-			change := changedText(part, fate.text)
+		case ok && next.changed:
+			change := changedText(part, next.text)
 			edits.Members(part, change)
 			kept = append(kept, edit(part.Text, change))
 		default:

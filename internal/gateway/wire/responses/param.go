@@ -95,7 +95,7 @@ func flatten(v rawjson.Value, typ string) []byte {
 	return newObject(fields...)
 }
 
-// editParams adds to change what has to change at the top level so that the parameters are next.
+// editParams adds the fields to change whose parameters differ from next.
 func (r *request) editParams(change map[string][]byte, next abi.Params) error {
 	was := r.call.Params
 	names := slices.Sorted(maps.Keys(was))

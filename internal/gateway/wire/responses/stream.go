@@ -34,7 +34,7 @@ func (Protocol) NewStream(model string) wire.Stream {
 	}
 }
 
-// noBlock is the Block of an item that belongs to none. An item of kind Other has its streamItem, if any, in Codec.
+// noBlock is the Block of an item that belongs to no block. An item of kind Other has its streamItem, if any, in Codec.
 const noBlock = -1
 
 func (e *event) other(it *streamItem) wire.Item {
@@ -139,7 +139,7 @@ func (s *stream) begin(e *event) error {
 // maxIndex is the maximum index of an item in an answer, and of a part in an item.
 const maxIndex = 1 << 30
 
-// newItem adds an item that v has the beginning or all of.
+// newItem adds an item, of which o is the beginning or the whole.
 func (s *stream) newItem(e *event, o *output) (*streamItem, error) {
 	if len(s.items) >= maxBlocks {
 		return nil, upstream("the upstream's answer has more than %d items", maxBlocks)

@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A writer has the state of what was written for the client.
+// A writer writes events for the client. It holds which items and parts the client has received.
 type writer struct {
 	model   string
 	id      string // of the response
@@ -50,7 +50,7 @@ func (w *writer) next() field {
 	return num("sequence_number", w.sequence-1)
 }
 
-// place gives an item its place in the client's answer.
+// place sets the output_index of an item in the client's answer.
 func (w *writer) place(it *streamItem) {
 	if it == nil || it.placed {
 		return
@@ -65,7 +65,7 @@ func (w *writer) place(it *streamItem) {
 	w.entries = append(w.entries, entry{item: it})
 }
 
-// placePart gives a text its place in its message.
+// placePart sets the content_index of a text in the client's answer.
 func (w *writer) placePart(b *block) {
 	w.place(b.item)
 	if b.placed {
@@ -199,25 +199,25 @@ func (s *stream) passStart(dst, event []byte) []byte {
 // passMessage appends the end of a message, with the texts that changed. A message of which every part was
 // dropped is not written, if its beginning was not.
 func (s *stream) passMessage(dst []byte, it *streamItem, e *event) []byte {
-	fates := it.fates()
+	textChanges := it.textChanges()
 	item := e.fields["item"]
-	if s.pending == it && len(fates) > 0 && isEmpty(item, fates) {
+	if s.pending == it && len(textChanges) > 0 && isEmpty(item, textChanges) {
 		s.pending = nil
 		return dst
 	}
 	dst = s.flush(dst)
 	s.place(it)
 	var change map[string][]byte
-	if len(fates) > 0 {
-		change = map[string][]byte{"item": withTexts(item.Text, fates)}
+	if len(textChanges) > 0 {
+		change = map[string][]byte{"item": withTexts(item.Text, textChanges)}
 	}
 	return s.send(dst, e.raw, it, nil, change)
 }
 
 // isEmpty reports whether no part of a message is left.
-func isEmpty(item rawjson.Value, fates map[int]fate) bool {
+func isEmpty(item rawjson.Value, textChanges map[int]textChange) bool {
 	left := len(item.Get("content").Elements())
-	for _, f := range fates {
+	for _, f := range textChanges {
 		if f.dropped {
 			left--
 		}
@@ -225,12 +225,12 @@ func isEmpty(item rawjson.Value, fates map[int]fate) bool {
 	return left <= 0
 }
 
-// fates returns what became of the texts of a message that are not as the upstream sent them.
-func (it *streamItem) fates() map[int]fate {
-	out := map[int]fate{}
+// textChanges returns the changes of a message's texts, by the number of the part.
+func (it *streamItem) textChanges() map[int]textChange {
+	out := map[int]textChange{}
 	for part, b := range it.parts {
 		if b.dropped || b.changed {
-			out[int(part)] = fate{text: b.now, changed: b.changed, dropped: b.dropped}
+			out[int(part)] = textChange{text: b.now, changed: b.changed, dropped: b.dropped}
 		}
 	}
 	return out
