@@ -16,6 +16,8 @@ type Description struct {
 	Events []EventType `json:"events,omitzero"`
 	// HoldStream holds back the chunks of a wrapped model call until the wrapper returns.
 	HoldStream bool `json:"hold_stream,omitempty"`
+	// Labels asks for the labels of messages and results.
+	Labels bool `json:"labels,omitempty"`
 	// ConfigSchema is a JSON Schema of the module's configuration. It must not refer to
 	// other documents.
 	ConfigSchema JSON `json:"config_schema,omitempty"`

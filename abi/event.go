@@ -22,6 +22,7 @@ const (
 	EventRepair       EventType = "repair"   // Action; Call, or Value for several repairs
 	EventTransfer     EventType = "transfer" // From, Agent, Model
 	EventChild        EventType = "child"    // Call, Event: an event of a run that this call started
+	EventLabels       EventType = "labels"   // Entry, Hook, Digest, Data: an entry removed labels of a message
 	EventStepFinished EventType = "step_finished"
 	EventRunPaused    EventType = "run_paused"   // Interrupts; the last event of a run that waits for answers
 	EventRunResumed   EventType = "run_resumed"  // Reason; a run resumes after its process ended: chunks after the last message are repeated

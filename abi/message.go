@@ -19,9 +19,20 @@ const (
 	OriginModule = "module:"
 )
 
+// The labels of messages, parts and results. They say whose words something contains: [OriginUser],
+// [OriginModel], [OriginHost], LabelSystem, LabelTool followed by the name of a tool, or
+// [OriginModule] followed by the name of an entry. LabelAny means all labels. A message with too many
+// labels has it.
+const (
+	LabelSystem = "system"
+	LabelTool   = "tool:"
+	LabelAny    = "*"
+)
+
 // A Message is one message of the conversation in the format of the OpenAI chat API. The
 // host sets ID and Origin. It ignores the values that a module sets, unless the same
-// answer removed the message with that ID.
+// answer removed the message with that ID. The host sets Labels and PartLabels too, in the input of
+// modules whose description has labels.
 type Message struct {
 	ID               string     `json:"id,omitempty"`
 	Role             string     `json:"role"`
@@ -32,9 +43,19 @@ type Message struct {
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	Extra            JSON       `json:"extra,omitempty"` // an object for modules; never sent to a model
 	Origin           string     `json:"origin,omitempty"`
+	// Labels says whose words the message contains, sorted.
+	Labels []string `json:"labels,omitempty"`
+	// PartLabels has the parts of the content whose labels differ from Labels, in ascending order.
+	PartLabels []PartLabels `json:"part_labels,omitempty"`
 
 	// Unknown holds the fields that this version does not know, unchanged.
 	Unknown Fields `json:"-"`
+}
+
+// PartLabels has the labels of one part of a message's content.
+type PartLabels struct {
+	Part   int      `json:"part"` // index of the part
+	Labels []string `json:"labels"`
 }
 
 // System returns a message with [RoleSystem] whose content is the string text.

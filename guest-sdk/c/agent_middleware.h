@@ -424,6 +424,7 @@ typedef struct am_part am_part;
 typedef struct am_content am_content;
 typedef struct am_function_call am_function_call;
 typedef struct am_tool_call am_tool_call;
+typedef struct am_part_labels am_part_labels;
 typedef struct am_message am_message;
 typedef struct am_list am_list;
 typedef struct am_run_limits am_run_limits;
@@ -502,6 +503,7 @@ typedef struct { am_message *items; int32_t len; bool set; } am_messages;
 typedef struct { am_splice *items; int32_t len; bool set; } am_splices;
 typedef struct { am_tool *items; int32_t len; bool set; } am_tools;
 typedef struct { am_tool_call *items; int32_t len; bool set; } am_tool_calls;
+typedef struct { am_part_labels *items; int32_t len; bool set; } am_part_labelss;
 typedef struct { am_state_tool *items; int32_t len; bool set; } am_state_tools;
 typedef struct { am_chunk *items; int32_t len; bool set; } am_chunks;
 typedef struct { am_call *items; int32_t len; bool set; } am_calls;
@@ -521,6 +523,7 @@ struct am_description {
 	am_str messages; /* "full" if empty */
 	am_strs events; /* events lists the event types that observe receives. It defaults to all types except chunk. */
 	bool hold_stream; /* hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
+	bool labels; /* labels asks for the labels of messages and results. */
 	am_json config_schema; /* config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 };
 
@@ -604,7 +607,13 @@ struct am_tool_call {
 	am_members unknown;
 };
 
-/* A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. */
+/* PartLabels has the labels of one part of a message's content. */
+struct am_part_labels {
+	int32_t part; /* index of the part */
+	am_strs labels;
+};
+
+/* A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. The host sets Labels and PartLabels too, in the input of modules whose description has labels. */
 struct am_message {
 	am_str id;
 	am_str role;
@@ -615,6 +624,8 @@ struct am_message {
 	am_str reasoning_content;
 	am_json extra; /* an object for modules; never sent to a model */
 	am_str origin;
+	am_strs labels; /* labels says whose words the message contains, sorted. */
+	am_part_labelss part_labels; /* part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
 	/* The fields that this version does not know, unchanged. */
 	am_members unknown;
 };
@@ -903,6 +914,7 @@ struct am_result {
 	am_content content;
 	bool is_error;
 	am_json extra; /* an object for modules; never sent to a model */
+	am_strs labels; /* labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels. */
 };
 
 /* BeforeToolAnswer is the answer of before_tool. */
@@ -1267,6 +1279,7 @@ static const am_type am_type_part;
 static const am_type am_type_content;
 static const am_type am_type_function_call;
 static const am_type am_type_tool_call;
+static const am_type am_type_part_labels;
 static const am_type am_type_message;
 static const am_type am_type_list;
 static const am_type am_type_run_limits;
@@ -1350,9 +1363,10 @@ static const am_field am_fields_description[] = {
 	AM_FIELD("messages", am_description, messages, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("events", am_description, events, AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0),
 	AM_FIELD("hold_stream", am_description, hold_stream, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("labels", am_description, labels, AM_BOOL, AM_OMIT, 0),
 	AM_FIELD("config_schema", am_description, config_schema, AM_RAW, AM_OMIT, 0),
 };
-static const am_type am_type_description = {am_fields_description, 9, sizeof(am_description), AM_FORM_FIELDS, 0};
+static const am_type am_type_description = {am_fields_description, 10, sizeof(am_description), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_configure_input[] = {
 	AM_FIELD("entry", am_configure_input, entry, AM_TEXT, 0, 0),
@@ -1422,6 +1436,12 @@ static const am_field am_fields_tool_call[] = {
 };
 static const am_type am_type_tool_call = {am_fields_tool_call, 3, sizeof(am_tool_call), AM_FORM_TOOL_CALL, offsetof(am_tool_call, unknown)};
 
+static const am_field am_fields_part_labels[] = {
+	AM_FIELD("part", am_part_labels, part, AM_INT, 0, 0),
+	AM_FIELD("labels", am_part_labels, labels, AM_TEXTS, 0, 0),
+};
+static const am_type am_type_part_labels = {am_fields_part_labels, 2, sizeof(am_part_labels), AM_FORM_FIELDS, 0};
+
 static const am_field am_fields_message[] = {
 	AM_FIELD("id", am_message, id, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("role", am_message, role, AM_TEXT, 0, 0),
@@ -1432,8 +1452,10 @@ static const am_field am_fields_message[] = {
 	AM_FIELD("reasoning_content", am_message, reasoning_content, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("extra", am_message, extra, AM_RAW, AM_OMIT, 0),
 	AM_FIELD("origin", am_message, origin, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("labels", am_message, labels, AM_TEXTS, AM_OMIT, 0),
+	AM_FIELD("part_labels", am_message, part_labels, AM_OBJECTS, AM_OMIT, &am_type_part_labels),
 };
-static const am_type am_type_message = {am_fields_message, 9, sizeof(am_message), AM_FORM_FIELDS, offsetof(am_message, unknown)};
+static const am_type am_type_message = {am_fields_message, 11, sizeof(am_message), AM_FORM_FIELDS, offsetof(am_message, unknown)};
 
 static const am_field am_fields_list[] = {
 	AM_FIELD("list", am_list, list, AM_INT, 0, 0),
@@ -1707,8 +1729,9 @@ static const am_field am_fields_result[] = {
 	AM_FIELD("content", am_result, content, AM_OBJECT, 0, &am_type_content),
 	AM_FIELD("is_error", am_result, is_error, AM_BOOL, AM_OMIT, 0),
 	AM_FIELD("extra", am_result, extra, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("labels", am_result, labels, AM_TEXTS, AM_OMIT, 0),
 };
-static const am_type am_type_result = {am_fields_result, 3, sizeof(am_result), AM_FORM_FIELDS, 0};
+static const am_type am_type_result = {am_fields_result, 4, sizeof(am_result), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_tool_answer[] = {
 	AM_FIELD("stop", am_before_tool_answer, stop, AM_REF, AM_OMIT, &am_type_stop),

@@ -280,6 +280,8 @@ export interface Description {
 	readonly events?: readonly EventType[];
 	/** hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
 	readonly hold_stream?: boolean;
+	/** labels asks for the labels of messages and results. */
+	readonly labels?: boolean;
 	/** config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 	readonly config_schema?: unknown;
 }
@@ -387,7 +389,7 @@ export interface Event {
 }
 
 /** An EventType is the type of an event. */
-export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "decision" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "repair" | "transfer" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
+export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "decision" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "repair" | "transfer" | "labels" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
 
 /** A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
 export interface FunctionCall {
@@ -492,7 +494,7 @@ export interface Messages {
 /** A ListPatch changes a list of messages, by splices or by a new list. Splices refer to the list in the hook's input. The zero value changes nothing. */
 export type MessagesPatch = Messages | readonly Message[] | { readonly splice: readonly Splice[] };
 
-/** A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. */
+/** A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. The host sets Labels and PartLabels too, in the input of modules whose description has labels. */
 export interface Message {
 	readonly id?: string;
 	readonly role: "system" | "developer" | "user" | "assistant" | "tool";
@@ -504,6 +506,10 @@ export interface Message {
 	/** an object for modules; never sent to a model */
 	readonly extra?: unknown;
 	readonly origin?: string;
+	/** labels says whose words the message contains, sorted. */
+	readonly labels?: readonly string[];
+	/** part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
+	readonly part_labels?: readonly PartLabels[];
 }
 
 /** ModelAgain requests another model call, optionally with a patched request. */
@@ -549,6 +555,13 @@ export interface Part {
 	readonly input_audio?: unknown;
 	/** {"file_id"} or {"filename", "file_data"} */
 	readonly file?: unknown;
+}
+
+/** PartLabels has the labels of one part of a message's content. */
+export interface PartLabels {
+	/** index of the part */
+	readonly part: number;
+	readonly labels: readonly string[];
 }
 
 /** A Pending is an interrupt that has not been answered yet. */
@@ -600,6 +613,8 @@ export interface Result {
 	readonly is_error?: boolean;
 	/** an object for modules; never sent to a model */
 	readonly extra?: unknown;
+	/** labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels. */
+	readonly labels?: readonly string[];
 }
 
 /** A Resume is the answer to an interrupt. The hook that interrupted receives it in its input when it is called again. */

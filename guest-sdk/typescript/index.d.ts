@@ -22,6 +22,8 @@ export interface About {
 	readonly events?: Description["events"];
 	/** Holds back the chunks of a wrapped model call until the wrapper returns. */
 	readonly holdStream?: boolean;
+	/** Asks for the labels of messages and results. */
+	readonly labels?: boolean;
 	/** A JSON Schema of the configuration. The host validates the configuration before configure. */
 	readonly configSchema?: object;
 }

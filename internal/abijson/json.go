@@ -931,6 +931,10 @@ func (x *Description) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"hold_stream\":")
 		w.Bool(x.HoldStream)
 	}
+	if x.Labels {
+		w.Key("\"labels\":")
+		w.Bool(x.Labels)
+	}
 	if len(x.ConfigSchema) > 0 {
 		w.Key("\"config_schema\":")
 		w.Raw(x.ConfigSchema)
@@ -1585,6 +1589,14 @@ func (x *Message) writeFields(w *jsoncodec.Writer) {
 		w.Key("\"origin\":")
 		w.Text(string(x.Origin))
 	}
+	if len(x.Labels) > 0 {
+		w.Key("\"labels\":")
+		jsoncodec.WriteSlice(w, x.Labels, writeString)
+	}
+	if len(x.PartLabels) > 0 {
+		w.Key("\"part_labels\":")
+		jsoncodec.WriteSlice(w, x.PartLabels, writePartLabels)
+	}
 }
 
 func (x *Message) fill(t *reader) { t.object(&shapeOfMessage, unsafe.Pointer(x)) }
@@ -1599,6 +1611,10 @@ var shapeOfMessage = objectShape{keep: func(p unsafe.Pointer, name string, raw [
 	{name: "reasoning_content", skip: 21, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, middle: 0x746e6f635f676e69, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
 	{name: "extra", skip: 9, first: 0x226172747865222c, mask: 0xffffffffffffffff, last: 0x3a22617274786522, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
 	{name: "origin", skip: 10, first: 0x6e696769726f222c, mask: 0xffffffffffffffff, last: 0x3a226e696769726f, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
+	{name: "labels", skip: 10, first: 0x736c6562616c222c, mask: 0xffffffffffffffff, last: 0x3a22736c6562616c, at: unsafe.Offsetof(Message{}.Labels), kind: shapeOther, other: func(t *reader, p unsafe.Pointer) {
+		fillSlice(t, (*[]string)(p), func(t *reader, v *string) { *v = t.Text() })
+	}},
+	{name: "part_labels", skip: 15, first: 0x6c5f74726170222c, mask: 0xffffffffffffffff, last: 0x3a22736c6562616c, at: unsafe.Offsetof(Message{}.PartLabels), kind: shapeList, of: &shapeOfPartLabels, size: unsafe.Sizeof(abi.PartLabels{}), grow: extendPartLabels},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -1760,6 +1776,28 @@ var shapeOfPart = objectShape{keep: func(p unsafe.Pointer, name string, raw []by
 	{name: "image_url", skip: 13, first: 0x5f6567616d69222c, mask: 0xffffffffffffffff, last: 0x3a226c72755f6567, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
 	{name: "input_audio", skip: 15, first: 0x5f7475706e69222c, mask: 0xffffffffffffffff, last: 0x3a226f696475615f, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
 	{name: "file", skip: 8, first: 0x3a22656c6966222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
+	{mask: 0xffffffffffffffff},
+}}
+
+// PartLabels is an [abi.PartLabels] with its codec.
+type PartLabels abi.PartLabels
+
+func (x *PartLabels) writeValue(w *jsoncodec.Writer) {
+	w.B = append(w.B, '{')
+	w.Key("\"part\":")
+	w.Int(int64(x.Part))
+	w.Key("\"labels\":")
+	jsoncodec.WriteSlice(w, x.Labels, writeString)
+	w.B = append(w.B, '}')
+}
+
+func (x *PartLabels) fill(t *reader) { t.object(&shapeOfPartLabels, unsafe.Pointer(x)) }
+
+var shapeOfPartLabels = objectShape{fields: []shapeField{
+	{name: "part", skip: 8, first: 0x3a2274726170222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(PartLabels{}.Part), kind: shapeInt},
+	{name: "labels", skip: 10, first: 0x736c6562616c222c, mask: 0xffffffffffffffff, last: 0x3a22736c6562616c, at: unsafe.Offsetof(PartLabels{}.Labels), kind: shapeOther, other: func(t *reader, p unsafe.Pointer) {
+		fillSlice(t, (*[]string)(p), func(t *reader, v *string) { *v = t.Text() })
+	}},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -1955,6 +1993,10 @@ func (x *Result) writeValue(w *jsoncodec.Writer) {
 		w.Key("\"extra\":")
 		w.Raw(x.Extra)
 	}
+	if len(x.Labels) > 0 {
+		w.Key("\"labels\":")
+		jsoncodec.WriteSlice(w, x.Labels, writeString)
+	}
 	w.B = append(w.B, '}')
 }
 
@@ -1964,6 +2006,9 @@ var shapeOfResult = objectShape{fields: []shapeField{
 	{name: "content", skip: 11, first: 0x6e65746e6f63222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
 	{name: "is_error", skip: 12, first: 0x7272655f7369222c, mask: 0xffffffffffffffff, last: 0x3a22726f7272655f, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
 	{name: "extra", skip: 9, first: 0x226172747865222c, mask: 0xffffffffffffffff, last: 0x3a22617274786522, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
+	{name: "labels", skip: 10, first: 0x736c6562616c222c, mask: 0xffffffffffffffff, last: 0x3a22736c6562616c, at: unsafe.Offsetof(Result{}.Labels), kind: shapeOther, other: func(t *reader, p unsafe.Pointer) {
+		fillSlice(t, (*[]string)(p), func(t *reader, v *string) { *v = t.Text() })
+	}},
 	{mask: 0xffffffffffffffff},
 }}
 
@@ -2551,7 +2596,13 @@ func extendMessage(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[
 
 func writeToolCall(w *jsoncodec.Writer, v *abi.ToolCall) { (*ToolCall)(v).writeValue(w) }
 
+func writePartLabels(w *jsoncodec.Writer, v *abi.PartLabels) { (*PartLabels)(v).writeValue(w) }
+
 func extendToolCall(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]abi.ToolCall)(p), n) }
+
+func extendPartLabels(p unsafe.Pointer, n int) unsafe.Pointer {
+	return extended((*[]abi.PartLabels)(p), n)
+}
 
 func writeEvent(w *jsoncodec.Writer, v *abi.Event) { (*Event)(v).writeValue(w) }
 

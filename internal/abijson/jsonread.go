@@ -667,7 +667,7 @@ func (x *Decision) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Decision) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfDescription = []string{"name", "version", "description", "requires", "hooks", "messages", "events", "hold_stream", "config_schema"}
+var fieldsOfDescription = []string{"name", "version", "description", "requires", "hooks", "messages", "events", "hold_stream", "labels", "config_schema"}
 
 func (x *Description) FieldNames() []string { return fieldsOfDescription }
 
@@ -690,6 +690,8 @@ func (x *Description) ReadField(s *jsoncodec.Scanner, i int) error {
 	case 7:
 		return s.Bool(&x.HoldStream)
 	case 8:
+		return s.Bool(&x.Labels)
+	case 9:
 		return s.Raw((*[]byte)(&x.ConfigSchema))
 	}
 	return nil
@@ -1059,7 +1061,7 @@ func (x *LocalVersion) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *LocalVersion) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfMessage = []string{"id", "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "extra", "origin"}
+var fieldsOfMessage = []string{"id", "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "extra", "origin", "labels", "part_labels"}
 
 func (x *Message) FieldNames() []string { return fieldsOfMessage }
 
@@ -1083,6 +1085,10 @@ func (x *Message) ReadField(s *jsoncodec.Scanner, i int) error {
 		return s.Raw((*[]byte)(&x.Extra))
 	case 8:
 		return jsoncodec.ReadString(s, &x.Origin)
+	case 9:
+		return jsoncodec.ReadSlice(s, &x.Labels, jsoncodec.ReadString[string])
+	case 10:
+		return jsoncodec.ReadSlice(s, &x.PartLabels, readPartLabels)
 	}
 	return nil
 }
@@ -1203,6 +1209,22 @@ func (x *Part) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Part) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
+var fieldsOfPartLabels = []string{"part", "labels"}
+
+func (x *PartLabels) FieldNames() []string { return fieldsOfPartLabels }
+
+func (x *PartLabels) ReadField(s *jsoncodec.Scanner, i int) error {
+	switch i {
+	case 0:
+		return jsoncodec.ReadInt(s, &x.Part)
+	case 1:
+		return jsoncodec.ReadSlice(s, &x.Labels, jsoncodec.ReadString[string])
+	}
+	return nil
+}
+
+func (x *PartLabels) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
+
 var fieldsOfPending = []string{"id", "run", "agent", "entry", "hook", "reason", "payload", "call", "asks"}
 
 func (x *Pending) FieldNames() []string { return fieldsOfPending }
@@ -1309,7 +1331,7 @@ func (x *Response) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Response) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfResult = []string{"content", "is_error", "extra"}
+var fieldsOfResult = []string{"content", "is_error", "extra", "labels"}
 
 func (x *Result) FieldNames() []string { return fieldsOfResult }
 
@@ -1321,6 +1343,8 @@ func (x *Result) ReadField(s *jsoncodec.Scanner, i int) error {
 		return s.Bool(&x.IsError)
 	case 2:
 		return s.Raw((*[]byte)(&x.Extra))
+	case 3:
+		return jsoncodec.ReadSlice(s, &x.Labels, jsoncodec.ReadString[string])
 	}
 	return nil
 }
@@ -2045,6 +2069,12 @@ func codecOf(v any) codec {
 		}
 	case abi.Part:
 		return (*Part)(&x)
+	case *abi.PartLabels:
+		if x != nil {
+			return (*PartLabels)(x)
+		}
+	case abi.PartLabels:
+		return (*PartLabels)(&x)
 	case *abi.Pending:
 		if x != nil {
 			return (*Pending)(x)
@@ -2278,6 +2308,10 @@ func readHTTPHeader(s *jsoncodec.Scanner, v *abi.HTTPHeader) error {
 }
 
 func readToolCall(s *jsoncodec.Scanner, v *abi.ToolCall) error { return (*ToolCall)(v).ReadValue(s) }
+
+func readPartLabels(s *jsoncodec.Scanner, v *abi.PartLabels) error {
+	return (*PartLabels)(v).ReadValue(s)
+}
 
 func readAsk(s *jsoncodec.Scanner, v *abi.Ask) error { return (*Ask)(v).ReadValue(s) }
 

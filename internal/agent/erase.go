@@ -134,7 +134,7 @@ func indexes(l *message.List, from int) map[string]int {
 
 // jsonAt returns message i as JSON.
 func jsonAt(l *message.List, i int) json.RawMessage {
-	b, _ := l.JSON(i, i+1, int(^uint(0)>>1))
+	b := l.JSON(i, i+1)
 	return b[1 : len(b)-1] // without the brackets of an array
 }
 

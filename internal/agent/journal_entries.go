@@ -147,7 +147,7 @@ func (k *recorder) takeState(head *runlog.State) {
 	p.Head = head
 	if rev := s.Messages.Revision(); rev != k.revision {
 		from := s.Messages.Changed(k.revision)
-		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
+		items := s.Messages.JSON(from, s.Messages.Len())
 		k.hold(len(items))
 		p.Messages, k.revision = &journal.MessagesChange{From: from, Items: items}, rev
 	}

@@ -82,7 +82,9 @@ func (r *run) model() runlog.Model {
 func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
-		r.system = message.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
+		system := abi.System(s.Instruction)
+		message.SetLabels(&system, message.JoinLabels(s.InstructionLabels))
+		r.system = message.NewList(r.revs, []abi.Message{system})
 	}
 	request := s.Messages.Prefixed(r.asked, r.system)
 	r.asked = request
@@ -147,6 +149,7 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 	if err := message.CheckJSON(&res.Message); err != nil {
 		return nil, &abi.Error{Code: abi.CodeModel, Message: "the message of the model's client: " + err.Error()}
 	}
+	res.Message = message.Unlabelled(res.Message)
 	res.Message.Role, res.Message.Origin, res.Message.ID = abi.RoleAssistant, abi.OriginModel, r.NewID()
 	return res, nil
 }

@@ -85,8 +85,8 @@ func (f *repair) orphan(m *abi.Message) *abi.Message {
 	return asText(m)
 }
 
-// asText returns a message of the user with the content of a tool's result. It keeps the id and the
-// origin.
+// asText returns a message of the user with the content of a tool's result. It keeps the id, the
+// origin and the labels, and adds that of the host.
 func asText(m *abi.Message) *abi.Message {
 	head := "Result of a tool call that is not in the conversation:"
 	if m.Name != "" {
@@ -98,6 +98,7 @@ func asText(m *abi.Message) *abi.Message {
 	} else {
 		out.Content = abi.Text(head + "\n" + m.Content.String())
 	}
+	message.SetLabels(&out, message.JoinLabels(message.Labels(m), []string{abi.OriginHost}))
 	return &out
 }
 

@@ -119,7 +119,7 @@ func checkInput(messages []abi.Message) error {
 	return nil
 }
 
-// adopt returns the caller's messages with ids and origins. It replaces missing, duplicate and too
+// adopt returns the caller's messages with ids, origins and labels. It replaces missing, duplicate and too
 // long ids, and records the ids of the input.
 func (r *run) adopt(messages []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(messages))
@@ -134,6 +134,7 @@ func (r *run) adopt(messages []abi.Message) []abi.Message {
 		}
 		out[i] = m
 	}
+	message.AdoptLabels(out)
 	r.state.Input = slices.Grow(r.state.Input, len(out))
 	for i := range out {
 		if out[i].ID == "" {
@@ -233,8 +234,10 @@ var reportsState = map[abi.EventType]bool{
 	abi.EventStepFinished: true,
 }
 
-// stamp returns e as an event of the run's current step, with number seq and the current time.
+// stamp returns e as an event of the run's current step, with number seq and the current time, and
+// without labels.
 func (r *run) stamp(e abi.Event, seq int64) abi.Event {
+	e = message.UnlabelledEvent(e)
 	e.Seq, e.Run, e.TimeMS = seq, r.state.ID, time.Now().UnixMilli()
 	e.Step, e.StepID = r.state.Step, r.state.StepID
 	return e
@@ -425,7 +428,8 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	m, limits := r.model(), r.limits()
 	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
-		Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
+		Instruction: s.Instruction, InstructionLabels: s.InstructionLabels,
+		Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
 		Model: m.Name, Params: m.Params, Limits: limits, MaxSteps: MaxStepsBound,
 		Allow: func(model string, params abi.Params) error {
 			return r.allow(&chain.ModelRequest{Model: model, Params: params})
@@ -443,7 +447,7 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 		r.mu.Unlock()
 	}
 	s.Instruction, s.ReturnDirectly, s.Respond = begun.Instruction, begun.ReturnDirectly, begun.Respond
-	s.Messages, s.Tools = begun.Messages, begun.Tools
+	s.InstructionLabels, s.Messages, s.Tools = begun.InstructionLabels, begun.Messages, begun.Tools
 	if err := r.checkReturnDirectly(); err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
 )
 
@@ -89,6 +90,7 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 		from = &caller{}
 	}
 	if res, ok, err := from.ended(t.agent); ok {
+		res = labelledBy(from.call.Child, call.Name, res)
 		from.setChild(nil)
 		return res, err
 	}
@@ -112,7 +114,27 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 		return nil, from.wait(t.agent, paused)
 	}
 	from.setChild(nil)
-	return result(t.agent, &last, ended)
+	res, err := result(t.agent, &last, ended)
+	return labelledBy(&r.state, call.Name, res), err
+}
+
+// labelledBy returns a sub-agent's result with the labels of all that the sub-agent has read. s is
+// the state of its run, and name that of the tool.
+func labelledBy(s *runlog.State, name string, res *abi.Result) *abi.Result {
+	if res == nil {
+		return nil
+	}
+	labels := []string{message.ToolLabel(name)}
+	for used := range s.ToolCalls {
+		labels = append(labels, message.ToolLabel(used[strings.LastIndexByte(used, '/')+1:]))
+	}
+	labels = message.JoinLabels(labels, s.InstructionLabels)
+	for i := range s.Messages.Len() {
+		m := s.Messages.At(i)
+		labels = message.JoinLabels(labels, message.Labels(&m))
+	}
+	res.Labels = labels
+	return res
 }
 
 // begin returns the run of a call: the one that the call has started before, or a new one. It fails
@@ -172,6 +194,10 @@ func (c *caller) count() {
 // input returns the input of the call's run.
 func (c *caller) input(call abi.Call, text string) Input {
 	in := Input{Messages: []abi.Message{abi.User(text)}}
+	in.Messages[0].Labels = []string{abi.OriginModel} // the caller's model wrote it
+	if call.By != nil {
+		in.Messages[0].Labels = []string{message.EntryLabel(call.By.Entry)}
+	}
 	if c.run != nil {
 		w := c.run.Where()
 		in.RunID = fmt.Sprintf("%s.%d.%s", w.ID, w.Step, idPart(call.ID))

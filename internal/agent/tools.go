@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/safetool"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
@@ -249,6 +250,11 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.R
 	if err == nil && res == nil {
 		res = &abi.Result{Content: abi.Text("")}
 	}
+	if _, inner := t.(*agentTool); !inner && res != nil && res.Labels != nil {
+		own := *res
+		own.Labels = nil // a tool does not label its results
+		res = &own
+	}
 	return res, err
 }
 
@@ -324,6 +330,11 @@ func toolMessage(o chain.ToolOutcome) abi.Message {
 	if o.Source != "tool" && o.Source != "host" {
 		m.Origin = abi.OriginModule + o.Source
 	}
+	labels := o.Labels
+	if labels == nil {
+		labels = message.SourceLabels(o.Source, o.Call.Name)
+	}
+	message.SetLabels(&m, labels)
 	if m.Content.IsNull() {
 		m.Content = abi.Text("")
 	}

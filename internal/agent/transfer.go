@@ -205,7 +205,7 @@ func (r *run) switchAgent(ctx context.Context) (runlog.Phase, error) {
 func (r *run) equip(a *Agent) {
 	s := &r.state
 	s.Instruction, s.ReturnDirectly, s.Respond, r.system = a.Instruction, a.ReturnDirectly, nil, nil
-	s.Model = nil
+	s.Model, s.InstructionLabels = nil, nil
 	s.Tools, s.Active, s.Offered = nil, nil, nil
 	for _, t := range a.Tools {
 		d := t.Declaration()

@@ -134,7 +134,7 @@ func (o *onToolLimit) UnmarshalText(b []byte) error {
 }
 
 // A Grant is a capability of a module, such as "read:last", "model", "tool:NAME", "http:HOST",
-// "store", "set:model" or "set:limits".
+// "store", "set:model", "set:limits" or "set:labels".
 type Grant string
 
 // UnmarshalText reads a grant.

@@ -98,6 +98,10 @@ func New(entries ...hook.Entry) (*Chain, error) {
 		case !slices.Contains([]hook.Read{"", hook.ReadAll, hook.ReadLast, hook.ReadNone}, e.Read):
 			return nil, fmt.Errorf("middleware %q: reading is %q; want all, last or none", e.Name, e.Read)
 		}
+		if e.Ring == hook.Tenant && e.Middleware.Describe().SetLabels {
+			return nil, fmt.Errorf(
+				"middleware %q: the grant set:labels is for the outer and the inner ring; set ring, or remove the grant", e.Name)
+		}
 		if err := checkHooks(&e); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
 // TestSettings checks which models, parameters and limits an answer of before_agent may set.
@@ -25,7 +26,8 @@ func TestSettings(t *testing.T) {
 	h := &harness{}
 	r := h.open(t)
 	apply := func(s Start, ring hook.Ring, out abi.BeforeAgentAnswer) (Start, error) {
-		return r.applyStart(s, &out, &hook.Member{Plan: &hook.Plan{Entry: hook.Entry{Name: "e", Ring: ring}}}, nil)
+		m := &hook.Member{Plan: &hook.Plan{Entry: hook.Entry{Name: "e", Ring: ring}}}
+		return r.applyStart(r.Call(m, contract.HookBeforeAgent), s, &out, m, nil)
 	}
 
 	got, err := apply(start, hook.Tenant, abi.BeforeAgentAnswer{

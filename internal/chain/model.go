@@ -85,6 +85,11 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 	if err == nil && rep.Err != nil {
 		err = rep.Err
 	}
+	if err == nil && rep.Labels != nil {
+		labelled := *rep.Res
+		message.SetLabels(&labelled.Message, rep.Labels)
+		rep.Res = &labelled
+	}
 	return rep.Res, rep.Source, err
 }
 
@@ -153,6 +158,23 @@ func (k *modelKind) Wrap(
 	return out.Response, v, err
 }
 
+// labels returns the labels of a reply.
+func (k *modelKind) labels(rep exchange.Reply[abi.Response]) []string {
+	if rep.Labels != nil {
+		return rep.Labels
+	}
+	return message.SourceLabels(rep.Source, "")
+}
+
+// Show implements [exchange.Kind].
+func (k *modelKind) Show(m *hook.Member, res *abi.Response, labels []string) *abi.Response {
+	out := *res
+	if m.ReadsLabels() {
+		out.Message.Labels = labels
+	}
+	return &out
+}
+
 // End returns a response as the end of a stream.
 func (k *modelKind) End(res *abi.Response) *contract.StreamEnd {
 	out := *res
@@ -168,8 +190,7 @@ func (k *modelKind) After(
 	c, request := k.open(m, contract.HookAfterModel, q)
 	in := &abi.AfterModelInput{Request: request, Error: rep.Err, Source: rep.Source}
 	if rep.Res != nil {
-		res := *rep.Res
-		in.Response = &res
+		in.Response = k.Show(m, rep.Res, k.labels(rep))
 	}
 	var out abi.AfterModelAnswer
 	var again *ModelRequest
@@ -212,7 +233,7 @@ func (k *modelKind) Patch(q ModelRequest, p abi.RequestPatch, m *hook.Member) (M
 	}
 	next := q
 	var err error
-	if next.Messages, err = message.Edit(q.Messages, &p.Messages, m.Name, k.run.NewID); err != nil {
+	if next.Messages, err = message.Edit(q.Messages, &p.Messages, &message.Editor{Entry: m.Name, NewID: k.run.NewID}); err != nil {
 		return q, err
 	}
 	if !p.Tools.IsZero() {

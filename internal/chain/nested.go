@@ -55,7 +55,13 @@ func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestP
 		return nil, err
 	}
 	c.CountOwn(hook.OwnModel)
-	return r.ownModel(ctx, c, host, id, call)
+	res, err := r.ownModel(ctx, c, host, id, call)
+	if err != nil {
+		return nil, err
+	}
+	shown := *res
+	shown.Message = c.Show(&res.Message)
+	return &shown, nil
 }
 
 // ownRequest applies the middleware's request to call. It fails if the request has no messages, or
@@ -68,7 +74,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	case !req.Tools.IsZero() && !req.Tools.Whole:
 		return errors.New("model: tools must be an array of all tools for the model")
 	}
-	if q.Messages, err = message.Edit(q.Messages, &req.Messages, entry, r.NewID); err != nil {
+	if q.Messages, err = message.Edit(q.Messages, &req.Messages, &message.Editor{Entry: entry, NewID: r.NewID}); err != nil {
 		return err
 	}
 	if err := toolset.CheckCount(nil, &req.Tools); err != nil {
@@ -154,7 +160,11 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 		By:         c.By(),
 	}
 	c.CountOwn(hook.OwnTool)
-	return r.ownTool(ctx, c, host, id, call)
+	res, err := r.ownTool(ctx, c, host, id, call)
+	if err == nil && !c.ReadsLabels() {
+		res.Labels = nil
+	}
+	return res, err
 }
 
 // ownTool makes the call and reports its start and end, or returns the outcome that an earlier pass
@@ -202,6 +212,9 @@ func (r *Run) ownTool(
 	case err != nil:
 		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: exchange.SourceHost}
 	default:
+		res := *o.Result
+		res.Labels = labelsOf(o.Labels, o.Source, call.Call.Name)
+		o.Result = &res
 		r.settleOwn(key, o.Result, record.Verdict{}, h)
 	}
 	r.emitOnce(r.Record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})

@@ -22,14 +22,16 @@ const maxParams = 64 << 10
 
 // A Start is the input of before_agent, and its outcome.
 type Start struct {
-	Instruction    string
-	Tools          []abi.Tool
-	ReturnDirectly []string
-	Messages       *message.List
-	Model          string
-	Params         abi.Params
-	Limits         abi.RunLimits
-	Respond        *abi.Message // an answer that replaces the model's
+	Instruction string
+	// InstructionLabels are the labels of an instruction that a hook changed.
+	InstructionLabels []string
+	Tools             []abi.Tool
+	ReturnDirectly    []string
+	Messages          *message.List
+	Model             string
+	Params            abi.Params
+	Limits            abi.RunLimits
+	Respond           *abi.Message // an answer that replaces the model's
 
 	// MaxSteps bounds the limit of steps that hooks set. If it is 0, hooks can set no limit.
 	MaxSteps int
@@ -59,7 +61,7 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 		}
 		var out abi.BeforeAgentAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			s, err = r.applyStart(s, &out, m, owners)
+			s, err = r.applyStart(c, s, &out, m, owners)
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -100,10 +102,16 @@ func (p *pipeline) ends(r *Run, c *hook.Control, v record.Verdict, err error) bo
 }
 
 // applyStart returns s with an answer applied, or s itself with an error.
-func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, owners map[string]string) (Start, error) {
+func (r *Run) applyStart(
+	c *hook.Control,
+	s Start,
+	out *abi.BeforeAgentAnswer,
+	m *hook.Member,
+	owners map[string]string,
+) (Start, error) {
 	next := s
 	var err error
-	if next.Messages, err = message.Edit(s.Messages, &out.Messages, m.Name, r.NewID); err != nil {
+	if next.Messages, err = c.Edit(s.Messages, &out.Messages, r.NewID); err != nil {
 		return s, err
 	}
 	if !out.Tools.IsZero() {
@@ -116,8 +124,13 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *hook.Member, ow
 			}
 		}
 	}
-	if out.Instruction != nil {
+	if out.Instruction != nil && *out.Instruction != s.Instruction {
 		next.Instruction = *out.Instruction
+		before := s.InstructionLabels
+		if before == nil {
+			before = []string{abi.LabelSystem}
+		}
+		next.InstructionLabels = message.JoinLabels(before, []string{message.EntryLabel(m.Name)})
 	}
 	if len(out.ReturnDirectly) > toolset.Max {
 		return s, fmt.Errorf("return_directly: names %d tools; at most %d are allowed", len(out.ReturnDirectly), toolset.Max)
@@ -196,7 +209,7 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 			if err := toolset.CheckActive(out.Active, d.Tools); err != nil {
 				return err
 			}
-			messages, err := message.Edit(d.Messages, &out.Messages, m.Name, r.NewID)
+			messages, err := c.Edit(d.Messages, &out.Messages, r.NewID)
 			if err != nil {
 				return err
 			}
@@ -223,7 +236,7 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 		in := &abi.AfterModelRewriteStateInput{Messages: c.View(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			d.Messages, err = editedOr(d.Messages)(message.Edit(d.Messages, &out.Messages, m.Name, r.NewID))
+			d.Messages, err = editedOr(d.Messages)(c.Edit(d.Messages, &out.Messages, r.NewID))
 			return err
 		})
 		if p.ends(r, c, v, err) {
@@ -244,7 +257,7 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 		in := &abi.AfterToolsInput{Messages: c.View(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
 		v, err := c.Invoke(ctx, in, &out, func() (err error) {
-			edited, err := message.Edit(messages, &out.Messages, m.Name, r.NewID)
+			edited, err := c.Edit(messages, &out.Messages, r.NewID)
 			if err == nil {
 				err = message.CheckResults(messages, edited)
 			}
@@ -291,7 +304,7 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 		in := &abi.AfterAgentInput{
 			Messages:     c.View(abi.ListState),
 			NewFrom:      e.NewFrom,
-			Final:        m.MayRead(e.Final),
+			Final:        m.Final(e.Final),
 			Error:        e.Err,
 			FinishReason: e.FinishReason,
 			Usage:        e.Usage,
@@ -306,9 +319,12 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 			}
 			final := *out.Final
 			final.ID, final.Origin = "", abi.OriginModule+m.Name
+			labels := []string{message.EntryLabel(m.Name)}
 			if e.Final != nil {
 				final.ID, final.Origin = e.Final.ID, e.Final.Origin
+				labels = message.JoinLabels(message.Labels(e.Final), labels)
 			}
+			message.SetLabels(&final, labels)
 			e.Final = &final
 			return nil
 		})

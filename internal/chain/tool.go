@@ -57,6 +57,7 @@ type ToolOutcome struct {
 	Call   abi.Call    // the call as it was executed
 	Result *abi.Result // an error result if the call failed
 	Source string      // "tool", "host", or the entry that answered or denied
+	Labels []string    // labels of the result; if nil, those that follow from the source
 
 	held   *local.Hold
 	memory *account.Meter // nil if memory is not counted
@@ -84,7 +85,7 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 		}
 	}
 	x := &exchange.Exchange[abi.Call, abi.CallPatch, abi.Result]{
-		Run: r.Run, Kind: k, Delivered: delivered.Load, CallID: call.Call.ID,
+		Run: r.Run, Kind: k, Delivered: delivered.Load, CallID: call.Call.ID, Tool: call.Call.Name,
 		Before: contract.HookBeforeTool, Wrap: contract.HookWrapToolCall, After: contract.HookAfterTool,
 		Core: k.core,
 	}
@@ -94,7 +95,7 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 		x.Held.Release()
 		return ToolOutcome{}, err
 	}
-	o := ToolOutcome{Call: call.Call, Result: rep.Res, Source: rep.Source, held: h, memory: &x.Held}
+	o := ToolOutcome{Call: call.Call, Result: rep.Res, Source: rep.Source, Labels: rep.Labels, held: h, memory: &x.Held}
 	if o.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
 		o.Call.OriginalArguments = call.Call.Arguments
 	}
@@ -152,7 +153,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 	rec := k.run.Record
 	key := rec.NextKey(exchange.SourceTool, q.ID)
 	if known, v, ok := record.LoadAs[abi.Result](rec, key); ok {
-		return exchange.Recorded(known, v, exchange.SourceTool), nil
+		return labelled(exchange.Recorded(known, v, exchange.SourceTool)), nil
 	}
 	resume, waits := rec.Resume(key)
 	if waits != nil {
@@ -217,7 +218,18 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 	default:
 		rec.Save(key, res, record.Verdict{})
 	}
-	return out, k.run.Persist(ctx, false)
+	return labelled(out), k.run.Persist(ctx, false)
+}
+
+// labelled returns a tool's reply with the labels of its result, which the result itself then does
+// not have.
+func labelled(rep exchange.Reply[abi.Result]) exchange.Reply[abi.Result] {
+	if rep.Res != nil && rep.Res.Labels != nil {
+		res := *rep.Res
+		rep.Labels, res.Labels = res.Labels, nil
+		rep.Res = &res
+	}
+	return rep
 }
 
 // A toolSink passes on the chunks that a tool sends while it runs.
@@ -310,7 +322,8 @@ func (k *toolKind) callTool(
 			Source: exchange.SourceTool,
 		}, nil
 	}
-	return exchange.Reply[abi.Result]{Res: out.Result, Source: exchange.SourceTool}, nil
+	labels := message.JoinLabels([]string{message.ToolLabel(q.Name), message.EntryLabel(owner.Name)})
+	return exchange.Reply[abi.Result]{Res: out.Result, Source: exchange.SourceTool, Labels: labels}, nil
 }
 
 func (k *toolKind) Before(
@@ -367,6 +380,24 @@ func (k *toolKind) Wrap(
 	return out.Result, v, err
 }
 
+// labelsOf returns the labels of a result: its own or, if they are nil, those that follow from its
+// source.
+func labelsOf(labels []string, source, tool string) []string {
+	if labels != nil {
+		return labels
+	}
+	return message.SourceLabels(source, tool)
+}
+
+// Show implements [exchange.Kind].
+func (k *toolKind) Show(m *hook.Member, res *abi.Result, labels []string) *abi.Result {
+	out := *res
+	if m.ReadsLabels() {
+		out.Labels = labels
+	}
+	return &out
+}
+
 // End returns a result as the end of a stream.
 func (k *toolKind) End(res *abi.Result) *contract.StreamEnd {
 	out := *res
@@ -384,8 +415,7 @@ func (k *toolKind) After(
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
 	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.Err, Source: rep.Source}
 	if rep.Res != nil {
-		res := *rep.Res
-		in.Result = &res
+		in.Result = k.Show(m, rep.Res, labelsOf(rep.Labels, rep.Source, q.Name))
 	}
 	var out abi.AfterToolAnswer
 	v, err := c.Invoke(ctx, in, &out, func() error {
@@ -448,9 +478,13 @@ func (r *Run) ToolMessages(
 			continue
 		}
 		c := r.toolCall(m, contract.HookToolMessages, state, o.Call)
-		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
+		labels := labelsOf(o.Labels, o.Source, o.Call.Name)
+		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: m.Show(&def)}
+		if m.ReadsLabels() {
+			in.Result.Labels = labels
+		}
 		var out abi.ToolMessagesAnswer
-		v, err := c.Invoke(ctx, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name) })
+		v, err := c.Invoke(ctx, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name, labels) })
 		switch {
 		case err != nil:
 			return nil, err
@@ -466,9 +500,10 @@ func (r *Run) ToolMessages(
 	return []abi.Message{def}, nil
 }
 
-// checkToolMessages sets the ids and origins of messages. It returns an error if one of them is
+// checkToolMessages sets the ids, origins and labels of messages; labels are those of the result. It
+// returns an error if one of them is
 // invalid, or if the list is not nil and the number of messages that answer the call is not 1.
-func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string) error {
+func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string, labels []string) error {
 	answers := 0
 	for i := range messages {
 		m := &messages[i]
@@ -478,14 +513,16 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 		if err := message.CheckJSON(m); err != nil {
 			return fmt.Errorf("messages[%d]: %w", i, err)
 		}
-		message.Own(m, nil, entry, r.NewID)
+		message.Own(m, labels, entry, r.NewID)
 		if m.Role != abi.RoleTool {
 			continue
 		}
 		if m.ToolCallID != call.ID {
 			return fmt.Errorf("messages[%d] answers call %q; this is call %q", i, m.ToolCallID, call.ID)
 		}
+		labels := message.Labels(m)
 		m.Name, m.Origin = cmp.Or(m.Name, call.Name), abi.OriginTool
+		message.SetLabels(m, labels)
 		answers++
 	}
 	if messages != nil && answers != 1 {

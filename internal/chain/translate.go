@@ -307,6 +307,7 @@ func keepMessage(m, was *abi.Message) error {
 		return fmt.Errorf("event: has a message, where there was none")
 	}
 	m.ID, m.Role, m.Origin, m.ToolCallID = was.ID, was.Role, was.Origin, was.ToolCallID
+	m.Labels, m.PartLabels = was.Labels, was.PartLabels
 	for _, c := range m.ToolCalls {
 		if !slices.ContainsFunc(was.ToolCalls, func(w abi.ToolCall) bool { return w.ID == c.ID }) {
 			return fmt.Errorf("event: message: has a tool call %q, which there is not", c.ID)

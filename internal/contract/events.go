@@ -19,6 +19,7 @@ func EventTypes() []abi.EventType {
 		abi.EventLimit,
 		abi.EventRepair,
 		abi.EventTransfer,
+		abi.EventLabels,
 		abi.EventChild,
 		abi.EventStepFinished,
 		abi.EventRunPaused,

@@ -117,6 +117,8 @@ func FormatEvent(e abi.Event) string {
 		return "repair " + formatRepair(&e)
 	case abi.EventTransfer:
 		return fmt.Sprintf("transfer %s to %s", e.From, e.Agent)
+	case abi.EventLabels:
+		return fmt.Sprintf("labels %s.%s %s", e.Entry, e.Hook, e.Data)
 	case abi.EventLimit:
 		return "limit " + e.Limit + optional(" of "+e.Name, e.Name != "") + fmt.Sprintf(" %d %s", e.Value, e.Action)
 	case abi.EventChild:

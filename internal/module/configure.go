@@ -180,7 +180,7 @@ func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 
 // Describe returns the module's description, digest and hooks for the chain.
 func (mw *Middleware) Describe() hook.Description {
-	d := hook.Description{Description: mw.module.desc, Digest: mw.module.digest}
+	d := hook.Description{Description: mw.module.desc, Digest: mw.module.digest, SetLabels: mw.grants.SetLabels}
 	d.Hooks = slices.Clone(mw.module.hooks)
 	return d
 }

@@ -14,6 +14,7 @@ const (
 	gateFile     = "internal/chain/gate.go"
 	invokeFile   = "internal/chain/hook/invoke.go"
 	listsFile    = "internal/chain/hook/lists.go"
+	editFile     = "internal/chain/message/edit.go"
 	pairsFile    = "internal/chain/message/pairs.go"
 	nestedFile   = "internal/chain/nested.go"
 	recordFile   = "internal/chain/record/record.go"
@@ -120,9 +121,21 @@ var faults = []fault{
 	{"before_agent sets the model without a grant", "own-start-model-not-granted", "internal/module/invoke/own.go",
 		"case a.Model != \"\" && !inv.Grants.SetModel:", "case false:"},
 	{"an agent has the model of the one before", "own-start-limits-of-an-operator", transferFile,
-		"\ts.Model = nil\n", ""},
+		"s.Model, s.InstructionLabels = nil, nil", "s.InstructionLabels = nil"},
 	{"the model of before_agent is forgotten", "own-start-model", "internal/agent/run.go",
 		"s.Model = &runlog.Model{", "_ = &runlog.Model{"},
+
+	// Labels.
+	{"a summary has no labels of what it replaces", "own-labels-summary", editFile,
+		"JoinLabels(e.gone, []string{EntryLabel(e.Entry)}), given)", "[]string{EntryLabel(e.Entry)}, given)"},
+	{"a message with an old id has no labels of what is removed", "own-labels-summary", editFile,
+		"added := JoinLabels(e.gone, []string{EntryLabel(e.Entry)})", "added := []string{EntryLabel(e.Entry)}"},
+	{"every module can remove labels", "own-labels-set-by-a-module", editFile,
+		"if !e.Trusted || given == nil {", "if given == nil {"},
+	{"a wrapper's answer has no labels of what it replaces", "own-labels-of-results", "internal/chain/exchange/source.go",
+		"w.x.changedBy(w.m.Name, w.seen...)", "w.x.changedBy(w.m.Name)"},
+	{"what a sub-agent has read is forgotten", "own-labels-of-a-child", "internal/agent/subagent.go",
+		"labels = message.JoinLabels(labels, message.Labels(&m))", "_ = m"},
 
 	// Processing of answers.
 	{"no after hooks on a short-circuit", "own-short-circuit-passes-the-ring", exchangeFile,

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	middleware.Register(middleware.Options{Name: "cases", Events: middleware.EventTypes()}, &selected{})
+	middleware.Register(middleware.Options{Name: "cases", Events: middleware.EventTypes(), Labels: true}, &selected{})
 }
 
 func main() {}

@@ -108,7 +108,7 @@ type Middleware struct {
 	Ring    string   `json:"ring,omitempty"`
 	OnFault string   `json:"on_fault,omitempty"` // "fail" (default) or "skip"
 	Read    string   `json:"read,omitempty"`     // messages that the entry may read: "all" (default), "last" or "none"
-	Grants  []string `json:"grants,omitempty"`   // "model", "tool:NAME", "set:model", "set:limits"
+	Grants  []string `json:"grants,omitempty"`   // "model", "tool:NAME", "set:model", "set:limits", "set:labels"
 	When    *When    `json:"when,omitempty"`     // where the entry is called; everywhere by default
 }
 

@@ -18,6 +18,8 @@ export class Description extends Value {
 	events: string[] | null = null;
 	/** hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
 	hold_stream: bool = false;
+	/** labels asks for the labels of messages and results. */
+	labels: bool = false;
 	/** config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 	config_schema: Json = "";
 
@@ -30,6 +32,7 @@ export class Description extends Value {
 		else if (key == "messages") this.messages = r.text();
 		else if (key == "events") this.events = r.none() ? null : r.texts();
 		else if (key == "hold_stream") this.hold_stream = r.boolean();
+		else if (key == "labels") this.labels = r.boolean();
 		else if (key == "config_schema") this.config_schema = r.raw();
 		else return false;
 		return true;
@@ -44,6 +47,7 @@ export class Description extends Value {
 		if (this.messages.length > 0) w.textField("messages", this.messages);
 		if (this.events !== null) w.textsField("events", this.events!);
 		if (this.hold_stream) w.booleanField("hold_stream", this.hold_stream);
+		if (this.labels) w.booleanField("labels", this.labels);
 		if (this.config_schema.length > 0) w.rawField("config_schema", this.config_schema);
 	}
 }
@@ -262,7 +266,26 @@ export class ToolCall extends Value {
 	}
 }
 
-/** A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. */
+/** PartLabels has the labels of one part of a message's content. */
+export class PartLabels extends Value {
+	/** index of the part */
+	part: i32 = 0;
+	labels: string[] = [];
+
+	readField(key: string, r: Reader): bool {
+		if (key == "part") this.part = r.small();
+		else if (key == "labels") this.labels = r.texts();
+		else return false;
+		return true;
+	}
+
+	writeFields(w: Writer): void {
+		w.wholeField("part", this.part);
+		w.textsField("labels", this.labels);
+	}
+}
+
+/** A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. The host sets Labels and PartLabels too, in the input of modules whose description has labels. */
 export class Message extends Value {
 	id: string = "";
 	role: string = "";
@@ -274,6 +297,10 @@ export class Message extends Value {
 	/** an object for modules; never sent to a model */
 	extra: Json = "";
 	origin: string = "";
+	/** labels says whose words the message contains, sorted. */
+	labels: string[] = [];
+	/** part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
+	part_labels: PartLabels[] = [];
 	/** The fields that this version does not know, unchanged. */
 	unknown: Members = new Members();
 
@@ -287,6 +314,8 @@ export class Message extends Value {
 		else if (key == "reasoning_content") this.reasoning_content = r.text();
 		else if (key == "extra") this.extra = r.raw();
 		else if (key == "origin") this.origin = r.text();
+		else if (key == "labels") this.labels = r.texts();
+		else if (key == "part_labels") this.part_labels = r.list<PartLabels>();
 		else this.unknown.add(key, r.raw());
 		return true;
 	}
@@ -301,6 +330,8 @@ export class Message extends Value {
 		if (this.reasoning_content.length > 0) w.textField("reasoning_content", this.reasoning_content);
 		if (this.extra.length > 0) w.rawField("extra", this.extra);
 		if (this.origin.length > 0) w.textField("origin", this.origin);
+		if (this.labels.length > 0) w.textsField("labels", this.labels);
+		if (this.part_labels.length > 0) w.listField<PartLabels>("part_labels", this.part_labels);
 		this.unknown.writeFields(w);
 	}
 }
@@ -1137,11 +1168,14 @@ export class ToolResult extends Value {
 	is_error: bool = false;
 	/** an object for modules; never sent to a model */
 	extra: Json = "";
+	/** labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels. */
+	labels: string[] = [];
 
 	readField(key: string, r: Reader): bool {
 		if (key == "content") this.content.read(r);
 		else if (key == "is_error") this.is_error = r.boolean();
 		else if (key == "extra") this.extra = r.raw();
+		else if (key == "labels") this.labels = r.texts();
 		else return false;
 		return true;
 	}
@@ -1150,6 +1184,7 @@ export class ToolResult extends Value {
 		w.objectField("content", this.content);
 		if (this.is_error) w.booleanField("is_error", this.is_error);
 		if (this.extra.length > 0) w.rawField("extra", this.extra);
+		if (this.labels.length > 0) w.textsField("labels", this.labels);
 	}
 }
 

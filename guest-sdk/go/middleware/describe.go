@@ -19,6 +19,8 @@ type Options struct {
 	// HoldStream holds back the chunks of a wrapped model call until WrapModel returns,
 	// for wrappers that must see the whole answer first.
 	HoldStream bool
+	// Labels asks for the labels of messages and results; see [abi.Message].
+	Labels bool
 	// ConfigSchema is a JSON Schema of the configuration. If nil, it is derived from the
 	// type of the configured middleware.
 	ConfigSchema abi.JSON
@@ -76,7 +78,7 @@ func (m *Module) describe(o *Options) {
 		Name: o.Name, Version: o.Version, Description: o.Description, Requires: o.Requires,
 		Hooks: []abi.Hook{
 			contract.HookConfigure,
-		}, Messages: contract.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
+		}, Messages: contract.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream, Labels: o.Labels,
 		ConfigSchema: o.ConfigSchema,
 	}
 }

@@ -20,6 +20,8 @@ pub struct Description {
     pub events: Option<Vec<String>>,
     /// hold_stream holds back the chunks of a wrapped model call until the wrapper returns.
     pub hold_stream: bool,
+    /// labels asks for the labels of messages and results.
+    pub labels: bool,
     /// config_schema is a JSON Schema of the module's configuration. It must not refer to other documents.
     pub config_schema: Raw,
 }
@@ -35,6 +37,7 @@ impl Object for Description {
             "messages" => messages,
             "events" => events,
             "hold_stream" => hold_stream,
+            "labels" => labels,
             "config_schema" => config_schema,
         );
         false
@@ -48,6 +51,7 @@ impl Object for Description {
         w.optional("messages", &self.messages);
         w.optional("events", &self.events);
         w.optional("hold_stream", &self.hold_stream);
+        w.optional("labels", &self.labels);
         w.optional("config_schema", &self.config_schema);
     }
 }
@@ -292,7 +296,29 @@ impl Object for ToolCall {
     }
 }
 
-/// A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID.
+/// PartLabels has the labels of one part of a message's content.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartLabels {
+    /// index of the part
+    pub part: i32,
+    pub labels: Vec<String>,
+}
+
+impl Object for PartLabels {
+    fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool {
+        read_fields!(self, key, r,
+            "part" => part,
+            "labels" => labels,
+        );
+        false
+    }
+    fn write_fields(&self, w: &mut Writer) {
+        w.field("part", &self.part);
+        w.field("labels", &self.labels);
+    }
+}
+
+/// A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. The host sets Labels and PartLabels too, in the input of modules whose description has labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     pub id: String,
@@ -305,6 +331,10 @@ pub struct Message {
     /// an object for modules; never sent to a model
     pub extra: Raw,
     pub origin: String,
+    /// labels says whose words the message contains, sorted.
+    pub labels: Vec<String>,
+    /// part_labels has the parts of the content whose labels differ from Labels, in ascending order.
+    pub part_labels: Vec<PartLabels>,
     /// The fields that this version does not know, unchanged.
     pub unknown: Members,
 }
@@ -321,6 +351,8 @@ impl Object for Message {
             "reasoning_content" => reasoning_content,
             "extra" => extra,
             "origin" => origin,
+            "labels" => labels,
+            "part_labels" => part_labels,
         );
         self.unknown.read_member(key, r);
         true
@@ -335,6 +367,8 @@ impl Object for Message {
         w.optional("reasoning_content", &self.reasoning_content);
         w.optional("extra", &self.extra);
         w.optional("origin", &self.origin);
+        w.optional("labels", &self.labels);
+        w.optional("part_labels", &self.part_labels);
         self.unknown.write_fields(w);
     }
 }
@@ -1268,6 +1302,8 @@ pub struct ToolResult {
     pub is_error: bool,
     /// an object for modules; never sent to a model
     pub extra: Raw,
+    /// labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels.
+    pub labels: Vec<String>,
 }
 
 impl Object for ToolResult {
@@ -1276,6 +1312,7 @@ impl Object for ToolResult {
             "content" => content,
             "is_error" => is_error,
             "extra" => extra,
+            "labels" => labels,
         );
         false
     }
@@ -1283,6 +1320,7 @@ impl Object for ToolResult {
         w.field("content", &self.content);
         w.optional("is_error", &self.is_error);
         w.optional("extra", &self.extra);
+        w.optional("labels", &self.labels);
     }
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/contract"
@@ -294,9 +295,11 @@ func apply(messages []abi.Message, p *abi.ListPatch) (out []abi.Message, edits [
 }
 
 // wholeSplice returns a splice that turns before into after. The splice leaves out the messages
-// that both lists begin and end with. Messages that differ only in their origin count as equal.
+// that both lists begin and end with. Messages that differ only in their origin and labels count as
+// equal.
 func wholeSplice(before, after []abi.Message) abi.Splice {
 	same := func(a, b abi.Message) bool {
+		a, b = message.Unlabelled(a), message.Unlabelled(b)
 		a.Origin, b.Origin = "", ""
 		x, errX := abijson.Marshal(a)
 		y, errY := abijson.Marshal(b)

@@ -68,9 +68,11 @@ type State struct {
 	// Limits are the limits that before_agent set, or nil for those of the first agent.
 	Limits *abi.RunLimits `json:"limits,omitempty"`
 
-	Instruction string     `json:"instruction"`
-	Tools       []abi.Tool `json:"tools"`
-	Active      []string   `json:"active"` // names of the tools that the model is offered
+	Instruction string `json:"instruction"`
+	// InstructionLabels are the labels of the instruction if before_agent changed it.
+	InstructionLabels []string   `json:"instruction_labels,omitempty"`
+	Tools             []abi.Tool `json:"tools"`
+	Active            []string   `json:"active"` // names of the tools that the model is offered
 	// Offered holds the names of the tools of the last request, which the model may call. Its key is
 	// the name of the field in an older version.
 	Offered        []string `json:"told"`

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 	"github.com/agent-runner/agent-runner/internal/chain/size"
@@ -31,6 +32,7 @@ type Exchange[Q, P, R any] struct {
 	// Delivered reports whether chunks have left the outermost ring.
 	Delivered func() bool
 	CallID    string // empty for model calls
+	Tool      string // name of the tool, empty for model calls
 	Before    abi.Hook
 	Wrap      abi.Hook
 	After     abi.Hook
@@ -38,11 +40,30 @@ type Exchange[Q, P, R any] struct {
 	Held account.Meter // memory of the wrappers' chunks and answers
 }
 
-// A Reply is an answer or an error, and its source.
+// A Reply is an answer or an error, and its source. Its labels, if any, are those of the answer or of
+// the error's text; see [Exchange.LabelsOf].
 type Reply[R any] struct {
 	Res    *R
 	Err    *abi.Error
 	Source string
+	Labels []string
+}
+
+// LabelsOf returns the labels of a reply: its own, or those that follow from its source.
+func (x *Exchange[Q, P, R]) LabelsOf(rep Reply[R]) []string {
+	if rep.Labels != nil {
+		return rep.Labels
+	}
+	return message.SourceLabels(rep.Source, x.Tool)
+}
+
+// changedBy returns the labels of an answer that an entry gave after it saw replies.
+func (x *Exchange[Q, P, R]) changedBy(entry string, replies ...Reply[R]) []string {
+	sets := [][]string{{message.EntryLabel(entry)}}
+	for _, rep := range replies {
+		sets = append(sets, x.LabelsOf(rep))
+	}
+	return message.JoinLabels(sets...)
 }
 
 // A Kind implements the differences between model calls and tool calls.
@@ -61,6 +82,8 @@ type Kind[Q, P, R any] interface {
 	Assemble(res *R, chunks []abi.Chunk) *R
 	// End returns the end of the stream that res completes.
 	End(res *R) *contract.StreamEnd
+	// Show returns the answer for member m, with labels if m reads them.
+	Show(m *hook.Member, res *R, labels []string) *R
 	// Same reports whether two answers have the same content. It ignores their sources.
 	Same(a, b *R) bool
 }
@@ -226,6 +249,10 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 		if err := x.Held.Add(size.Chunks(passed)); err != nil {
 			return Reply[R]{Err: ending.LimitFailure("stream", err), Source: SourceHost}, nil
 		}
+		rep.Labels = x.LabelsOf(rep)
+		for entry := range s.by {
+			rep.Labels = x.changedBy(entry, rep)
+		}
 		rep.Res = x.Kind.Assemble(rep.Res, passed)
 	}
 	return rep, nil
@@ -253,10 +280,10 @@ func (x *Exchange[Q, P, R]) runAfter(
 			return rep, nil, err
 		case v.Failed != nil && x.Run.ContinueOnError:
 			if failed.Err == nil {
-				failed = Reply[R]{Err: v.Failed, Source: m.Name}
+				failed = Reply[R]{Err: v.Failed, Source: m.Name, Labels: x.changedBy(m.Name, rep)}
 			}
 		case v.Failed != nil:
-			rep = Reply[R]{Err: v.Failed, Source: m.Name}
+			rep = Reply[R]{Err: v.Failed, Source: m.Name, Labels: x.changedBy(m.Name, rep)}
 		case v.Faulted:
 		case retry != nil && again >= contract.MaxAgain:
 			x.Run.Call(m, x.After).Log(contract.LogWarn, "again: ignored, a call is made once more at most 3 times")
@@ -265,6 +292,9 @@ func (x *Exchange[Q, P, R]) runAfter(
 		case retry != nil:
 			return rep, retry, nil
 		default:
+			if changed.Source != rep.Source || changed.Err != rep.Err {
+				changed.Labels = x.changedBy(m.Name, rep)
+			}
 			rep = changed
 		}
 	}

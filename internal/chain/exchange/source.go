@@ -4,12 +4,16 @@ import (
 	"slices"
 )
 
-// sourceOf returns the source of a wrapper's answer. If the answer has the same content as a reply
-// that next returned, it is that reply's source; otherwise it is the entry.
-func (x *Exchange[Q, P, R]) sourceOf(res *R, entry string, replies []Reply[R]) string {
-	i := slices.IndexFunc(replies, func(rep Reply[R]) bool { return x.Kind.Same(res, rep.Res) })
-	if i < 0 {
-		return entry
+// answered returns the reply of a wrapper with an answer. If the answer has the same content as a
+// reply that next returned, it has that reply's source and labels. Otherwise its source is the entry,
+// and its labels are those of the entry and of all replies of next.
+func (w *Wrapping[Q, P, R]) answered(res *R) Reply[R] {
+	i := slices.IndexFunc(w.good, func(rep Reply[R]) bool { return w.x.Kind.Same(res, rep.Res) })
+	if i >= 0 {
+		return Reply[R]{Res: res, Source: w.good[i].Source, Labels: w.good[i].Labels}
 	}
-	return replies[i].Source
+	return Reply[R]{Res: res, Source: w.m.Name, Labels: w.labels()}
 }
+
+// labels returns the labels of what the wrapper answers itself.
+func (w *Wrapping[Q, P, R]) labels() []string { return w.x.changedBy(w.m.Name, w.seen...) }

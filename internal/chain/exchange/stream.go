@@ -19,6 +19,7 @@ type stream struct {
 	run      *hook.Run
 	members  []*hook.Member
 	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
+	by       map[string]bool       // entries that answered with chunks
 	out      outlet                // nil if chunks are not needed before the answer is complete
 	received chunkjoin.Assembly
 	passed   chunkjoin.Assembly
@@ -129,6 +130,10 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 			if chunks = out.Chunks; s.tool {
 				setCallID(chunks, s.callID)
 			}
+			if s.by == nil {
+				s.by = map[string]bool{}
+			}
+			s.by[m.Name] = true
 			return nil
 		})
 		switch {

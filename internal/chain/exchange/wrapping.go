@@ -30,6 +30,7 @@ type Wrapping[Q, P, R any] struct {
 	called          bool
 	last, lastReply Reply[R]
 	good            []Reply[R]
+	seen            []Reply[R] // good, and the replies with errors
 	stream          *opened[R] // opened by next_stream; nil if there is none
 
 	head   chunkjoin.Assembly // chunks sent before the last next
@@ -83,8 +84,7 @@ func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 		case rep.Err != nil:
 			return nil, rep.Err
 		}
-		res := *rep.Res
-		return &res, nil
+		return w.x.Kind.Show(w.m, rep.Res, w.x.LabelsOf(rep)), nil
 	}
 	open := func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[P](patch)) }
 	c.Serve(next, open, w.recv)
@@ -144,6 +144,7 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 
 // keep records a reply that next or the stream returned.
 func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
+	w.seen = append(w.seen, rep)
 	if w.last = rep; rep.Err == nil {
 		w.lastReply, w.good = rep, append(w.good, rep)
 	}
@@ -227,7 +228,7 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, limit int) (contract.Recei
 	if w.keep(o.rep); o.rep.Err != nil {
 		return contract.Received{}, o.rep.Err
 	}
-	return contract.Received{End: w.x.Kind.End(o.rep.Res)}, nil
+	return contract.Received{End: w.x.Kind.End(w.x.Kind.Show(w.m, o.rep.Res, w.x.LabelsOf(o.rep)))}, nil
 }
 
 // close cancels the stream that the wrapper reads, if any, and waits until the wrapped call has
@@ -286,11 +287,11 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 		v.Failed.Message == w.last.Err.Message:
 		return w.last, nil // the wrapper returned next's error unchanged
 	case v.Failed != nil:
-		return Reply[R]{Err: v.Failed, Source: w.m.Name}, nil
+		return Reply[R]{Err: v.Failed, Source: w.m.Name, Labels: w.labels()}, nil
 	case v.Faulted && w.lastReply.Res != nil:
 		return w.lastReply, nil
 	case res != nil && v.OK():
-		return Reply[R]{Res: res, Source: w.x.sourceOf(res, w.m.Name, w.good)}, nil
+		return w.answered(res), nil
 	case w.sender.Failed != nil && v.OK():
 		return Reply[R]{Err: w.sender.Failed.Err, Source: w.sender.Failed.Entry}, nil
 	case w.called:

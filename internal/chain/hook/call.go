@@ -59,6 +59,8 @@ type Call struct {
 	locals local.Tx
 	fault  error // set if the input cannot be prepared
 
+	unlabelled []message.RemovedLabels // labels that the answer removes
+
 	shown     []byte
 	shownList int
 
@@ -161,7 +163,7 @@ func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, erro
 	if from < to && from < first {
 		return nil, denied("with the grant read:%s, this entry can read the messages from index %d on", c.member.Read, first)
 	}
-	b, ok := l.AppendJSON(b, from, to, limit)
+	b, ok := l.AppendJSON(b, from, to, limit, c.member.desc.Labels)
 	if !ok {
 		return nil, &abi.Error{
 			Code:    abi.CodeLimit,

@@ -126,6 +126,7 @@ func (r *Run) replay(c *Call, v record.Verdict, err error, apply func() error) (
 	if err != nil {
 		return r.fault(c, ending.StageAnswer, err)
 	}
+	c.reportLabels()
 	return v, nil
 }
 
@@ -181,6 +182,7 @@ func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func
 	if err := r.commit(ctx, c, out); err != nil {
 		return r.fault(c, ending.StageAnswer, err)
 	}
+	c.reportLabels()
 	return record.Verdict{}, nil
 }
 
@@ -247,8 +249,10 @@ func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == contract.MessagesFull {
 		_, first, _ := c.list(n)
-		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first)); c.fault == nil { // for the list's cache and the input
-			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
+		labels := c.member.desc.Labels
+		// for the list's cache and the input
+		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first, labels)); c.fault == nil {
+			c.shown, _ = l.AppendJSON(nil, first, l.Len(), math.MaxInt, labels)
 			c.shownList = n
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 	"github.com/agent-runner/agent-runner/internal/chain/local"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
@@ -92,6 +93,26 @@ func (m *Member) Stats() abi.EntryStats {
 	out.Faults += m.invalidAnswers.Load()
 	out.ModelCalls, out.ToolCalls = m.ownModel.Load(), m.ownTool.Load()
 	return out
+}
+
+// ReadsLabels reports whether the member gets the labels of messages and results.
+func (m *Member) ReadsLabels() bool { return m.desc.Labels }
+
+// Final returns the last message of a run for after_agent, or nil if the member must not read it.
+func (m *Member) Final(last *abi.Message) *abi.Message {
+	if last == nil || m.MayRead(last) == nil {
+		return nil
+	}
+	shown := m.Show(last)
+	return &shown
+}
+
+// Show returns a message for the member, with its labels if the member reads them.
+func (m *Member) Show(msg *abi.Message) abi.Message {
+	if m.desc.Labels {
+		return message.Labelled(*msg)
+	}
+	return message.Unlabelled(*msg)
 }
 
 // HoldsStream reports whether chunks that the member's wrappers send are withheld until

@@ -20,6 +20,8 @@ type Description struct {
 	abi.Description
 	// Digest is the SHA-256 of a module's bytes in hex; empty for Go middlewares.
 	Digest string
+	// SetLabels means that the entry may remove labels of messages if it is not in the tenant's ring.
+	SetLabels bool
 }
 
 // A Session is a middleware in one run. Its hooks may be called concurrently.

@@ -52,7 +52,8 @@ func CheckJSON(m *abi.Message) error {
 // stream of chunks.
 const MaxCalls = 1024
 
-// CheckResult rejects a tool result whose content or extra is invalid. A nil result is valid.
+// CheckResult rejects a tool result whose content or extra is invalid, and removes its labels. A nil
+// result is valid.
 func CheckResult(res *abi.Result) error {
 	if res == nil {
 		return nil
@@ -63,6 +64,7 @@ func CheckResult(res *abi.Result) error {
 	if err := contract.CheckContent(&res.Content); err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
+	res.Labels = nil // the host sets them
 	if len(res.Extra) == 0 && !res.Content.IsParts() {
 		return nil
 	}
@@ -79,7 +81,7 @@ func isEmpty(m *abi.Message) bool {
 
 // CheckResponse returns an error if the response is not a valid message of an assistant, or has too
 // many tool calls, a finish reason that is too long or negative usage. A nil response is valid.
-// CheckResponse sets the id and origin of the message. inner is the response that the middleware
+// CheckResponse sets the id and origin of the message, and removes its labels. inner is the response that the middleware
 // saw, or nil. The response takes the id of inner, its usage if it has none, and its origin if the
 // messages are the same. Otherwise the origin names the entry.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
@@ -111,6 +113,7 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res.Message.Role != abi.RoleAssistant {
 		return fmt.Errorf("response: want an assistant's message, got a %s's", res.Message.Role)
 	}
+	res.Message = Unlabelled(res.Message)
 	res.Message.ID, res.Message.Origin = "", abi.OriginModule+entry
 	if inner != nil {
 		res.Message.ID = inner.Message.ID
@@ -124,10 +127,10 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	return nil
 }
 
-// Same reports whether two messages are equal apart from their ids and origins, which the host
-// sets.
+// Same reports whether two messages are equal apart from their ids, origins and labels, which the
+// host sets.
 func Same(a, b *abi.Message) bool {
-	x, y := *a, *b
+	x, y := Unlabelled(*a), Unlabelled(*b)
 	x.ID, x.Origin, y.ID, y.Origin = "", "", "", ""
 	return SameJSON(&x, &y)
 }

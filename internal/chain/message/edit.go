@@ -13,10 +13,28 @@ import (
 // list.
 const MaxInsert = 10_000
 
+// An Editor is the entry on whose behalf a list is edited.
+type Editor struct {
+	Entry string
+	NewID func() string // returns the id of a new message
+	// Trusted means that the entry may remove labels of messages.
+	Trusted bool
+	// Removed collects the labels that a trusted entry removed, for each message.
+	Removed []RemovedLabels
+}
+
+// RemovedLabels are labels that a trusted entry removed from a message.
+type RemovedLabels struct {
+	Message string   `json:"message"` // id
+	Labels  []string `json:"labels"`
+}
+
 // Edit applies a middleware's patch to a list. It fails if the patch does not fit the list, has an
-// invalid message or inserts too many. Ids and origins belong to the host: an inserted message
-// keeps its id only if the same patch removes the message with that id; see [Own].
-func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, error) {
+// invalid message or inserts too many. Ids, origins and labels belong to the host: an inserted
+// message keeps its id only if the same patch removes the message with that id. A message that the
+// patch inserts or changes has the label of the entry, those that it had, and those of all messages
+// that the patch removes.
+func Edit(l *List, p *abi.ListPatch, by *Editor) (*List, error) {
 	if p.IsZero() {
 		return l, nil
 	}
@@ -25,15 +43,15 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 	}
 	splices := slices.Clone(p.Splice)
 	if p.Whole {
-		splices = []abi.Splice{wholeSplice(l, p.Replace)}
+		splices = []abi.Splice{by.wholeSplice(l, p.Replace)}
 	}
-	removed := map[string]*abi.Message{}
+	e := edit{Editor: by, removed: map[string]*abi.Message{}}
 	added, calls := 0, 0
 	for _, s := range splices {
 		added += len(s.Insert)
 		calls += CountCalls(s.Insert)
 		for _, it := range l.items[s.At : s.At+s.Remove] {
-			removed[it.message.ID] = &it.message
+			e.removed[it.message.ID] = &it.message
 			calls -= len(it.message.ToolCalls)
 		}
 	}
@@ -43,50 +61,149 @@ func Edit(l *List, p *abi.ListPatch, entry string, newID func() string) (*List, 
 	if calls > MaxAllCalls {
 		return nil, fmt.Errorf("messages: an answer may add %d tool calls", MaxAllCalls)
 	}
+	e.gone = e.labelsOfGone(splices)
 	for i := range splices {
 		splices[i].Insert = slices.Clone(splices[i].Insert)
 		for j := range splices[i].Insert {
-			if err := checkCalls(&splices[i].Insert[j]); err != nil {
+			m := &splices[i].Insert[j]
+			if err := checkCalls(m); err != nil {
 				return nil, err
 			}
-			if err := CheckJSON(&splices[i].Insert[j]); err != nil {
+			if err := CheckJSON(m); err != nil {
 				return nil, fmt.Errorf("messages: %w", err)
 			}
-			Own(&splices[i].Insert[j], removed, entry, newID)
+			e.own(m)
 		}
 	}
 	if len(splices) == 0 {
 		return l, nil
 	}
+	by.Removed = append(by.Removed, e.lost...)
 	return l.splice(splices), nil
 }
 
 // wholeSplice returns the single splice that turns l into the given messages. It omits their common
 // beginning.
-func wholeSplice(l *List, messages []abi.Message) abi.Splice {
+func (by *Editor) wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	same := 0
 	for same < min(l.Len(), len(messages)) && messages[same].ID != "" &&
-		messages[same].ID == l.items[same].message.ID && equalMessage(&messages[same], l.items[same]) {
+		messages[same].ID == l.items[same].message.ID && by.leaves(&messages[same], l.items[same]) {
 		same++
 	}
 	return abi.Splice{At: same, Remove: l.Len() - same, Insert: messages[same:]}
 }
 
-func equalMessage(m *abi.Message, it *item) bool {
-	b, err := abijson.Marshal(m)
+// leaves reports whether m is the unchanged message of it.
+func (by *Editor) leaves(m *abi.Message, it *item) bool {
+	if by.Trusted && m.Labels != nil && !slices.Equal(m.Labels, Labels(&it.message)) {
+		return false
+	}
+	plain := Unlabelled(*m)
+	b, err := abijson.Marshal(&plain)
 	return err == nil && string(b) == string(it.encoded())
 }
 
-// Own sets the id and origin of an entry's message. A message that replaces a removed one
+// An edit is the application of one patch.
+type edit struct {
+	*Editor
+	removed map[string]*abi.Message // by id; without those that a message of the patch replaced
+	gone    []string                // labels of the messages that the patch removes and does not replace
+	lost    []RemovedLabels
+}
+
+// labelsOfGone returns the labels of the removed messages whose ids no inserted message has.
+func (e *edit) labelsOfGone(splices []abi.Splice) []string {
+	replaced := 0
+	kept := map[string]bool{}
+	for i := range splices {
+		for j := range splices[i].Insert {
+			if id := splices[i].Insert[j].ID; e.removed[id] != nil && id != "" && !kept[id] {
+				kept[id] = true
+				replaced++
+			}
+		}
+	}
+	if replaced == len(e.removed) {
+		return nil
+	}
+	union := map[string]bool{}
+	for id, m := range e.removed {
+		if !kept[id] {
+			for _, label := range Labels(m) {
+				union[label] = true
+			}
+		}
+	}
+	out := make([]string, 0, len(union))
+	for label := range union {
+		out = append(out, label)
+	}
+	return JoinLabels(out)
+}
+
+// own sets the id, origin and labels of an inserted message. A message that replaces a removed one
 // keeps the id and, unless its role differs, the origin.
-func Own(m *abi.Message, removed map[string]*abi.Message, entry string, newID func() string) {
-	if was, ok := removed[m.ID]; ok && m.ID != "" {
-		delete(removed, m.ID)
-		m.Origin = was.Origin
-		if m.Role != was.Role {
-			m.Origin = abi.OriginModule + entry
+func (e *edit) own(m *abi.Message) {
+	was, ok := e.removed[m.ID]
+	given := m.Labels
+	m.Labels, m.PartLabels = nil, nil
+	if !ok || m.ID == "" {
+		m.ID, m.Origin = e.NewID(), EntryLabel(e.Entry)
+		e.label(m, JoinLabels(e.gone, []string{EntryLabel(e.Entry)}), given)
+		return
+	}
+	delete(e.removed, m.ID)
+	m.Origin = was.Origin
+	if m.Role != was.Role {
+		m.Origin = EntryLabel(e.Entry)
+	}
+	if unchanged(m, was) {
+		if e.label(m, Labels(was), given); slices.Equal(Labels(m), Labels(was)) {
+			m.PartLabels = was.PartLabels
 		}
 		return
 	}
-	m.ID, m.Origin = newID(), abi.OriginModule+entry
+	added := JoinLabels(e.gone, []string{EntryLabel(e.Entry)})
+	all := JoinLabels(Labels(was), added)
+	if e.label(m, all, given); slices.Equal(Labels(m), all) {
+		m.PartLabels = partLabels(m, was, added)
+	}
+}
+
+// label sets the labels of a message. given has those that a trusted entry leaves of them, or is nil.
+// A message of which it leaves none has the entry's own.
+func (e *edit) label(m *abi.Message, labels, given []string) {
+	if !e.Trusted || given == nil {
+		SetLabels(m, labels)
+		return
+	}
+	own := EntryLabel(e.Entry)
+	left := slices.DeleteFunc(slices.Clone(labels), func(label string) bool {
+		return label != own && !slices.Contains(given, label)
+	})
+	if len(left) == 0 {
+		left = []string{own}
+	}
+	removed := slices.DeleteFunc(slices.Clone(labels), func(label string) bool { return slices.Contains(left, label) })
+	if len(removed) == 0 {
+		left = labels
+	} else {
+		e.lost = append(e.lost, RemovedLabels{m.ID, removed})
+	}
+	SetLabels(m, left)
+}
+
+// unchanged reports whether a message is equal to the one that it replaces. It compares what usually
+// differs first, since encoding both takes time.
+func unchanged(m, was *abi.Message) bool {
+	return m.Role == was.Role && m.Content.IsParts() == was.Content.IsParts() &&
+		(m.Content.IsParts() || m.Content.String() == was.Content.String()) &&
+		len(m.ToolCalls) == len(was.ToolCalls) && Same(m, was)
+}
+
+// Own sets the id, origin and labels of a message that an entry wrote, with the labels of what it
+// wrote the message about.
+func Own(m *abi.Message, about []string, entry string, newID func() string) {
+	m.ID, m.Origin = newID(), EntryLabel(entry)
+	SetLabels(m, JoinLabels(about, []string{EntryLabel(entry)}))
 }

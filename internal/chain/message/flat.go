@@ -8,7 +8,7 @@ import (
 )
 
 // A Flat caches the messages of the last list that it returned. It is meant for callers that ask
-// for successive lists which differ only at the end.
+// for successive lists which differ only at the end. The messages have no labels.
 type Flat struct {
 	mu       sync.Mutex
 	rev      int64
@@ -24,7 +24,7 @@ func (f *Flat) All(l *List) []abi.Message {
 		f.messages, n = make([]abi.Message, 0, len(l.items)+len(l.items)/4+8), 0
 	}
 	for _, it := range l.items[n:] {
-		f.messages = append(f.messages, it.message)
+		f.messages = append(f.messages, Unlabelled(it.message))
 	}
 	f.rev = l.rev
 	return slices.Clip(f.messages)

@@ -2,6 +2,7 @@ package message
 
 import (
 	"encoding/json"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -53,22 +54,48 @@ func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
 // An item is one message and its JSON. The JSON is encoded on first use and shared by all modules
 // and steps.
 type item struct {
-	message abi.Message
-	json    atomic.Pointer[[]byte]
-	size    atomic.Int64 // size of the message in bytes; 0 until it is computed
+	message  abi.Message
+	json     atomic.Pointer[[]byte] // without labels
+	labelled atomic.Pointer[[]byte] // with labels, for modules that read them
+	size     atomic.Int64           // size of the message in bytes; 0 until it is computed
 }
 
-// encoded returns the JSON of the message, which it encodes on first use.
+// encoded returns the JSON of the message without labels, which it encodes on first use.
 func (it *item) encoded() []byte {
 	if b := it.json.Load(); b != nil {
 		return *b
 	}
-	b, err := abijson.Marshal(&it.message)
+	m := Unlabelled(it.message)
+	b := encode(&m)
+	it.json.Store(&b)
+	return b
+}
+
+// encodedLabelled is like encoded, but with the labels.
+func (it *item) encodedLabelled() []byte {
+	if b := it.labelled.Load(); b != nil {
+		return *b
+	}
+	m := Labelled(it.message)
+	b := encode(&m)
+	it.labelled.Store(&b)
+	return b
+}
+
+// stored returns the JSON of the message with the labels that the host has stored.
+func (it *item) stored() []byte {
+	if it.message.Labels == nil && it.message.PartLabels == nil {
+		return it.encoded()
+	}
+	return encode(&it.message)
+}
+
+func encode(m *abi.Message) []byte {
+	b, err := abijson.Marshal(m)
 	if err != nil {
 		// CheckJSON rejects such messages where Go code of this process passes them to a run.
 		b = []byte(`{"role":"user","content":null}`)
 	}
-	it.json.Store(&b)
 	return b
 }
 
@@ -123,28 +150,43 @@ func (l *List) Revision() int64 { return l.rev }
 // length of l if it does not differ, 0 if rev is unknown.
 func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), len(l.items)) }
 
-// JSON returns the messages with indices in [from, to) as a JSON array. The bounds are clamped. ok
-// is false if the array would exceed limit bytes.
-func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
-	return l.AppendJSON(nil, from, to, limit)
+// JSON returns the messages with indices in [from, to) as a JSON array for a store. The bounds are
+// clamped.
+func (l *List) JSON(from, to int) []byte {
+	b, _ := l.appendJSON(nil, from, to, math.MaxInt, (*item).stored)
+	return b
 }
 
 // JSONSize returns the size in bytes of the JSON of the messages of l, starting at index first.
-func (l *List) JSONSize(first int) int64 {
+func (l *List) JSONSize(first int, labels bool) int64 {
 	var n int64
+	encoded := encoderOf(labels)
 	for _, it := range l.items[max(0, min(first, len(l.items))):] {
-		n += int64(len(it.encoded()) + 1)
+		n += int64(len(encoded(it)) + 1)
 	}
 	return n
 }
 
-// AppendJSON is like JSON, but appends to b.
-func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
+// AppendJSON appends the messages with indices in [from, to) to b as a JSON array for a module. The
+// bounds are clamped. ok is false if the array would exceed limit bytes.
+func (l *List) AppendJSON(b []byte, from, to, limit int, labels bool) (all []byte, ok bool) {
+	return l.appendJSON(b, from, to, limit, encoderOf(labels))
+}
+
+// encoderOf returns the encoder of messages for modules that read labels, or do not.
+func encoderOf(labels bool) func(*item) []byte {
+	if labels {
+		return (*item).encodedLabelled
+	}
+	return (*item).encoded
+}
+
+func (l *List) appendJSON(b []byte, from, to, limit int, encoded func(*item) []byte) (all []byte, ok bool) {
 	from = max(0, min(from, len(l.items)))
 	to = max(from, min(to, len(l.items)))
 	size := 2
 	for _, it := range l.items[from:to] {
-		if size += len(it.encoded()) + 1; size > limit {
+		if size += len(encoded(it)) + 1; size > limit {
 			return b, false
 		}
 	}
@@ -156,7 +198,7 @@ func (l *List) AppendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = jsoncodec.Append(b, it.encoded())
+		b = jsoncodec.Append(b, encoded(it))
 	}
 	return append(b, ']'), true
 }
@@ -178,6 +220,9 @@ func (it *item) bytes() int64 {
 		it.size.Store(n)
 	}
 	if b := it.json.Load(); b != nil {
+		n += int64(len(*b))
+	}
+	if b := it.labelled.Load(); b != nil {
 		n += int64(len(*b))
 	}
 	return n
@@ -250,8 +295,7 @@ func (l *List) splice(splices []abi.Splice) *List {
 
 // MarshalJSON returns the messages as an array.
 func (l *List) MarshalJSON() ([]byte, error) {
-	b, _ := l.JSON(0, len(l.items), int(^uint(0)>>1))
-	return b, nil
+	return l.JSON(0, len(l.items)), nil
 }
 
 // UnmarshalJSON reads an array of messages into a list with its own revisions.

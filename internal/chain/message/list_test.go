@@ -79,12 +79,12 @@ func TestChangedIsExact(t *testing.T) {
 func TestListJSONIsBounded(t *testing.T) {
 	t.Parallel()
 	list := NewList(NewRevisions(), []abi.Message{abi.User("aaaa"), abi.User("bbbb")})
-	b, ok := list.JSON(-5, 99, 1000)
+	b, ok := list.AppendJSON(nil, -5, 99, 1000, false)
 	require.True(t, ok)
 	require.JSONEq(t, `[{"role":"user","content":"aaaa"},{"role":"user","content":"bbbb"}]`, string(b))
-	_, ok = list.JSON(0, 2, 40)
+	_, ok = list.AppendJSON(nil, 0, 2, 40, false)
 	require.False(t, ok)
-	b, ok = list.JSON(2, 1, 10)
+	b, ok = list.AppendJSON(nil, 2, 1, 10, false)
 	require.True(t, ok)
 	require.Equal(t, "[]", string(b))
 }

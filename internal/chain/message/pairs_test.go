@@ -90,7 +90,7 @@ func TestPair(t *testing.T) {
 		// An edit of a paired list is repaired from its first change on, as from the start.
 		at := g.IntN(after.Len() + 1)
 		patch := abi.Splice{At: at, Remove: g.IntN(after.Len() - at + 1), Insert: random(g)}
-		edited, err := message.Edit(after, &abi.ListPatch{Splice: []abi.Splice{patch}}, "m", func() string { return "" })
+		edited, err := message.Edit(after, &abi.ListPatch{Splice: []abi.Splice{patch}}, &message.Editor{Entry: "m", NewID: func() string { return "" }})
 		require.NoError(t, err)
 		part := edited.Pair(edited.Changed(after.Revision()), pairing(keep))
 		requirePaired(t, part)
@@ -126,7 +126,7 @@ func TestCheckResults(t *testing.T) {
 			t.Parallel()
 			before := message.NewList(message.NewRevisions(), history)
 			patch := abi.ListPatch{Splice: []abi.Splice{c.splice}}
-			after, err := message.Edit(before, &patch, "m", func() string { return "" })
+			after, err := message.Edit(before, &patch, &message.Editor{Entry: "m", NewID: func() string { return "" }})
 			require.NoError(t, err)
 			if c.want == "" {
 				require.NoError(t, message.CheckResults(before, after))

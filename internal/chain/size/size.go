@@ -17,8 +17,15 @@ func Message(m *abi.Message) int64 {
 	for i := range m.ToolCalls {
 		n += int64(Overhead + len(m.ToolCalls[i].Function.Arguments))
 	}
+	n += labels(m.Labels)
+	for i := range m.PartLabels {
+		n += labels(m.PartLabels[i].Labels)
+	}
 	return n
 }
+
+// labels returns the approximate size of labels in bytes. Lists of them share the texts.
+func labels(list []string) int64 { return int64(16 * len(list)) }
 
 // Content returns the approximate size of content in bytes.
 func Content(c *abi.Content) int64 {

@@ -19,12 +19,14 @@ type Grants struct {
 	Store bool      // whether it may use durable values
 	// SetModel and SetLimits allow before_agent to set the run's model and parameters, and its limits.
 	SetModel, SetLimits bool
+	// SetLabels allows an entry of an operator's ring to remove labels of messages.
+	SetLabels bool
 }
 
-const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store, set:model, set:limits"
+const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store, set:model, set:limits, set:labels"
 
 // ParseGrants parses grants as configurations write them, such as "read:last", "model",
-// "tool:NAME", "http:HOST", "store", "set:model" and "set:limits".
+// "tool:NAME", "http:HOST", "store", "set:model", "set:limits" and "set:labels".
 func ParseGrants(list []string) (Grants, error) {
 	var g Grants
 	for _, s := range list {
@@ -48,11 +50,12 @@ func (g *Grants) add(s string) error {
 	case "read":
 		return g.addRead(hook.Read(what))
 	case "set":
-		if what != "model" && what != "limits" {
-			return fmt.Errorf("want set:model or set:limits")
+		if what != "model" && what != "limits" && what != "labels" {
+			return fmt.Errorf("want set:model, set:limits or set:labels")
 		}
 		g.SetModel = g.SetModel || what == "model"
 		g.SetLimits = g.SetLimits || what == "limits"
+		g.SetLabels = g.SetLabels || what == "labels"
 		return nil
 	case "tool":
 		if what == "" || len(what) > contract.MaxName {
@@ -115,6 +118,9 @@ func GrantStrings(g Grants) []string {
 	}
 	if g.SetLimits {
 		out = append(out, "set:limits")
+	}
+	if g.SetLabels {
+		out = append(out, "set:labels")
 	}
 	slices.Sort(out)
 	return out

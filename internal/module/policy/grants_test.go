@@ -24,7 +24,7 @@ func TestGrants(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, g, again)
 	for grant, want := range map[string]string{
-		"set:tools":           "want set:model or set:limits",
+		"set:tools":           "want set:model, set:limits or set:labels",
 		"files":               `grant "files": unknown grant; want one of read:all`,
 		"read":                "want read:all, read:last or read:none",
 		"read:some":           "want read:all, read:last or read:none",

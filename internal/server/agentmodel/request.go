@@ -92,7 +92,7 @@ func (r *Request) readMessages(failed map[string]bool) error {
 	}
 	for i := range r.Messages {
 		m := &r.Messages[i]
-		m.ID, m.Origin, m.Extra = "", "", nil // the host sets these
+		m.ID, m.Origin, m.Extra, m.Labels, m.PartLabels = "", "", nil, nil, nil // the host sets these
 		if err := readMessage(m); err != nil {
 			return badf(fmt.Sprintf("messages[%d]", i), "message %d of the request: %v", i+1, err)
 		}

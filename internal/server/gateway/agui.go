@@ -157,7 +157,8 @@ func (x *AGUI) launch(
 		return nil, nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")
 	}
 	for i := range in.Messages {
-		in.Messages[i].Origin, in.Messages[i].Extra = "", nil
+		m := &in.Messages[i]
+		m.Origin, m.Extra, m.Labels, m.PartLabels = "", nil, nil, nil
 	}
 	input := agent.Input{RunID: id, Messages: in.Messages, RequestDigest: key.Digest()}
 	if repeats {

@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -65,8 +66,9 @@ func requestDigest(key, name string, messages []abi.Message) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// sameContent reports whether two messages are equal apart from their ids and origins.
+// sameContent reports whether two messages are equal apart from their ids, origins and labels.
 func sameContent(a, b abi.Message) bool {
+	a, b = message.Unlabelled(a), message.Unlabelled(b)
 	a.ID, a.Origin, b.ID, b.Origin = "", "", "", ""
 	first, err := abijson.Marshal(a)
 	second, wrong := abijson.Marshal(b)

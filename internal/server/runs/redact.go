@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 )
@@ -145,15 +146,33 @@ func (h *Redactor) isFrom(m *abi.Message) bool {
 	return byModule && h.Has("", entry)
 }
 
-// message returns m, or a copy in which OperatorName replaces the name of the operator's middleware
-// that made m.
+// message returns m, or a copy in which OperatorName replaces the names of the operator's middlewares
+// that made or changed m.
 func (h *Redactor) message(m *abi.Message) *abi.Message {
-	if !h.isFrom(m) {
+	made := h.isFrom(m)
+	if !made && m.Labels == nil {
 		return m
 	}
 	out := *m
-	out.Origin = abi.OriginModule + agents.OperatorName
+	if made {
+		out.Origin = abi.OriginModule + agents.OperatorName
+	}
+	out.Labels, out.PartLabels = h.labels(m.Labels), slices.Clone(m.PartLabels)
+	for i := range out.PartLabels {
+		out.PartLabels[i].Labels = h.labels(out.PartLabels[i].Labels)
+	}
 	return &out
+}
+
+// labels returns labels in which OperatorName replaces the names of the operator's middlewares.
+func (h *Redactor) labels(list []string) []string {
+	out := slices.Clone(list)
+	for i, label := range out {
+		if entry, ok := strings.CutPrefix(label, abi.OriginModule); ok && h.Has("", entry) {
+			out[i] = abi.OriginModule + agents.OperatorName
+		}
+	}
+	return message.JoinLabels(out)
 }
 
 func (h *Redactor) messages(list []abi.Message) []abi.Message {

@@ -130,7 +130,7 @@ func conversation(in *api.StartRun) ([]abi.Message, error) {
 		if err != nil {
 			return nil, httpapi.NewProblem(api.CodeInvalid, "messages[%d]: %v", i, err)
 		}
-		m.ID, m.Origin, m.Extra = "", "", nil // the host sets these
+		m.ID, m.Origin, m.Extra, m.Labels, m.PartLabels = "", "", nil, nil, nil // the host sets these
 	}
 	return out, nil
 }

@@ -312,7 +312,8 @@ func (t *transcript) requests(step int) {
 func sentMessages(q *sentRequest) []abi.Message {
 	out := slices.Clone(q.Messages)
 	for i := range out {
-		out[i].ID, out[i].Origin = "", ""
+		m := &out[i]
+		m.ID, m.Origin, m.Labels, m.PartLabels = "", "", nil, nil
 	}
 	return out
 }

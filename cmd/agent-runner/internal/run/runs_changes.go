@@ -152,7 +152,7 @@ func (c *changeView) edits() {
 // otherFields returns the fields of a message, without those that the host sets, as JSON.
 func otherFields(m *abi.Message) string {
 	other := *m
-	other.ID, other.Origin = "", ""
+	other.ID, other.Origin, other.Labels, other.PartLabels = "", "", nil, nil
 	b, _ := abijson.Marshal(&other)
 	return string(b)
 }

@@ -30,6 +30,9 @@ func CopyMessage(out, m *abi.Message) {
 	if m.Unknown != nil {
 		out.Unknown = slices.Clone(m.Unknown)
 	}
+	if m.Labels != nil {
+		out.Labels, out.PartLabels = slices.Clone(m.Labels), slices.Clone(m.PartLabels)
+	}
 	if m.Content.IsParts() {
 		out.Content = cloneContent(m.Content)
 	}
@@ -77,7 +80,8 @@ func Result(r *abi.Result) *abi.Result {
 
 // CopyResult returns a copy of r, which must not be nil. The raw JSON in parts remains shared.
 func CopyResult(r *abi.Result) abi.Result {
-	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra)}
+	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra),
+		Labels: slices.Clone(r.Labels)}
 }
 
 // SameMessage reports whether two messages are equal. Both may be nil.
@@ -86,7 +90,8 @@ func SameMessage(a, b *abi.Message) bool {
 		return a == b
 	}
 	return a.ID == b.ID && a.Role == b.Role && a.Name == b.Name && a.ToolCallID == b.ToolCallID &&
-		a.ReasoningContent == b.ReasoningContent && a.Origin == b.Origin && sameContent(a.Content, b.Content) &&
+		a.ReasoningContent == b.ReasoningContent && a.Origin == b.Origin && slices.Equal(a.Labels, b.Labels) &&
+		sameContent(a.Content, b.Content) &&
 		bytes.Equal(a.Extra, b.Extra) && sameFields(a.Unknown, b.Unknown) &&
 		slices.EqualFunc(a.ToolCalls, b.ToolCalls, func(a, b abi.ToolCall) bool {
 			return a.ID == b.ID && a.Type == b.Type && a.Function == b.Function && sameFields(a.Unknown, b.Unknown)

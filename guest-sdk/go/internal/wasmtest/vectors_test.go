@@ -192,7 +192,7 @@ func checkAnswer(t *testing.T, name string, v *vector) {
 
 var guardOptions = middleware.Options{
 	Name: "guard", Version: "1.2.0", Description: "Keeps an agent within its rules.", Requires: []string{"gate_tool"},
-	Events: []abi.EventType{abi.EventToolCall, abi.EventRunFinished}, HoldStream: true,
+	Events: []abi.EventType{abi.EventToolCall, abi.EventRunFinished}, HoldStream: true, Labels: true,
 }
 
 type guard struct {

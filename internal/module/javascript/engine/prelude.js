@@ -57,7 +57,7 @@
 	// end of generated abi
 	const camel = (name) => name.replace(/_([a-z])/g, (_, c) => c.toUpperCase());
 	const CAMEL = HOOKS.map(camel);
-	const ABOUT = ["name", "version", "description", "requires", "messages", "events", "holdStream", "configSchema"];
+	const ABOUT = ["name", "version", "description", "requires", "messages", "events", "holdStream", "labels", "configSchema"];
 
 	// The host accepts only valid Unicode. stringify replaces an unpaired surrogate, which
 	// slice may produce, by U+FFFD. JSON.stringify writes it as an escape, like
@@ -447,7 +447,8 @@
 	function describe() {
 		const said = hooks.describe ? hooks.describe.call(self, {}) : {
 			name: self.name, version: self.version, description: self.description, requires: self.requires,
-			messages: self.messages, events: self.events, hold_stream: self.holdStream, config_schema: self.configSchema,
+			messages: self.messages, events: self.events, hold_stream: self.holdStream, labels: self.labels,
+			config_schema: self.configSchema,
 		};
 		return { messages: "lazy", hooks: HOOKS.filter((name) => hooks[name] && name !== "describe"), ...known(said) };
 	}

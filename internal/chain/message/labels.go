@@ -1,0 +1,135 @@
+package message
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/contract"
+)
+
+// The host stores the labels of a message only where they differ from those that follow from its
+// origin, role and name. Messages of older versions therefore need no conversion, and most messages
+// take no more memory than without labels.
+
+// MaxLabels is the maximum number of labels of a message. More become [abi.LabelAny].
+const MaxLabels = 64
+
+// Labels returns the labels of a message. The caller must not change them.
+func Labels(m *abi.Message) []string {
+	if len(m.Labels) > 0 {
+		return m.Labels
+	}
+	return []string{derived(m)}
+}
+
+// derived returns the label that follows from the origin, role and name of a message.
+func derived(m *abi.Message) string {
+	switch origin := m.Origin; {
+	case strings.HasPrefix(origin, abi.OriginModule):
+		return EntryLabel(origin[len(abi.OriginModule):])
+	case origin == abi.OriginHost, origin == abi.OriginModel:
+		return origin
+	case origin == abi.OriginTool, m.Role == abi.RoleTool:
+		return ToolLabel(m.Name)
+	}
+	switch m.Role {
+	case abi.RoleSystem, abi.RoleDeveloper:
+		return abi.LabelSystem
+	case abi.RoleAssistant:
+		return abi.OriginModel
+	default:
+		return abi.OriginUser
+	}
+}
+
+// ToolLabel returns the label of the results of a tool. It names no tool if the name is too long.
+func ToolLabel(name string) string {
+	if len(name) > contract.MaxName {
+		name = ""
+	}
+	return abi.LabelTool + name
+}
+
+// EntryLabel returns the label of what an entry wrote.
+func EntryLabel(entry string) string { return abi.OriginModule + entry }
+
+// SourceLabels returns the labels of an answer with the given source: a result of the tool called
+// name or, if name is empty, an answer of the model.
+func SourceLabels(source, name string) []string {
+	switch source {
+	case abi.OriginTool:
+		return []string{ToolLabel(name)}
+	case abi.OriginModel, abi.OriginHost:
+		return []string{source}
+	default:
+		return []string{EntryLabel(source)}
+	}
+}
+
+// JoinLabels returns the union of sets of labels, sorted. It returns nil if they are empty.
+func JoinLabels(sets ...[]string) []string {
+	var out []string
+	for _, set := range sets {
+		out = append(out, set...)
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	if len(out) > MaxLabels || slices.Contains(out, abi.LabelAny) {
+		return []string{abi.LabelAny}
+	}
+	return slices.Clip(out)
+}
+
+// SetLabels sets the labels of a message and of all its parts.
+func SetLabels(m *abi.Message, labels []string) {
+	m.Labels, m.PartLabels = labels, nil
+	if len(labels) == 1 && labels[0] == derived(m) {
+		m.Labels = nil
+	}
+}
+
+// Unlabelled returns a message without labels, as models, events and most modules get it.
+func Unlabelled(m abi.Message) abi.Message {
+	m.Labels, m.PartLabels = nil, nil
+	return m
+}
+
+// Labelled returns a message with its labels, as modules get it that read them.
+func Labelled(m abi.Message) abi.Message {
+	m.Labels = Labels(&m)
+	return m
+}
+
+// AdoptLabels gives labels to the tool results among messages that name no tool: the names are those
+// of the calls before them.
+func AdoptLabels(messages []abi.Message) {
+	var names map[string]string
+	for i := range messages {
+		m := &messages[i]
+		m.Labels = JoinLabels(m.Labels)
+		for j := range m.ToolCalls {
+			if names == nil {
+				names = map[string]string{}
+			}
+			names[m.ToolCalls[j].ID] = m.ToolCalls[j].Function.Name
+		}
+		if m.Role == abi.RoleTool && m.Labels == nil && names[m.ToolCallID] != "" {
+			SetLabels(m, []string{ToolLabel(names[m.ToolCallID])})
+		}
+	}
+}
+
+// UnlabelledEvent returns an event without labels.
+func UnlabelledEvent(e abi.Event) abi.Event {
+	if e.Message != nil && (e.Message.Labels != nil || e.Message.PartLabels != nil) {
+		m := Unlabelled(*e.Message)
+		e.Message = &m
+	}
+	if e.Result != nil && e.Result.Labels != nil {
+		res := *e.Result
+		res.Labels = nil
+		e.Result = &res
+	}
+	return e
+}
