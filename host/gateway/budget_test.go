@@ -79,3 +79,20 @@ func TestBudgetOfFile(t *testing.T) {
 		Modules: &host.FileOptions{Getenv: func(string) string { return secret }}})
 	require.ErrorContains(t, err, "fewer than 16 bytes")
 }
+
+// TestApproverOfFile checks that an approver without its key is an error, and one with it is none.
+func TestApproverOfFile(t *testing.T) {
+	h, err := host.New(t.Context(), nil)
+	require.NoError(t, err)
+	defer h.Close(context.Background())
+	f, err := load(t, "approver: {url: 'https://approvals.example.com', key_env: APPROVER}\nroutes: [{protocol: chat}]")
+	require.NoError(t, err)
+	secret := ""
+	o := &gateway.Options{Modules: &host.FileOptions{Getenv: func(string) string { return secret }}}
+	_, err = gateway.New(t.Context(), h, f, o)
+	require.ErrorContains(t, err, "the environment variable APPROVER, the key of the approver, is not set")
+	secret = "key"
+	g, err := gateway.New(t.Context(), h, f, o)
+	require.NoError(t, err)
+	g.Close()
+}

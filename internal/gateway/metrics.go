@@ -102,9 +102,11 @@ func (m *Metrics) end(r *record) {
 	if r.route == nil {
 		return
 	}
-	m.added.WithLabelValues(route).Observe(r.added().Seconds())
-	m.total.WithLabelValues(route).Observe(time.Since(r.began).Seconds())
-	if r.client.first > 0 {
+	if r.asked {
+		m.added.WithLabelValues(route).Observe(r.added().Seconds())
+		m.total.WithLabelValues(route).Observe(time.Since(r.began).Seconds())
+	}
+	if r.asked && r.client.first > 0 {
 		m.firstByte.WithLabelValues(route).Observe(r.client.first.Seconds())
 	}
 	for i := range r.entries {

@@ -39,6 +39,8 @@ type record struct {
 	waited  atomic.Int64 // nanoseconds in which the upstream or an approver was awaited
 
 	reserved *budget.Reservation
+	limited  string // outcomeBudget or outcomeRate, if a limit of the key rejects the request
+	asked    bool   // the upstream was called
 	endSpan  func(tracing.Outcome)
 
 	mu         sync.Mutex
@@ -60,12 +62,14 @@ const (
 	outcomePanic    = "panic"          // a defect of the gateway
 	outcomeUpstream = "upstream_error" // the upstream answered with an error, which the client got
 	outcomeCanceled = "canceled"       // the client left
+	outcomeBudget   = "budget"         // the key has spent its budget
+	outcomeRate     = "rate"           // the key has sent too many requests in a minute
 )
 
 // An End describes a request that has ended.
 type End struct {
 	Run     string
-	Outcome string // "ok", "canceled", "upstream_error", "panic", or the code of an error
+	Outcome string // "ok", "canceled", "upstream_error", "budget", "rate", "panic", or the code of an error
 	Took    time.Duration
 	Tokens  usage.Tokens // estimated if the upstream did not report them
 	Entries []abi.EntryStats
@@ -87,7 +91,7 @@ func (c *record) fail(err *wire.Error) {
 		c.canceled()
 		return
 	}
-	c.ended(string(err.Code), err.Message)
+	c.ended(cmp.Or(c.limited, string(err.Code)), err.Message)
 }
 
 // passed notes that the client got an error of the upstream.
@@ -124,6 +128,7 @@ func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
 	model := cmp.Or(c.route.Model, c.model)
 	p := c.g.o.Prices.Find(model)
 	if k.Limits.Cost > 0 && p == nil {
+		c.limited = outcomeBudget
 		return wire.Errorf(wire.CodeDenied,
 			"the key %s has a budget in money, and the gateway has no price of the model %.100q", k.Name, model)
 	}
@@ -138,9 +143,11 @@ func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
 	var err error
 	c.reserved, err = c.g.o.Ledger.Begin(k.Name, k.Limits, estimate)
 	if fast, ok := errors.AsType[*budget.RateError](err); ok {
+		c.limited = outcomeRate
 		return &wire.Error{Code: wire.CodeBusy, Message: fast.Error(), RetryAfter: fast.RetryAfter}
 	}
 	if err != nil { // clients would repeat a 429 until the next period
+		c.limited = outcomeBudget
 		return wire.Errorf(wire.CodeDenied, "%v", err)
 	}
 	return nil

@@ -208,18 +208,19 @@ func TestBudgets(t *testing.T) {
 	u := newUpstream(t, answers(strings.Replace(whole, `"prompt_tokens":3`, `"prompt_tokens":9223372036854775807`, 1)))
 	question := strings.Replace(question, "true", "false", 1)
 	for name, c := range map[string]struct {
-		limits budget.Limits
-		want   string
-		status int
-		retry  string
+		limits  budget.Limits
+		want    string
+		status  int
+		retry   string
+		outcome string
 	}{
-		"tokens": {budget.Limits{Tokens: 1e6, Per: budget.Day}, "the key ann has spent its budget of 1000000 tokens a day", 400, ""},
-		"cost":   {budget.Limits{Cost: price.AmountOf(5), Per: budget.Day}, "the key ann has spent its budget of 5 a day", 400, ""},
-		"rate":   {budget.Limits{RequestsPerMinute: 1}, "the key ann has sent 1 requests a minute", 429, "60"},
+		"tokens": {budget.Limits{Tokens: 1e6, Per: budget.Day}, "the key ann has spent its budget of 1000000 tokens a day", 400, "", "budget"},
+		"cost":   {budget.Limits{Cost: price.AmountOf(5), Per: budget.Day}, "the key ann has spent its budget of 5 a day", 400, "", "budget"},
+		"rate":   {budget.Limits{RequestsPerMinute: 1}, "the key ann has sent 1 requests a minute", 429, "60", "rate"},
 	} {
 		for _, mws := range [][]*native.Middleware{nil, {reader()}} {
 			t.Run(fmt.Sprint(name, ", modules: ", len(mws)), func(t *testing.T) {
-				book, _, options := observed(t, c.limits)
+				book, r, options := observed(t, c.limits)
 				g := newGateway(t, u, options, mws...)
 				status, got, _ := g.ask(t, question, "X-Api-Key", "secret-of-ann")
 				require.Equal(t, 200, status, got)
@@ -228,6 +229,8 @@ func TestBudgets(t *testing.T) {
 				require.Equal(t, c.status, status)
 				require.Contains(t, got, c.want)
 				require.Equal(t, c.retry, header.Get("Retry-After"))
+				require.Equal(t, c.outcome, book.requests(t, 2)[1]["outcome"])
+				require.Equal(t, 1., counts(t, r)["added_seconds test"], "a rejected request has no latency")
 				status, _, _ = g.ask(t, question, "X-Api-Key", "secret-of-bob")
 				require.Equal(t, 200, status)
 			})

@@ -37,6 +37,7 @@ func (c *record) send(ctx context.Context, body []byte, model string) (*modelCal
 		ctx, call.end = t.Start(ctx, tracing.Operation{
 			Kind: tracing.OperationModel, Run: abi.Run{ID: c.id, Agent: c.route.Name, Step: 1}, Model: model})
 	}
+	c.asked = true
 	req, err := c.upstreamRequest(ctx, body)
 	if err == nil {
 		start := time.Now()
