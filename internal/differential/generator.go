@@ -46,7 +46,7 @@ type function struct {
 type Program struct {
 	Seed      uint64
 	Args      [][]uint64 // arguments of each call; call i calls function i modulo the number of functions
-	Budget    int64      // fuel
+	Budget    int64      // fuel of all calls together
 	Slice     int64      // fuel granted in one slice
 	functions []*function
 	module    wasm.Module

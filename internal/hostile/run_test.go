@@ -86,7 +86,7 @@ type hookCall struct {
 	hook  abi.Hook
 	wall  time.Duration // elapsed time, without the time in next
 	own   time.Duration // wall without the time in which the call's thread was ready but other threads ran
-	cpu   time.Duration // processor time
+	cpu   time.Duration // processor time of the call's thread
 	waits bool          // whether the hook called next; own and cpu then include the work of that call
 	err   error
 	left  bool // whether err only says that the result was no longer needed
@@ -194,7 +194,7 @@ func (o *outcome) take(ctx context.Context, c *Case, mw hook.Middleware) error {
 		replies = usualReplies
 	}
 	asked := scripted.New(replies()...)
-	got := make(chan struct{}, 1<<16) // chunks
+	got := make(chan struct{}, 1<<16) // a value for each delivered chunk
 	var m model.Model = asked
 	if c.Paced {
 		m = paced{asked, got}

@@ -59,7 +59,7 @@ func (m *Module) prepare(ctx context.Context) error {
 }
 
 // describe calls the module's describe, if it has one, and returns the answer. It replaces the
-// module's image with one of the state after the call.
+// module's image with an image of the state after the call.
 func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
 	var once sync.Once // a module that cannot be reset is described again for each instance

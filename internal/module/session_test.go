@@ -495,7 +495,7 @@ func TestAnswerBeforeHostCall(t *testing.T) {
 		Data: []wasm.Data{at(0, answer), at(32, key), at(40, value)},
 		Code: []wasm.Code{{Body: []byte{
 			0x41, 0, 0x41, byte(len(answer)), 0x10, 0, // write
-			// local_set, any version
+			// local_set, with version -1, which means any version
 			0x41, 32, 0x41, byte(len(key)), 0x41, 40, 0x41, byte(len(value)), 0x42, 0x7f, 0x10, 1, 0x1a,
 			0x41, 0, 0x0b,
 		}}},

@@ -61,8 +61,8 @@ func (e *TooLargeError) Error() string {
 	)
 }
 
-// NoRoomError reports that there was not enough free memory for work within other work,
-// which cannot wait.
+// NoRoomError reports that there was not enough free memory for a reservation of work that already
+// holds memory and therefore must not wait for more.
 type NoRoomError struct {
 	Bytes, Free, All int64
 }

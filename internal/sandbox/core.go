@@ -163,7 +163,7 @@ func (c *core) function(name string) api.Function {
 	return f
 }
 
-// close frees everything. Nothing of c may be running.
+// close frees everything that c holds. No function of c may be running.
 func (c *core) close() {
 	if c.module != nil {
 		_ = c.module.Close(context.Background()) // only file systems of guests could fail

@@ -81,7 +81,7 @@ type Instance struct {
 	cpuRelease func()       // releases the processor; nil if none was acquired
 	watch      stopwatch
 	meter      meter
-	fuel       int64       // limit of a call
+	fuel       int64       // maximum fuel of a call
 	ending     error       // why an import ended the call
 	own        *FaultError // the value of ending, if this guest made the mistake
 	report     Report

@@ -30,7 +30,7 @@ type idle struct {
 // budget bounds the memory of the idle instances of all pools of a sandbox.
 type budget struct {
 	mu        sync.Mutex
-	used, max int64 // bytes; used is guarded by mu
+	used, max int64 // numbers of bytes in use and allowed; used is guarded by mu
 }
 
 // take takes n bytes from the budget. It reports false, and takes none, if fewer are left.

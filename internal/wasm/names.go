@@ -51,7 +51,7 @@ func yieldNames(r reader, yield func(uint32, []byte) bool) {
 	}
 }
 
-// sized reads an id and the bytes whose length follows it.
+// sized reads an id, then a length, and then as many bytes. It returns the id and these bytes.
 func (r *reader) sized(what string) (id byte, content []byte) {
 	id = r.u8(what)
 	return id, r.bytes(uint64(r.u32("the size of a "+what)), "a "+what)

@@ -259,8 +259,9 @@ func names(t []operation, first int, list string) {
 	}
 }
 
-// accesses fills a table with memory accesses, which have an alignment and an offset. The
-// maximum alignment follows each name.
+// accesses fills a table with memory accesses, which have an alignment and an offset. list
+// contains, for each instruction, its name, a slash, and the binary logarithm of its maximum
+// alignment.
 func accesses(t []operation, first int, list string) {
 	for i, field := range strings.Fields(list) {
 		name, align, _ := strings.Cut(field, "/")

@@ -24,7 +24,7 @@ type Host interface {
 	// Get and Set access run-local values. Writes take effect if the hook succeeds.
 	Get(key string) (string, error)
 	Set(key, value string) error
-	// Add adds 1 to a run-local counter at once.
+	// Add adds 1 to a run-local counter. Unlike Set, it takes effect immediately.
 	Add(key string) (int64, error)
 	// Model and Tool make calls for the puppet itself.
 	Model(text string) (*abi.Response, error)

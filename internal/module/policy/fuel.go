@@ -7,9 +7,9 @@ const FuelSchedule = 2
 // bytes that it copies (see sandbox.Limits.Fuel). A version never changes, because recorded calls
 // replay under the version that they were recorded with.
 type Schedule struct {
-	Record int64 // per call that adds a record to the journal, and per printed line
-	Value  int64 // per call that changes a run-local value
-	Byte   int64 // per byte that the module passes to the host
+	Record int64 // price of a call that adds a record to the journal, and of a printed line
+	Value  int64 // price of a call that changes a run-local value
+	Byte   int64 // price of each byte that the module passes to the host
 	Reply  bool  // whether a byte of a reply costs as much as a byte that an import copies
 }
 

@@ -98,7 +98,7 @@ func WithDefaults(l Limits) (Limits, error) {
 
 // A LimitError is the cause of a fault: the module exceeded a limit.
 type LimitError struct {
-	Limit string // name
+	Limit string // name of the limit, such as "output_bytes"
 	Max   int
 	What  string // description of the value that exceeded the limit
 	Fix   string // advice; may be empty

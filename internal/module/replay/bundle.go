@@ -60,8 +60,8 @@ type Fault struct {
 const (
 	version    = 1
 	suffix     = ".fault.zip"
-	maxBundles = 100      // kept in a directory
-	maxJSON    = 96 << 20 // read from a file
+	maxBundles = 100      // maximum number of bundles in a directory
+	maxJSON    = 96 << 20 // maximum number of bytes of JSON read from a file
 )
 
 func (b *Bundle) encode(w io.Writer, module *PackedModule) error {

@@ -7,8 +7,8 @@ import (
 
 // Bounds on what is kept of an instance's calls, in bytes of inputs, replies and arguments.
 const (
-	maxVisitBytes   = 32 << 20 // for the current call
-	maxHistoryBytes = 16 << 20 // for all earlier calls of the instance
+	maxVisitBytes   = 32 << 20 // maximum for the current call
+	maxHistoryBytes = 16 << 20 // maximum for all earlier calls of the instance together
 )
 
 // A History holds the earlier calls of an instance in the run. Instances keep their memory between

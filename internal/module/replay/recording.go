@@ -14,7 +14,7 @@ type Recording struct {
 	Clock  []int64    `json:"clock,omitempty"` // successive readings of the guest's clock, in nanoseconds
 	Calls  []HostCall `json:"calls,omitempty"`
 	Output Blob       `json:"output,omitempty"` // the last answer that it wrote
-	Failed bool       `json:"failed,omitempty"` // whether it returned 1
+	Failed bool       `json:"failed,omitempty"` // whether the hook returned 1, which means that it failed
 	Fuel   uint64     `json:"fuel"`
 	// Stopped is set if the host stopped the call because its time was used up. The call had then
 	// used Fuel.
