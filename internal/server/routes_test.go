@@ -196,7 +196,8 @@ func TestRoutesOfProtocols(t *testing.T) {
 		r := f.send("POST", path, "", []byte(body), "X-Api-Key", f.acme)
 		require.Equal(t, http.StatusTeapot, r.status, "%s: %s", path, r.body)
 		require.Contains(t, string(r.body), path, "it is the upstream's answer")
-		require.Equal(t, 404, f.send("POST", path, f.acme, []byte(strings.Replace(body, `"model":"`, `"model":"x`, 1))).status)
+		other := strings.Replace(body, `"model":"`, `"model":"x`, 1)
+		require.Equal(t, 404, f.send("POST", path, f.acme, []byte(other)).status)
 	}
 	require.Equal(t, 200, f.apply(f.acme, "gpt", "model: {name: small, base_url: http://127.0.0.1:1}\n").status)
 	n := u.count()
@@ -462,7 +463,7 @@ func TestRouteHidesRings(t *testing.T) {
 export default defineMiddleware({
 	name: "warden",
 	beforeModel({ request }) {
-		if (JSON.stringify([...request.messages]).includes("trap")) return { request: { messages: "a secret of the operator" } };
+		if (JSON.stringify([...request.messages]).includes("trap")) return { request: { messages: "a secret" } };
 	},
 	gateTool: () => deny("not here"),
 });
