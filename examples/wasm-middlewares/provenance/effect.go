@@ -130,7 +130,7 @@ func init() {
 	}
 }
 
-// implied returns the topics that a verb stands for without naming them, as "reply" does messages.
+// implied returns the topics that a verb implies, as "reply" implies messages.
 func implied(e effect) topic {
 	var o topic
 	if e&sends != 0 {

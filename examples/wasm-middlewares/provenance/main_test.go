@@ -567,7 +567,7 @@ func TestExplains(t *testing.T) {
 	h := newHost(t, nil)
 	conversation(h, user("Pay the bill bill.txt."), result("read_file", injected))
 	answer := gate(t, h, "pay", object{"iban": "GB33BUKB20201555555555", "amount": 900})
-	const why = `iban of pay (pay) is "GB33BUKB20201555555555", which is not from the request ` +
+	const why = `Argument "iban" of pay (pay) is "GB33BUKB20201555555555", which is not from the request ` +
 		`but from tool:read_file (message 3).`
 	require.Equal(t, why, answer.Message)
 	require.JSONEq(t, `{"rule":"value","argument":"iban","value":"GB33BUKB20201555555555",`+

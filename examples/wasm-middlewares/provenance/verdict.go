@@ -262,9 +262,9 @@ func (f *finding) explain(s *sink) string {
 		shown = strings.ToValidUTF8(shown[:maxShown], "") + "…"
 	}
 	if f.source == nil {
-		return middleware.Sprintf("%s of %s (%s) is %q, which is neither in the request nor in a result.",
+		return middleware.Sprintf("Argument %q of %s (%s) is %q, which is neither in the request nor in a result.",
 			f.argument, s.tool, does, shown)
 	}
-	return middleware.Sprintf("%s of %s (%s) is %q, which is not from the request but from %s (message %d).",
+	return middleware.Sprintf("Argument %q of %s (%s) is %q, which is not from the request but from %s (message %d).",
 		f.argument, s.tool, does, shown, string(f.source.origin), f.source.at+1)
 }
