@@ -70,15 +70,17 @@ func ask() *model.Request { return &model.Request{Model: "m", Messages: []abi.Me
 // TestLimits checks the limits of hostile endpoints.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	calls := `{"content":[{"type":"text","text":""}` + strings.Repeat(`,{"type":"tool_use","id":"x","name":"f","input":{}}`, 2) + `]}`
+	call := `,{"type":"tool_use","id":"x","name":"f","input":{}}`
+	calls := `{"content":[{"type":"text","text":""}` + call + call + `]}`
+	line := ": " + strings.Repeat("x", 1000) + "\n\n"
 	for name, tc := range map[string]struct {
 		contentType, want string
 		body              io.Reader
 		code              abi.Code
 	}{
-		"large event":    {eventStream, "more than 4096 bytes", strings.NewReader("data: " + strings.Repeat("x", 5000)), abi.CodeModel},
+		"large event":    {eventStream, "more than 4096 bytes", strings.NewReader(strings.Repeat("x", 5000)), abi.CodeModel},
 		"large document": {"", "more than 16384 bytes", strings.NewReader(`{"x":"` + strings.Repeat("x", 20_000) + `"}`), abi.CodeModel},
-		"large stream":   {eventStream, "more than 16384 bytes", strings.NewReader(strings.Repeat(": "+strings.Repeat("x", 1000)+"\n\n", 20)), abi.CodeModel},
+		"large stream":   {eventStream, "more than 16384 bytes", strings.NewReader(strings.Repeat(line, 20)), abi.CodeModel},
 		"pause":          {eventStream, "paused for more than 20ms", io.MultiReader(strings.NewReader(start), iotest.ErrReader(errHang)), abi.CodeModel},
 		"same call":      {"", "two calls have the ID", strings.NewReader(calls), abi.CodeModel},
 		"broken":         {eventStream, "broke off", io.MultiReader(strings.NewReader(start), iotest.ErrReader(io.ErrUnexpectedEOF)), abi.CodeModel},

@@ -43,7 +43,7 @@ const (
 // An API describes what the endpoints of a provider have in common.
 type API struct {
 	Package string // the provider's package, in errors
-	Kind    string // what an address must be that of, such as "an OpenAI-compatible API"
+	Kind    string // names the API in errors, such as "an OpenAI-compatible API"
 	BaseURL string // the default of Options.BaseURL
 	Path    string // follows the base URL, such as /chat/completions
 	// EnvKey and EnvBaseURL are the environment variables that the command reads, for advice in errors.

@@ -46,7 +46,8 @@ func portableMessage(m abi.Message, where string) (abi.Message, error) {
 	for i, c := range m.ToolCalls {
 		at := fmt.Sprintf("%s.tool_calls[%d]", where, i)
 		if c.Type != "" && c.Type != "function" {
-			return m, invalid(at+".type", "%s is a call of a tool of the type %.40q, which the upstream does not have", at, c.Type)
+			return m, invalid(at+".type",
+				"%s is a call of a tool of the type %.40q, which the upstream does not have", at, c.Type)
 		}
 		if err := onlyHints(c.Unknown, at); err != nil {
 			return m, err

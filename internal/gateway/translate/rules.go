@@ -27,16 +27,16 @@ var common = []string{
 type rules struct {
 	// names are the client's names of common parameters that differ from those of chat completions.
 	names map[string]string
-	// hints are parameters that can be left out if their value passes the check; nil passes every value.
+	// hints are parameters that can be left out if their value passes the check. A nil check accepts every value.
 	hints map[string]func(v rawjson.Value) bool
 	// expand returns the common parameters in a parameter of the client's protocol. The error names a member.
 	expand map[string]func(v rawjson.Value) (abi.Params, error)
-	// tool returns the object that describes a function, if an element of tools is one.
+	// tool returns the object that describes a function. It reports false for an element of tools that is no function.
 	tool func(v rawjson.Value) (rawjson.Value, bool)
 	// toolFields are the fields of that object that are carried or can be left out.
 	toolFields []string
-	// list is the field with the messages or items, and fields has the fields that are carried or can be left out of those
-	// whose unknown fields the ABI does not have, by their type; "" is a message.
+	// list is the field with the messages or items. For those whose unknown fields are not in the ABI, fields has
+	// the fields that are carried or can be left out, by type. The type "" is a message.
 	list   string
 	fields map[string][]string
 	// asksUsage is set if clients say whether they expect the usage in a stream.
@@ -176,8 +176,8 @@ func outputFormat(v rawjson.Value) (abi.Params, error) {
 	case v.Get("type").String() != "json_schema" || !v.Get("schema").IsObject():
 		return nil, errors.New("format")
 	}
-	return abi.Params{"response_format": slices.Concat([]byte(`{"type":"json_schema","json_schema":{"name":"answer","strict":true,`+
-		`"schema":`), v.Get("schema").Text, []byte("}}"))}, nil
+	const head = `{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":`
+	return abi.Params{"response_format": slices.Concat([]byte(head), v.Get("schema").Text, []byte("}}"))}, nil
 }
 
 // checkItems rejects fields of messages and items that the call of the ABI does not have.

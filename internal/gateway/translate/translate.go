@@ -1,6 +1,6 @@
 // Package translate lets clients of one protocol use an upstream of another.
 //
-// A request is parsed by the client's protocol and written by the upstream's; an answer the other way round. What
+// The client's protocol parses a request, and the upstream's writes it. Answers go the other way. What
 // has no equivalent at the upstream is rejected with an error that names the field, except for hints that do not change
 // what the model is asked: docs/gateway.md lists them.
 package translate

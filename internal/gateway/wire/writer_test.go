@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -18,7 +19,7 @@ func read(t *testing.T, p wire.Protocol, stream []byte) wire.Stream {
 	events := wire.NewEventReader(bytes.NewReader(stream), 1<<20, nil)
 	for {
 		event, err := events.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return s
 		}
 		require.NoError(t, err)
