@@ -110,7 +110,7 @@ type Agent struct {
 	transfers []*Agent
 	with      []string // the names of the entries that [Agent.With] added
 
-	requested Requested // what [Agent.WithRequest] added
+	requested *Requested // what [Agent.WithRequest] added, or nil
 }
 
 // New returns an agent. It fails if the options are invalid.

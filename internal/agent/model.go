@@ -74,7 +74,7 @@ func (r *run) model() runlog.Model {
 	if m := r.state.Model; m != nil {
 		return *m
 	}
-	return runlog.Model{Name: r.agent.ModelName, Params: r.agent.paramsWith(r.root.requested.Params)}
+	return runlog.Model{Name: r.agent.ModelName, Params: r.params()}
 }
 
 // request returns the messages of a model request: the instruction, then the conversation. In the
@@ -100,7 +100,7 @@ func (r *run) request() *message.List {
 func (r *run) allow(req *chain.ModelRequest) error {
 	a := r.agent
 	if a.CheckParam != nil {
-		params := a.paramsWith(r.root.requested.Params)
+		params := r.params()
 		for _, name := range slices.Sorted(maps.Keys(req.Params)) {
 			if own, ok := params[name]; ok && bytes.Equal(own, req.Params[name]) {
 				continue

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
 const (
@@ -30,18 +31,39 @@ type Requested struct {
 // WithRequest returns a copy of the agent for the run of a request.
 func (a *Agent) WithRequest(r Requested) *Agent {
 	b := *a
-	b.requested = r
+	b.requested = &r
 	return &b
+}
+
+// takeRequest sets what the client's request asks of the run. A run that continues without a request, because its
+// process ended, keeps the parameters of the last one.
+func (r *run) takeRequest() {
+	asked := r.root.requested
+	if asked == nil {
+		return
+	}
+	r.choice, r.check, r.state.Requested = asked.Choice, asked.Check, nil
+	if len(asked.Params) > 0 {
+		r.state.Requested = &runlog.Requested{Params: asked.Params}
+	}
+}
+
+// params returns the parameters of the current agent with those of the client's request.
+func (r *run) params() abi.Params {
+	if q := r.state.Requested; q != nil {
+		return r.agent.paramsWith(q.Params)
+	}
+	return r.agent.Params
 }
 
 // asksAgain reports whether the model is to be asked again because its final answer is not as requested. If so, it adds
 // the message that says why.
 func (r *run) asksAgain(last *abi.Message) bool {
 	s := &r.state
-	if r.root.requested.Check == nil || s.AskedAgain || s.LastLimit != nil || s.Step >= r.limits().MaxSteps {
+	if r.check == nil || s.AskedAgain || s.LastLimit != nil || s.Step >= r.limits().MaxSteps {
 		return false
 	}
-	problem := r.root.requested.Check(last.Content.String())
+	problem := r.check(last.Content.String())
 	if problem == "" {
 		return false
 	}

@@ -129,7 +129,7 @@ func resumed(a *Agent, state *runlog.State) (*run, error) {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	r := &run{root: a, agent: a, journal: a.Journal, events: delivery.NewQueue(), ids: map[string]bool{},
-		revs: message.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions)), choice: a.requested.Choice}
+		revs: message.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions))}
 	r.state = *own
 	if at := a.find(own.Agent); at != nil {
 		r.agent = at
@@ -142,5 +142,6 @@ func resumed(a *Agent, state *runlog.State) (*run, error) {
 	}
 	r.state.Messages = message.NewList(r.revs, messages)
 	r.stepOpen = r.state.StepOpen
+	r.takeRequest()
 	return r, nil
 }

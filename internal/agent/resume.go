@@ -131,6 +131,9 @@ func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64
 	r.recorder.eraser.first = runlog.EntryBefore(stored.Log, r.state.Window.Phase)
 	r.recorder.rounds = len(r.state.Rounds)
 	r.recorder.fixed = runlog.FixedOf(&r.state)
+	if r.root.requested != nil {
+		r.recorder.fixed.Requested = &runlog.Requested{} // the log has those of an earlier request
+	}
 }
 
 // checkContinue returns an error if a run cannot be resumed. It is called before the claim.

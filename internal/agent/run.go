@@ -63,8 +63,9 @@ type run struct {
 	asked    *message.List // the last request, before modules changed it
 	flat     message.Flat  // cache of the messages of the last model request
 	revs     *message.Revisions
-	choice   abi.JSON        // the tool_choice of the next model call with tools, if its caller set one
-	traced   tracing.Outcome // outcome for the trace of the run
+	choice   abi.JSON                 // the tool_choice of the next model call with tools, if the client's request has one
+	check    func(text string) string // returns what is wrong with a final answer; nil: nothing
+	traced   tracing.Outcome          // outcome for the trace of the run
 }
 
 func newRun(a *Agent, in Input) *run {
@@ -91,7 +92,6 @@ func newRun(a *Agent, in Input) *run {
 		events:  delivery.NewQueue(),
 		ids:     make(map[string]bool, len(in.Messages)),
 		revs:    message.NewRevisions(),
-		choice:  a.requested.Choice,
 	}
 	r.state = runlog.State{
 		ID:       id,
@@ -104,6 +104,7 @@ func newRun(a *Agent, in Input) *run {
 		Record:   record.New(),
 		Request:  in.RequestDigest,
 	}
+	r.takeRequest()
 	r.equip(a)
 	r.state.Messages = message.NewList(r.revs, r.adopt(in.Messages))
 	return r

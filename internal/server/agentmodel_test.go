@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -249,4 +250,48 @@ func TestRequestPolicy(t *testing.T) {
 	require.Equal(t, 200, f.apply(f.operator, "rings", "requests: {params: [temperature]}\n").status)
 	require.Equal(t, 200, ask(`"temperature":1`).status)
 	require.Equal(t, 400, ask(effort).status)
+}
+
+// TestRequestParamsAreStored checks that a run that continues keeps the parameters of its request, unless another
+// request of a model API replaces them.
+func TestRequestParamsAreStored(t *testing.T) {
+	t.Parallel()
+	calculate := scripted.Calls(abi.NewToolCall("c1", "calculator", `{"expression":"1"}`))
+	mine := func(id string) scripted.Reply { return scripted.Calls(abi.NewToolCall(id, "mine", "{}")) }
+	m := scripted.New(calculate, scripted.Text("done"), mine("c1"), mine("c2"), scripted.Text("done"))
+	f := newFixture(t)
+	f.useModel(m)
+	f.upload(f.acme, "asks", `import { allow, ask, defineMiddleware } from "@agent-runner/middleware";
+export default defineMiddleware({ name: "asks", gateTool: ({ call }) => (call.name === "calculator" ? ask("may it?") : allow()) });`)
+	require.Equal(t, 200, f.apply(f.acme, "agent",
+		"model: {name: small}\ntools: {builtin: [calculator]}\nmiddlewares: [{module: asks}]\n").status)
+	const tools = `,"tools":[{"type":"function","function":{"name":"mine","parameters":{"type":"object"}}}]`
+	begin := fmt.Sprintf(modelAPIs["/v1/chat/completions"], `,"temperature":0.5`+tools)
+	var paused struct {
+		AgentRunner struct {
+			Run        string
+			Interrupts []abi.Pending
+		} `json:"agent_runner"`
+	}
+	f.ok("POST", "/v1/chat/completions", f.acme, []byte(begin), &paused)
+	waits := paused.AgentRunner
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{
+		Run: waits.Run, Answers: map[string]json.RawMessage{waits.Interrupts[0].ID: json.RawMessage(`{"decision":"approve"}`)},
+	}, nil)
+	f.finished(f.acme, waits.Run)
+
+	ids := regexp.MustCompile(`call_run_[a-z0-9]+\.[a-z0-9_]+`)
+	r := f.send("POST", "/v1/chat/completions", f.acme, []byte(begin))
+	for _, more := range []string{`,"seed":1`, ""} {
+		require.Equal(t, 200, r.status, "%s", r.body)
+		r = f.send("POST", "/v1/chat/completions", f.acme, fmt.Appendf(nil, `{"model":"agent","messages":[
+			{"role":"tool","tool_call_id":%q,"content":"seen"}]%s}`, ids.Find(r.body), more+tools))
+	}
+	require.Equal(t, 200, r.status, "%s", r.body)
+	var asked []abi.Params
+	for _, q := range m.Requests() {
+		asked = append(asked, q.Params)
+	}
+	half, one := abi.Params{"temperature": abi.JSON("0.5")}, abi.Params{"seed": abi.JSON("1")}
+	require.Equal(t, []abi.Params{half, half, half, one, {}}, asked)
 }

@@ -56,18 +56,21 @@ type Fixed struct {
 
 	Model  *Model         `json:"model,omitempty"`
 	Limits *abi.RunLimits `json:"limits,omitempty"`
+
+	Requested *Requested `json:"requested,omitempty"`
 }
 
 // FixedOf returns the part of a state that changes only at the start of an agent's turn.
 func FixedOf(s *State) *Fixed {
 	return &Fixed{Instruction: s.Instruction, Tools: s.Tools, Input: s.Input, Model: s.Model, Limits: s.Limits,
-		InstructionLabels: s.InstructionLabels}
+		InstructionLabels: s.InstructionLabels, Requested: s.Requested}
 }
 
 // Same reports whether o has the same values as f. Slices and pointers of a state are replaced,
 // their targets never modified, so Same compares the lengths and addresses.
 func (f *Fixed) Same(o *Fixed) bool {
-	return o != nil && f.Instruction == o.Instruction && len(f.InstructionLabels) == len(o.InstructionLabels) && f.Model == o.Model && f.Limits == o.Limits &&
+	return o != nil && f.Instruction == o.Instruction && len(f.InstructionLabels) == len(o.InstructionLabels) &&
+		f.Model == o.Model && f.Limits == o.Limits && f.Requested == o.Requested &&
 		len(f.Tools) == len(o.Tools) && len(f.Input) == len(o.Input) &&
 		(len(f.Tools) == 0 || &f.Tools[0] == &o.Tools[0])
 }
@@ -88,7 +91,7 @@ type Live struct {
 // [Entry].
 func HeadOf(s *State) *State {
 	head := *s
-	head.Instruction, head.Tools, head.Input, head.Model, head.Limits = "", nil, nil, nil, nil
+	head.Instruction, head.Tools, head.Input, head.Model, head.Limits, head.Requested = "", nil, nil, nil, nil, nil
 	head.InstructionLabels = nil
 	head.Used = nil // stored outside of the log
 	head.Messages, head.Rounds, head.Locals, head.Record, head.Calls = nil, nil, nil, nil, nil
@@ -122,6 +125,7 @@ func Restore(log [][]byte) (*State, int64, error) {
 	}
 	s.Instruction, s.Tools, s.Input = f.fixed.Instruction, f.fixed.Tools, f.fixed.Input
 	s.Model, s.Limits, s.InstructionLabels = f.fixed.Model, f.fixed.Limits, f.fixed.InstructionLabels
+	s.Requested = f.fixed.Requested
 	s.Messages, s.Calls = message.NewList(message.NewRevisions(), f.messages), f.calls
 	for i, inner := range f.inner {
 		if i < 0 || i >= len(s.Calls) {

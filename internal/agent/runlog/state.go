@@ -65,6 +65,8 @@ type State struct {
 
 	// Model is the model that before_agent set for the agent's calls, or nil for the agent's own.
 	Model *Model `json:"model,omitempty"`
+	// Requested are the parameters that the client's request set, or nil.
+	Requested *Requested `json:"requested,omitempty"`
 	// Limits are the limits that before_agent set, or nil for those of the first agent.
 	Limits *abi.RunLimits `json:"limits,omitempty"`
 
@@ -115,6 +117,11 @@ type State struct {
 type Model struct {
 	Name   string     `json:"name"`
 	Params abi.Params `json:"params,omitempty"`
+}
+
+// Requested are the parameters of model calls that a client's request set.
+type Requested struct {
+	Params abi.Params `json:"params"`
 }
 
 // A Window is the part of a run whose stored text is erased together. The first one starts with the
@@ -190,6 +197,9 @@ func SizeOf(s *State) int64 {
 	n := s.Messages.Size() + int64(len(s.Instruction))
 	if s.Model != nil {
 		n += size.Params(s.Model.Params)
+	}
+	if s.Requested != nil {
+		n += size.Params(s.Requested.Params)
 	}
 	if s.Limits != nil {
 		n += int64(len(s.Limits.Tools)) * overhead

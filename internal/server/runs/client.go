@@ -13,8 +13,9 @@ import (
 // A Client is what the client of a run adds to its agent. The zero value adds nothing.
 type Client struct {
 	Tools []abi.Tool // tools that the client executes
-	// Params are parameters of the run's model calls, which the agent must allow. Choice is the tool_choice of
-	// the next one.
+	// Params are parameters of the run's model calls, which the agent must allow, in place of those of an earlier
+	// request. If it is nil, those stay, and Choice and Check do not count. Choice is the tool_choice of the next
+	// call.
 	Params abi.Params
 	Choice abi.JSON
 	// Check returns what is wrong with the text of the final answer, or "". The model is then asked again, once.
@@ -35,6 +36,9 @@ func (c *Client) agent(o *agents.Handle) (*agent.Agent, error) {
 		if a, err = a.WithTools(list...); err != nil {
 			return nil, httpapi.NewProblem(api.CodeInvalid, "%v", err)
 		}
+	}
+	if c.Params == nil {
+		return a, nil
 	}
 	if err := o.Requests.Check(c.Params, c.Choice); err != nil {
 		return nil, err

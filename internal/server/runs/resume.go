@@ -74,6 +74,7 @@ func (r *Service) resume(
 		return nil, err
 	}
 	if err := <-failed; err != nil {
+		l.waitRemoved(ctx) // so that nobody follows this attempt
 		return nil, resumeProblem(err)
 	}
 	l.From = info.LastSeq
