@@ -9,8 +9,8 @@ import (
 var fieldNames = []string{
 	"arguments", "choices", "content", "custom", "delta", "description", "error", "file", "finish_reason", "function",
 	"function_call", "functions", "id", "image_url", "index", "input", "input_audio", "max_completion_tokens",
-	"max_tokens", "message", "messages", "model", "n", "name", "parameters", "reasoning", "reasoning_content", "refusal", "role",
-	"stop", "stream", "temperature", "text", "tool_call_id", "tool_calls", "tool_choice", "tools", "top_p", "type",
+	"max_tokens", "message", "messages", "model", "n", "name", "parameters", "reasoning", "reasoning_content", "refusal",
+	"role", "stop", "stream", "temperature", "text", "tool_call_id", "tool_calls", "tool_choice", "tools", "top_p", "type",
 }
 
 // misspelled returns the name of fieldNames that wire.Misspelled reports.
