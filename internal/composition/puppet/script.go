@@ -50,7 +50,7 @@ const (
 	Stop  = "stop"  // hooks with control: ends the run
 	Pause = "pause" // hooks with control: interrupts the run; changes nothing when it is called again
 
-	Edit   = "edit"   // adds the entry's mark to the message, text or arguments that the hook is about
+	Edit   = "edit"   // changes the messages, text or arguments that the hook is about
 	Answer = "answer" // answers in place of the wrapped call or of the answer seen
 	Error  = "error"  // after_model, after_tool: replaces the answer with an error
 	Again  = "again"  // after_model, after_tool: repeats the call, once in a step

@@ -29,7 +29,7 @@ type DB struct {
 	reads   *sql.DB
 	readers chan *conn // idle connections of reads; waiting readers receive them in FIFO order
 	writes  *sql.DB
-	writer  *conn // used only by the goroutine that runs [DB.work]
+	writer  *conn // used only by the goroutine of the method work
 	syncer  *syncer
 
 	mu       sync.RWMutex // held for reading while a write is sent to queue or priority
