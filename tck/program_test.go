@@ -452,7 +452,8 @@ func eventNames() []string {
 	var out []string
 	for _, e := range []abi.EventType{
 		abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult, abi.EventCustom, abi.EventLog,
-		abi.EventFault, abi.EventModelAttempt, abi.EventLimit, abi.EventRepair, abi.EventTransfer, abi.EventLabels, abi.EventChild,
+		abi.EventFault, abi.EventModelAttempt, abi.EventLimit, abi.EventRepair, abi.EventTransfer, abi.EventLabels,
+		abi.EventChild,
 		abi.EventRunPaused, abi.EventRunFinished,
 	} {
 		out = append(out, string(e))
