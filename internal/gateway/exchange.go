@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -73,7 +74,9 @@ func (x *exchange) run(ctx context.Context) *wire.Error {
 	}
 	x.queue = run.Events
 	x.announce(abi.Event{Type: abi.EventRunStarted, Agent: x.route.Name, Model: x.model})
-	list := message.NewList(message.NewRevisions(), call.Messages)
+	messages := slices.Clone(call.Messages)
+	message.AdoptLabels(messages)
+	list := message.NewList(message.NewRevisions(), messages)
 	model := chain.ModelCall{
 		Request: chain.ModelRequest{
 			Messages: list,
@@ -93,7 +96,9 @@ func (x *exchange) run(ctx context.Context) *wire.Error {
 	}
 	res, _, err := run.CallModel(ctx, model)
 	if err == nil {
-		err = x.finish(ctx, run, list, res)
+		plain := *res
+		plain.Message = message.Unlabelled(res.Message)
+		err = x.finish(ctx, run, list, &plain)
 	}
 	return x.end(run, res, err)
 }
@@ -175,7 +180,11 @@ func (x *exchange) allow(q *chain.ModelRequest) error {
 
 // generate sends the request of the chain to the upstream, and returns its answer.
 func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
-	next := &wire.Call{Messages: q.Messages.All(), Tools: q.Tools, Model: q.Model, Params: q.Params}
+	messages := q.Messages.All()
+	for i := range messages {
+		messages[i] = message.Unlabelled(messages[i])
+	}
+	next := &wire.Call{Messages: messages, Tools: q.Tools, Model: q.Model, Params: q.Params}
 	next.Stream = x.request.Call().Stream
 	if x.endpoint.count {
 		next.Params = known(next.Params, x.request.Call().Params)

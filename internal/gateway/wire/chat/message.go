@@ -78,7 +78,7 @@ func (m *message) readField(name string, v rawjson.Value, budget *int) error {
 	case "tool_calls":
 		m.toolCalls = v
 		return readCalls(v, &m.abi.ToolCalls, budget)
-	case "id", "extra", "origin":
+	case "id", "extra", "origin", "labels", "part_labels":
 		return nil // the host's in the ABI; those of the client keep their bytes, and modules do not see them
 	case "function_call":
 		if !v.IsNull() {
