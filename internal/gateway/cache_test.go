@@ -42,7 +42,8 @@ func TestCacheBreak(t *testing.T) {
 		}, []int64{100, 100}},
 		"behind the breakpoint": {func() string { return "[1]" }, []string{
 			ask(text(long, mark), user(text("secret", "")))}, []int64{0}},
-		"no breakpoint": {func() string { return "[1]" }, []string{ask(text("secret", ""), user(text("hi", "")))}, []int64{0}},
+		"no breakpoint": {func() string { return "[1]" }, []string{
+			ask(text("secret", ""), user(text("hi", "")))}, []int64{0}},
 		"no change": {func() string { return "secret" }, []string{
 			ask(text("secret", mark), user(text("hi", mark)))}, []int64{0}},
 		"words about a mark": {func() string { return "[1]" }, []string{
@@ -94,7 +95,7 @@ func TestChangeLog(t *testing.T) {
 	}
 	require.EqualValues(t, 3, l.broken(blocks("a", "bb"), blocks("bb", "a")))
 	require.Zero(t, l.broken(blocks("a", "bb"), blocks("bb", "a")))
-	require.EqualValues(t, 2, l.broken(blocks("a", "bb"), blocks("bb")), "a dropped block, of which the beginning is known")
+	require.EqualValues(t, 2, l.broken(blocks("a", "bb"), blocks("bb")), "a known change, then a dropped block")
 	require.Zero(t, l.broken(blocks("a", "bb"), blocks("a", "bb")))
 	for i := range 3 * maxChanges {
 		l.broken(blocks(fmt.Sprint(i)), nil)

@@ -294,8 +294,8 @@ func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
 			Message: fmt.Sprintf("no route of the gateway has the model %.100q for %s", head.model, c.endpoint.path)}
 	}
 	if c.endpoint.count && c.route.Upstream.Target != nil {
-		return wire.Errorf(wire.CodeInvalid, "the tokens cannot be counted: the upstream of the route %q has another protocol",
-			c.route.Name)
+		return wire.Errorf(wire.CodeInvalid,
+			"the tokens cannot be counted: the upstream of the route %q has another protocol", c.route.Name)
 	}
 	if err := c.reserve(key, len(body), head.maxOutput); err != nil {
 		return err

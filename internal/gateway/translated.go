@@ -63,7 +63,7 @@ func (c *record) ask(ctx context.Context, body []byte, model string, held *memor
 	if err != nil {
 		return nil, err
 	}
-	res, err := c.translated(pair, q, call.Response, held)
+	res, err := c.translated(pair, q, call.Response, held) //nolint:bodyclose // the caller closes the call
 	if err != nil {
 		call.close()
 		return nil, err
@@ -90,7 +90,8 @@ func (c *record) translated(
 	case res.StatusCode != http.StatusOK && res.StatusCode < http.StatusBadRequest:
 		return nil, unexpected(res)
 	case res.StatusCode == http.StatusOK && isStream != q.Stream:
-		return nil, wire.Errorf(wire.CodeUpstream, "the upstream streamed an answer that was to be whole, or the other way round")
+		return nil, wire.Errorf(wire.CodeUpstream,
+			"the upstream streamed an answer that was to be whole, or the other way round")
 	case res.StatusCode == http.StatusOK && isStream:
 		out.Header.Set("Content-Type", eventStream+"; charset=utf-8")
 		out.Body = pair.Stream(res.Body, q, c.g.maxHeld(), held.charge)
