@@ -233,7 +233,8 @@ func (k *modelKind) Patch(q ModelRequest, p abi.RequestPatch, m *hook.Member) (M
 	}
 	next := q
 	var err error
-	if next.Messages, err = message.Edit(q.Messages, &p.Messages, &message.Editor{Entry: m.Name, NewID: k.run.NewID}); err != nil {
+	by := &message.Editor{Entry: m.Name, NewID: k.run.NewID}
+	if next.Messages, err = message.Edit(q.Messages, &p.Messages, by); err != nil {
 		return q, err
 	}
 	if !p.Tools.IsZero() {

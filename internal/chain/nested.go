@@ -74,7 +74,8 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	case !req.Tools.IsZero() && !req.Tools.Whole:
 		return errors.New("model: tools must be an array of all tools for the model")
 	}
-	if q.Messages, err = message.Edit(q.Messages, &req.Messages, &message.Editor{Entry: entry, NewID: r.NewID}); err != nil {
+	by := &message.Editor{Entry: entry, NewID: r.NewID}
+	if q.Messages, err = message.Edit(q.Messages, &req.Messages, by); err != nil {
 		return err
 	}
 	if err := toolset.CheckCount(nil, &req.Tools); err != nil {

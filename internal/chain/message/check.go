@@ -81,9 +81,9 @@ func isEmpty(m *abi.Message) bool {
 
 // CheckResponse returns an error if the response is not a valid message of an assistant, or has too
 // many tool calls, a finish reason that is too long or negative usage. A nil response is valid.
-// CheckResponse sets the id and origin of the message, and removes its labels. inner is the response that the middleware
-// saw, or nil. The response takes the id of inner, its usage if it has none, and its origin if the
-// messages are the same. Otherwise the origin names the entry.
+// CheckResponse sets the id and origin of the message, and removes its labels. inner is the response
+// that the middleware saw, or nil. The response takes the id of inner, its usage if it has none, and
+// its origin if the messages are the same. Otherwise the origin names the entry.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil

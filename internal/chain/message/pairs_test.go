@@ -90,7 +90,8 @@ func TestPair(t *testing.T) {
 		// An edit of a paired list is repaired from its first change on, as from the start.
 		at := g.IntN(after.Len() + 1)
 		patch := abi.Splice{At: at, Remove: g.IntN(after.Len() - at + 1), Insert: random(g)}
-		edited, err := message.Edit(after, &abi.ListPatch{Splice: []abi.Splice{patch}}, &message.Editor{Entry: "m", NewID: func() string { return "" }})
+		by := &message.Editor{Entry: "m", NewID: func() string { return "" }}
+		edited, err := message.Edit(after, &abi.ListPatch{Splice: []abi.Splice{patch}}, by)
 		require.NoError(t, err)
 		part := edited.Pair(edited.Changed(after.Revision()), pairing(keep))
 		requirePaired(t, part)
