@@ -26,8 +26,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// The headers of a request that say how the upstream answers: it sends so many bytes and closes the
-// connection, or it sends each byte on its own.
+// Headers of a request that control the upstream's answer: headerCut is the number of bytes after which
+// it closes the connection, and headerSlow makes it send each byte on its own.
 const (
 	headerCut  = "X-Cut"
 	headerSlow = "X-Slow"
@@ -142,7 +142,7 @@ func (c *cutter) ask(ctx context.Context, protocol, address string, n int, heade
 	return res.StatusCode, string(b), err
 }
 
-// whole is what a client gets of an answer that is not cut. The number is part of the address.
+// whole returns the answer that a client receives if nothing is cut. The number is part of the address.
 func whole(number int) *gatewaytest.Received {
 	address := addressOf(number)
 	return &gatewaytest.Received{

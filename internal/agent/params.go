@@ -15,7 +15,8 @@ const (
 	paramMaxCompletionTokens = "max_completion_tokens"
 )
 
-// Requested is what the request of a client asks of a run's model. The zero value asks for nothing.
+// Requested has the parameters, the choice of tools and the format that a client's request sets for a run. The zero
+// value sets nothing.
 type Requested struct {
 	// Params replace parameters of the agent's model calls, and apply also to the agents to which it transfers. A
 	// limit of tokens only lowers the agent's, by either of its two names. The caller checks that the agent allows
@@ -28,8 +29,9 @@ type Requested struct {
 	Check func(text string) string
 }
 
-// WithRequest returns a copy of the agent for the run of a request.
-func (a *Agent) WithRequest(r Requested) *Agent {
+// WithRequest returns a copy of a for the run of a request. It is no method, because embedders see the
+// methods of [Agent].
+func WithRequest(a *Agent, r Requested) *Agent {
 	b := *a
 	b.requested = &r
 	return &b

@@ -39,7 +39,7 @@ func TestAskedAgain(t *testing.T) {
 			a, err := New(&Options{Model: m, MaxSteps: c.steps})
 			require.NoError(t, err)
 			var last abi.Event
-			a = a.WithRequest(Requested{Check: check})
+			a = WithRequest(a, Requested{Check: check})
 			for e, err := range a.Run(t.Context(), Input{Messages: []abi.Message{abi.User("hi")}}) {
 				require.NoError(t, err)
 				last = e

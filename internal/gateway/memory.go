@@ -31,7 +31,7 @@ func newMemory(of *account.Account) *memory {
 func (m *memory) release() { m.account.Close() }
 
 // charge reserves n bytes, or releases them if n is negative. The error is a *wire.Error: temporary, unless
-// so many bytes never fit.
+// n is more than the limit.
 func (m *memory) charge(n int) error {
 	if n < 0 {
 		m.account.Release(int64(-n))

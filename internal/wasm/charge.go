@@ -92,8 +92,8 @@ func (f *flow) groups() {
 	}
 }
 
-// join merges the groups of the nodes a and b. If one of them is noNode, which stands for the end
-// of the function, the group of the other node is not prepaid.
+// join merges the groups of the nodes a and b. If one of them is noNode, the end of the
+// function, the group of the other node is not prepaid.
 func (f *flow) join(a, b int32) {
 	switch {
 	case a == noNode && b == noNode:

@@ -242,8 +242,8 @@ func (s *seen) at(text string, i int) int {
 	return 0
 }
 
-// A restoration is the state of replacing the placeholders in one text of the model, which arrives
-// in pieces, with the values that they stand for.
+// A restoration is the state of replacing placeholders with their values in one text of the model,
+// which arrives in pieces.
 type restoration struct {
 	Tool string `json:"tool,omitempty"` // the name of the called tool, for its arguments
 	JSON bool   `json:"json,omitempty"` // whether the text is JSON: the arguments of a tool call

@@ -43,5 +43,5 @@ func (c *Client) agent(o *agents.Handle) (*agent.Agent, error) {
 	if err := o.Requests.Check(c.Params, c.Choice); err != nil {
 		return nil, err
 	}
-	return a.WithRequest(agent.Requested{Params: c.Params, Choice: c.Choice, Check: c.Check}), nil
+	return agent.WithRequest(a, agent.Requested{Params: c.Params, Choice: c.Choice, Check: c.Check}), nil
 }
