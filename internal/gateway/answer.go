@@ -15,7 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// read reads the upstream's response, and returns its answer. The chunks of a streamed one go to out.
+// read reads the upstream's response, and returns its answer. It sends the chunks of a streamed answer
+// to out.
 func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) (*abi.Response, error) {
 	switch {
 	case res.StatusCode >= http.StatusBadRequest || x.endpoint.count && res.StatusCode == http.StatusOK:
@@ -37,7 +38,7 @@ func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) 
 		})
 }
 
-// errCut is the error of an answer that the upstream did not end.
+// errCut returns the error of a streamed answer whose end is missing.
 func errCut() error {
 	return &abi.Error{Code: abi.CodeModel, Message: "the upstream's answer was cut", Retryable: true}
 }
@@ -75,10 +76,10 @@ const maxEvent = 16 << 20
 // afterEnd limits the time in which events after the end of an answer are read.
 const afterEnd = 250 * time.Millisecond
 
-// receive reads a streamed answer. Its chunks go to put.
+// receive reads a streamed answer, and calls put with each of its chunks.
 func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.Response, error) {
 	events := wire.NewEventReader(body, maxEvent, x.charge)
-	var last *time.Timer // after the end of the answer, for upstreams that keep the connection open
+	var last *time.Timer // closes body after the end of the answer if the upstream does not
 	for {
 		event, err := events.Next()
 		cut := errors.Is(err, io.ErrUnexpectedEOF)
@@ -112,7 +113,7 @@ func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.
 	}
 }
 
-// take passes an event of the upstream to the reply, and returns its chunks.
+// take passes an event of the upstream to the reply, and returns the chunks of the event.
 func (x *exchange) take(event []byte) ([]abi.Chunk, error) {
 	chunks, held, err := x.reply.receive(event)
 	if err == nil {
@@ -124,7 +125,7 @@ func (x *exchange) take(event []byte) ([]abi.Chunk, error) {
 	return chunks, err
 }
 
-// visible returns an answer without its opaque parts. Streams have no chunks for them.
+// visible returns an answer without its opaque parts, as a stream has no chunks for them.
 func visible(res *abi.Response) *abi.Response {
 	opaque := func(p abi.Part) bool { return wire.Opaque(&p) }
 	parts := res.Message.Content.Parts()

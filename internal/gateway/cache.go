@@ -52,15 +52,15 @@ type changeLog struct {
 	seed maphash.Seed
 
 	mu       sync.Mutex
-	now, old map[uint64]uint64 // what was sent, by what the client sent up to and with the changed block
+	now, old map[uint64]uint64 // from the hash of the client's blocks up to a changed one to that of the sent blocks
 }
 
 func newChangeLog() *changeLog {
 	return &changeLog{seed: maphash.MakeSeed(), now: map[uint64]uint64{}}
 }
 
-// broken returns the bytes from the first change that is new to the end of the client's prefix, and
-// remembers all changes.
+// broken compares the blocks of the client's request with those after the modules. It returns the
+// number of bytes of before from the first new change to the end, and remembers all changes.
 func (l *changeLog) broken(before, after []wire.CacheBlock) (n int64) {
 	var was, is maphash.Hash
 	was.SetSeed(l.seed)
@@ -92,7 +92,8 @@ func write(h *maphash.Hash, b *wire.CacheBlock) {
 	_ = h.WriteByte(0)
 }
 
-// repeats reports whether a change was made before, and remembers it.
+// repeats reports whether blocks with the hash was were changed to blocks with the hash is before. It
+// remembers the change.
 func (l *changeLog) repeats(was, is uint64) bool {
 	known, ok := l.now[was]
 	if !ok {

@@ -24,7 +24,7 @@ type exchange struct {
 	body    []byte // of the request
 	request wire.Request
 	sent    []byte // the body of the last request to the upstream, in the client's protocol
-	direct  bool   // no module can change the answer
+	direct  bool   // whether no module can change the answer
 
 	answer  wire.Answer // the upstream's answer, if it is not streamed
 	refused *refusal    // the upstream's response, if it is no answer
@@ -206,7 +206,7 @@ func (x *exchange) generate(ctx context.Context, q chain.ModelRequest, out pipe.
 		return nil, abort(wire.Errorf(wire.CodeModule,
 			"a module called the model again after the answer had begun; set hold: true for the route"))
 	}
-	x.answer, x.refused = nil, nil // of an earlier call
+	x.answer, x.refused = nil, nil // from an earlier call of the upstream
 	x.reply.answeredBy(nil)
 	x.sent = body
 	call, failed := x.ask(ctx, body, next.Model, x.memory)

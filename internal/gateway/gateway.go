@@ -2,8 +2,8 @@
 // they would send to the API, in the protocol of the API; it sends what the modules made of them to
 // the upstream of a route, and the answer back.
 //
-// A [Gateway] is an http.Handler. Package wire has the protocols, package weave decides what of a
-// streamed answer a client gets. Gates decide on the tool calls of an answer before the client
+// A [Gateway] is an http.Handler. Package wire has the protocols, package weave decides which
+// parts of a streamed answer a client gets. Gates decide on the tool calls of an answer before the client
 // gets them.
 package gateway
 
@@ -47,13 +47,13 @@ const pingInterval = 10 * time.Second
 
 // Options configure a gateway. They are copied.
 type Options struct {
-	// Routes are tried in order: the first one of the request's protocol with the request's model
-	// gets it.
+	// Routes has the routes in order of precedence. A request takes the first route with its protocol
+	// and its model.
 	Routes []Route
 	// Loader reserves the memory of the routes' modules. It is required if a route has a chain.
 	Loader *module.Loader
-	// Client sends the requests to upstreams. It must not follow redirects, which the client gets,
-	// and must not decompress answers. The default is [NewClient].
+	// Client sends the requests to upstreams. It must not follow redirects, which are errors for the
+	// gateway, and must not decompress answers. The default is [NewClient].
 	Client *http.Client
 	// Keys, if not empty, are the keys of clients. A request without one of them is rejected, and the
 	// key is not sent to the upstream. Without keys, clients' credentials pass to upstreams that have
@@ -93,7 +93,7 @@ type Options struct {
 	Memory      *account.Account
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
-	MaxHeld     int           // limits what of an answer waits for modules, in bytes; the default is weave.MaxHeld
+	MaxHeld     int           // limits the part of an answer that waits for modules, in bytes; default weave.MaxHeld
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
 
 	// ReserveTimeout limits the time for which a request waits for the memory of its modules. The
@@ -116,7 +116,7 @@ type Route struct {
 	Models   []string // names, or patterns with * and ?, of the models; none matches every model
 	Upstream Upstream
 	Model    string       // the model to ask the upstream for; the default is the request's
-	Chain    *chain.Chain // nil if requests and answers pass unchanged
+	Chain    *chain.Chain // the middlewares; nil if requests and answers pass unchanged
 	// AllowModel, if not nil, reports whether modules may ask the upstream for a model.
 	AllowModel func(model string) bool
 	// Hold holds streamed answers until after_model, which can then change them.
@@ -131,7 +131,8 @@ type Upstream struct {
 	Key      string        // the gateway's key; empty if clients send theirs
 	// KeyHeader is the header of the key: Authorization, as a bearer token, or another one.
 	KeyHeader string
-	// Target is the endpoint that answers if its protocol is not the clients'; otherwise nil.
+	// Target is the endpoint that answers, if its protocol differs from Protocol. It is nil if it does
+	// not.
 	Target *Target
 }
 
@@ -254,7 +255,7 @@ func (g *Gateway) admit(c *record) *wire.Error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), g.o.Timeout)
 	defer cancel()
 	control, end := http.NewResponseController(c.client), time.Now().Add(g.o.Timeout)
-	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its place for longer
+	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its slot for longer
 	_ = control.SetWriteDeadline(end.Add(lateTime))
 	err := g.answer(ctx, c)
 	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
@@ -319,7 +320,7 @@ func (g *Gateway) late() *wire.Error {
 	return wire.Errorf(wire.CodeUpstream, "the request took longer than %v, the limit of the gateway", g.o.Timeout)
 }
 
-// asError returns v, and err as a *wire.Error.
+// asError returns v, and err converted to a *wire.Error.
 func asError[T any](v T, err error) (T, *wire.Error) {
 	if err == nil {
 		return v, nil

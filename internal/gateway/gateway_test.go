@@ -79,7 +79,7 @@ type setting struct {
 	events func() []abi.Event
 }
 
-// newGateway starts a gateway. The middlewares are called m1, m2 and so on.
+// newGateway starts a gateway with the middlewares mws, which are called m1, m2 and so on.
 func newGateway(t *testing.T, u *upstream, change func(*Options), mws ...*native.Middleware) *setting {
 	at, err := url.Parse(u.URL)
 	require.NoError(t, err)
@@ -449,7 +449,7 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, strings.Replace(question, "m-1", "real", 1), u.requests()[0])
 }
 
-// TestAnswerIsLimited checks that an upstream cannot make the gateway hold what it likes.
+// TestAnswerIsLimited checks that the gateway holds at most a limited part of an upstream's answer.
 func TestAnswerIsLimited(t *testing.T) {
 	var long bytes.Buffer
 	for range 100 {
@@ -471,8 +471,8 @@ func TestArgumentsWithDuplicateNames(t *testing.T) {
 	require.Contains(t, got, "the gateway denied the call of rm")
 }
 
-// TestOtherStatus checks that an answer which the client would take for the model's, or a redirect
-// past the gateway, does not reach it.
+// TestOtherStatus checks that redirects, and answers with a status other than 200 that a client would
+// take for the model's, do not reach the client.
 func TestOtherStatus(t *testing.T) {
 	for _, status := range []int{201, 206, 302, 307, 308} {
 		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -497,7 +497,7 @@ func TestOtherStatus(t *testing.T) {
 	}
 }
 
-// TestEventsAfterEnd checks that a call behind the end of an answer does not pass by the gates.
+// TestEventsAfterEnd checks that a call after the end of an answer does not bypass the gates.
 func TestEventsAfterEnd(t *testing.T) {
 	u := newUpstream(t, answers(streamed+endStop+call+endCalls))
 	g := newGateway(t, u, nil, gate(abi.DecideDeny, ""))

@@ -49,7 +49,8 @@ func (m *memory) charge(n int) error {
 	return wire.Errorf(wire.CodeBusy, "the gateway has no memory left for the request; try again later")
 }
 
-// hold counts the events that wait for modules, which are now held bytes, and chunks that were received.
+// hold counts the bytes of the events that wait for modules, which are now held, and the received
+// chunks.
 func (m *memory) hold(held int, chunks []abi.Chunk) error {
 	n := held - m.held
 	m.held = held
@@ -59,7 +60,7 @@ func (m *memory) hold(held int, chunks []abi.Chunk) error {
 	return m.charge(n)
 }
 
-// counted returns a reader of a body that is held.
+// counted returns a reader of body that reserves the memory of what it reads.
 func (m *memory) counted(body io.Reader) io.Reader { return &countedReader{body, m} }
 
 type countedReader struct {

@@ -46,7 +46,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryIsShared checks that a request is rejected while others hold the memory, and told to come back.
+// TestMemoryIsShared checks that a request is rejected while others hold the memory, with advice to
+// repeat it.
 func TestMemoryIsShared(t *testing.T) {
 	u := newUpstream(t, answers(whole))
 	all := account.New(account.LevelProcess, "gateway", nil, 256<<10)

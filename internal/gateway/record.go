@@ -34,9 +34,9 @@ type record struct {
 	model    string // as the client named it
 
 	began   time.Time
-	reading time.Duration // of the request
+	reading time.Duration // time for reading the request
 	client  *clientWriter
-	waited  atomic.Int64 // nanoseconds in which the upstream or an approver was awaited
+	waited  atomic.Int64 // nanoseconds of waiting for the upstream or an approver
 
 	reserved *budget.Reservation
 	limited  string // outcomeBudget or outcomeRate, if a limit of the key rejects the request
@@ -170,7 +170,7 @@ func (c *record) observe(e *abi.Event) {
 	}
 }
 
-// spend adds the tokens of an answer of a model.
+// spend adds the tokens t of an answer of model, and their cost.
 func (c *record) spend(model string, t *usage.Tokens, estimated bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

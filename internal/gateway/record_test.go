@@ -72,7 +72,8 @@ func observed(t *testing.T, limits budget.Limits) (*logbook, *prometheus.Registr
 	}
 }
 
-// counts returns the counters and gauges of a registry, and how many values its histograms have.
+// counts returns the values of the counters and gauges of a registry, and the number of values of its
+// histograms.
 func counts(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	families, err := r.Gather()
 	require.NoError(t, err)
@@ -243,7 +244,8 @@ func TestBudgets(t *testing.T) {
 	require.Contains(t, got, "no price of the model")
 }
 
-// TestLeavingClientPays checks that a client that leaves has used what was sent.
+// TestLeavingClientPays checks that tokens count against the budget of a client that leaves during the
+// answer.
 func TestLeavingClientPays(t *testing.T) {
 	gone := make(chan struct{})
 	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,7 @@ type refusal struct {
 	status int
 	header http.Header
 	body   []byte
-	cause  error // ends the chain, or is what modules see of an error
+	cause  error // the error for the chain: errCounted, or an *abi.Error that modules see
 }
 
 // errCounted ends the chain of a request whose tokens the upstream has counted.
@@ -41,7 +41,8 @@ func (x *exchange) refuse(res *http.Response) error {
 	return r.cause
 }
 
-// endsWith reports whether err, with which the chain ended, is the refusal: no module has replaced it.
+// endsWith reports whether err, with which the chain ended, is r.cause, so that no module has replaced
+// it.
 func (r *refusal) endsWith(err error) bool {
 	if r == nil {
 		return false

@@ -99,8 +99,8 @@ func headOf(body []byte) (head, *wire.Error) {
 	return h, nil
 }
 
-// known returns the parameters that the client's request has, too. The API rejects others, such as temperature, in
-// requests to count tokens.
+// known returns those of params whose names are in requested, the parameters of the client's request.
+// The API rejects others, such as temperature, in requests to count tokens.
 func known(params, requested abi.Params) abi.Params {
 	out := abi.Params{}
 	for name := range requested {

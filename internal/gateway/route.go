@@ -99,7 +99,7 @@ func (r *Route) listed(model string) string {
 	return ""
 }
 
-// Calls reports whether the gateway calls a hook.
+// Calls reports whether the gateway calls the hook h of modules.
 func Calls(h abi.Hook) bool {
 	switch h {
 	case contract.HookBeforeModel, contract.HookWrapModel, contract.HookOnChunk, contract.HookAfterModel,

@@ -17,7 +17,7 @@ type runHost struct {
 	*memory
 	deadline time.Time
 	seq      atomic.Int64
-	queue    func(abi.Event) // for observers
+	queue    func(abi.Event) // queues an event for observers
 }
 
 func newRunHost(ctx context.Context, c *record, held *memory) *runHost {

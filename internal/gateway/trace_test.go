@@ -20,7 +20,7 @@ const (
 )
 
 // TestSpans checks that a request has a span in the client's trace, with spans for its modules and the
-// upstream, and that the upstream gets the trace's headers only if it should.
+// upstream, and that the upstream gets the trace's headers only with TraceUpstream.
 func TestSpans(t *testing.T) {
 	for name, c := range map[string]struct {
 		upstream bool

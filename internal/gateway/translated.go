@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A Target is an endpoint of another protocol than the clients'.
+// A Target is an endpoint whose protocol is not the clients'.
 type Target struct {
 	Protocol wire.Protocol
 	Path     string      // of the endpoint
@@ -22,8 +22,8 @@ type Target struct {
 	MaxCompletionTokens bool
 }
 
-// targetHeader returns the header of a request to a Target. Of the client's header it has the key, as the upstream
-// expects it, and what connects spans and names the client.
+// targetHeader returns the header of a request to a Target. It takes the key, the headers that connect
+// spans, and the client's name from the header of the client's request.
 func (u *Upstream) targetHeader(client http.Header) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	for _, name := range append([]string{"User-Agent"}, traceHeaders...) {

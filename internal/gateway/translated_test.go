@@ -64,8 +64,8 @@ func TestTranslated(t *testing.T) {
 	}
 }
 
-// TestTranslatedErrors checks that the client gets the upstream's status with an error in its own protocol, and an
-// error of its own for what cannot be translated.
+// TestTranslatedErrors checks that the client gets the upstream's status with an error in its own
+// protocol, and an error of the gateway for a request that cannot be translated.
 func TestTranslatedErrors(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")

@@ -52,8 +52,8 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// TestNoAnswer checks that nothing but a valid answer allows a call, and that the question goes nowhere
-// else.
+// TestNoAnswer checks that only a valid answer allows a call, and that a redirect does not send the
+// question to another address.
 func TestNoAnswer(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		t.Error("the question was sent elsewhere")

@@ -29,13 +29,13 @@ import (
 
 // Limits are the limits of one key. Zero values are no limits.
 type Limits struct {
-	RequestsPerMinute int // after a burst of as many
+	RequestsPerMinute int // the rate limit, which is also the size of a burst
 	Tokens            int64
 	Cost              price.Amount
 	Per               Period // of Tokens and Cost; the default is Month
 }
 
-// An Amount is what requests use.
+// An Amount is the tokens that requests use, and their cost.
 type Amount struct {
 	Tokens int64
 	Cost   price.Amount
@@ -44,7 +44,7 @@ type Amount struct {
 // maxTokens limits the tokens of one request, so that sums do not overflow.
 const maxTokens = math.MaxInt64 / 1024
 
-// plus returns the sum of two amounts, at most the largest number.
+// plus returns the sum of a and b. A sum that is too large becomes the largest number.
 func (a Amount) plus(b Amount) Amount {
 	return Amount{add(a.Tokens, min(b.Tokens, maxTokens)), price.Amount(add(int64(a.Cost), int64(b.Cost)))}
 }
@@ -86,7 +86,7 @@ func (e *SpentError) Error() string {
 
 // A Ledger counts what keys spend. It is safe for concurrent use.
 type Ledger struct {
-	path string // of its file; empty if it has none
+	path string // the path of the file; empty if the sums are only in memory
 	log  *slog.Logger
 	now  func() time.Time
 
@@ -94,12 +94,12 @@ type Ledger struct {
 	keys    map[string]*sums
 	changed bool
 
-	stop, stopped chan struct{} // of the goroutine that writes the file
+	stop, stopped chan struct{} // closed to end the goroutine that writes the file, and by it when it has ended
 }
 
 // sums are the sums of one key.
 type sums struct {
-	start    time.Time // of the period
+	start    time.Time // the beginning of the period
 	per      Period
 	requests int64
 	spent    Amount
@@ -122,7 +122,7 @@ func Open(path string, log *slog.Logger) (*Ledger, error) {
 		l.keys[u.Key] = &sums{start: u.Start, per: u.Per, requests: u.Requests,
 			spent: Amount{u.Tokens, price.AmountOf(u.Cost)}}
 	}
-	l.changed = true // a file that cannot be written must not be noticed later
+	l.changed = true // write the file now, so that Open fails if it cannot be written
 	if err := l.save(); err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ type document struct {
 	Keys    []Use `json:"keys"`
 }
 
-// Read reads the file of a ledger, sorted by key.
+// Read returns what keys have used according to the file of a ledger, sorted by key.
 func Read(path string) ([]Use, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -308,7 +308,7 @@ func (l *Ledger) save() error {
 	return err
 }
 
-// replace writes a file at once: after a crash it has the old content or the new one.
+// replace writes a file atomically: after a crash the file has its old content or b.
 func replace(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

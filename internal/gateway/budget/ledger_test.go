@@ -21,7 +21,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // noon is a Tuesday.
 var noon = time.Date(2026, 11, 24, 12, 30, 0, 0, time.UTC)
 
-// open returns a ledger whose time is at.
+// open returns a ledger whose clock shows the time at.
 func open(t *testing.T, path string, at *time.Time) *Ledger {
 	l, err := Open(path, quiet)
 	require.NoError(t, err)
@@ -166,7 +166,8 @@ func TestSavedSoon(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestBadFile checks that a file that cannot be used is no empty one.
+// TestBadFile checks that Open rejects a file that it cannot read, and does not treat it as an empty
+// one.
 func TestBadFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"cut":      `{"version":1,"keys":[{"key":"a"`,

@@ -13,7 +13,7 @@ type Received struct {
 	Ended  bool     // the stream has the event after which no part of the answer follows
 }
 
-// Receive reads a stream, of which the end may be missing. It ignores an event that is not complete.
+// Receive reads a stream, which may end early. It ignores a last event that is not complete.
 func Receive(protocol, stream string) *Received {
 	r := &Received{}
 	for event := range strings.SplitAfterSeq(stream, "\n\n") {

@@ -112,7 +112,8 @@ func (q *Request) addTools(list []tool) {
 	}
 }
 
-// An item is a message, a block or an item of a history, in any protocol.
+// An item is an element of a history: a message of chat completions, a block of the Messages API, or an
+// item of the Responses API.
 type item struct {
 	Type, Role string
 	ID         string

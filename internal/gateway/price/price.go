@@ -162,8 +162,8 @@ func parseYAML(b []byte) (*Table, error) {
 	return t, nil
 }
 
-// newPrice returns the price of a million tokens from prices that scale converts. Without a price of their own,
-// cached tokens cost as much as other input.
+// newPrice returns the price of a million tokens: the given prices times scale. Cached tokens cost as
+// much as other input if read or write is nil.
 func newPrice(input, output, read, write *float64, scale float64) (*Price, error) {
 	if input == nil || output == nil {
 		return nil, errors.New("want input and output, the prices of a million tokens")
@@ -176,7 +176,7 @@ func newPrice(input, output, read, write *float64, scale float64) (*Price, error
 		p.CacheWrite = *write * scale
 	}
 	for _, v := range []float64{p.Input, p.CacheRead, p.CacheWrite, p.Output} {
-		if !(v >= 0 && v <= maxPrice) { // also if it is no number
+		if !(v >= 0 && v <= maxPrice) { // true for NaN, too
 			return nil, fmt.Errorf("the price %v of a million tokens is not from 0 to %v", v, maxPrice)
 		}
 	}

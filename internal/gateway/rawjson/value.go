@@ -36,14 +36,14 @@ type Member struct {
 // decoders reuses the memory of decoders.
 var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(bytes.NewBuffer(nil)) }}
 
-// Parse checks that doc is one JSON value in valid UTF-8 whose objects have no duplicate names and
-// which is within [MaxDepth] and [MaxTokens], and returns it. Readers disagree on which of two duplicate
-// names counts, so that a document with some could hide a value from a check.
+// Parse parses doc. It returns an error unless doc is one JSON value in valid UTF-8 within [MaxDepth]
+// and [MaxTokens], and its objects have no duplicate names. Readers disagree on which of two duplicate
+// names counts, so that they could hide a value from a check.
 func Parse(doc []byte) (Value, error) {
 	d := decoders.Get().(*jsontext.Decoder)
 	d.Reset(bytes.NewBuffer(doc))
 	defer func() {
-		d.Reset(bytes.NewBuffer(nil)) // an idle decoder does not keep the document in memory
+		d.Reset(bytes.NewBuffer(nil)) // so that an idle decoder does not keep the document in memory
 		decoders.Put(d)
 	}()
 	for n := 1; ; n++ {

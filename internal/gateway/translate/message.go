@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// portable returns messages without what only their own protocol has. It rejects what another one cannot carry.
+// portable returns copies of messages without fields and reasoning that other protocols do not have. It
+// returns an error if an upstream of another protocol would lack more than hints.
 func portable(in []abi.Message) ([]abi.Message, error) {
 	out := make([]abi.Message, len(in))
 	for i := range in {
@@ -82,7 +83,8 @@ func portableParts(in []abi.Part, where string) ([]abi.Part, error) {
 	return out, nil
 }
 
-// hints are fields that can be left out, since the model is asked the same without them. A refusal becomes text.
+// hints are the names of fields that can be left out, since the model is asked the same without them.
+// portableMessage turns a refusal into text.
 var hints = map[string]bool{
 	"cache_control": true, "prompt_cache_breakpoint": true, "index": true, wire.KindRefusal: true,
 }

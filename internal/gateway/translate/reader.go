@@ -18,8 +18,8 @@ const maxEvent = 16 << 20
 // afterEnd is the time for which events after the end of an answer, such as the usage, are awaited.
 const afterEnd = 250 * time.Millisecond
 
-// A reader reads the client's stream for a stream of the upstream. Text passes as it arrives; a tool call passes once
-// it is complete.
+// A reader translates the upstream's stream to the client's. It passes text as it arrives, and a tool
+// call once it is complete.
 type reader struct {
 	body   io.ReadCloser
 	events *wire.EventReader
@@ -27,10 +27,10 @@ type reader struct {
 	w      wire.Writer
 	usage  bool
 
-	calls map[int]*openCall // those that are open, by block
-	last  *time.Timer       // after the end of the answer, for upstreams that keep the connection open
-	out   []byte            // what the client has not read yet
-	err   error             // follows out
+	calls map[int]*openCall // the calls that are not complete, by block
+	last  *time.Timer       // closes body after the end of the answer if the upstream does not
+	out   []byte            // what Read has not returned yet
+	err   error             // what Read returns after out
 }
 
 // An openCall is a tool call that is not complete.
@@ -39,9 +39,9 @@ type openCall struct {
 	arguments strings.Builder
 }
 
-// Stream returns the client's stream for a streamed answer of the upstream to a request, at most max bytes of which are
-// read. It calls grow before it holds n bytes more. The caller closes the stream, which closes body. If the upstream's
-// stream is cut, the error of Read is io.ErrUnexpectedEOF.
+// Stream returns the client's stream for the streamed answer body of the upstream to q. It reads at
+// most max bytes, and calls grow before it holds n bytes more. The caller closes the stream, which
+// closes body. If the upstream's stream is cut, the error of Read is io.ErrUnexpectedEOF.
 func (p Pair) Stream(body io.ReadCloser, q *Request, max int, grow func(n int) error) io.ReadCloser {
 	return &reader{
 		body:   body,
@@ -53,7 +53,8 @@ func (p Pair) Stream(body io.ReadCloser, q *Request, max int, grow func(n int) e
 	}
 }
 
-// A limited reader fails after a number of bytes. It reserves memory for what the upstream's codec keeps of them.
+// A limited reader fails after left bytes. It reserves the memory that the upstream's codec uses for
+// them.
 type limited struct {
 	r    io.Reader
 	left int
@@ -113,7 +114,7 @@ func (r *reader) next() {
 	}
 	if failed != nil {
 		if err != nil {
-			failed = err // half an event
+			failed = err // the event was cut, too
 		}
 		r.fail(failed)
 		return
@@ -138,7 +139,7 @@ func reported(failure []byte) error {
 	return wire.Errorf(wire.CodeUpstream, "the upstream failed: %.500s", text)
 }
 
-// item writes what the client gets for an item.
+// item writes the client's events for an item of the upstream's stream.
 func (r *reader) item(it *wire.Item) {
 	switch call := r.calls[it.Block]; {
 	case it.Kind == wire.Ping:

@@ -23,7 +23,7 @@ var common = []string{
 	"logprobs", "top_logprobs", "modalities", "prediction", "audio", "web_search_options",
 }
 
-// rules say what of a client's requests other protocols can carry.
+// rules describe the parts of a client's requests that other protocols can carry.
 type rules struct {
 	// names are the client's names of common parameters that differ from those of chat completions.
 	names map[string]string

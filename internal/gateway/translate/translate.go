@@ -17,8 +17,8 @@ import (
 // A Pair translates between the protocol of clients and that of an upstream.
 type Pair struct {
 	Client, Upstream wire.Protocol
-	// MaxCompletionTokens makes an upstream of chat completions get the limit of an answer by its newer name, which
-	// some models of OpenAI demand and other endpoints do not know.
+	// MaxCompletionTokens sends the limit of an answer's tokens to an upstream of chat completions as
+	// max_completion_tokens, which some models of OpenAI demand and other endpoints do not know.
 	MaxCompletionTokens bool
 }
 
@@ -69,7 +69,8 @@ func (p Pair) Request(body []byte) (*Request, error) {
 	return out, nil
 }
 
-// adapt sets the parameters of an upstream of chat completions that other protocols need not say.
+// adapt sets parameters of chat completions that clients of other protocols do not send, if the
+// upstream uses chat completions.
 func (p Pair) adapt(call *wire.Call) {
 	if !rulesOf(p.Upstream).asksUsage {
 		return
@@ -83,8 +84,8 @@ func (p Pair) adapt(call *wire.Call) {
 	}
 }
 
-// Answer returns the client's answer for a whole answer of the upstream to a request. The error is a *wire.Error with
-// CodeUpstream.
+// Answer returns the client's form of body, the upstream's whole answer to q. The error is a
+// *wire.Error with CodeUpstream.
 func (p Pair) Answer(body []byte, q *Request) ([]byte, error) {
 	a, err := p.Upstream.ParseAnswer(body)
 	if err != nil {

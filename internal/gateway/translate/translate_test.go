@@ -27,7 +27,8 @@ func pairOf(names string) Pair {
 	return Pair{Client: protocols[client], Upstream: protocols[upstream]}
 }
 
-// TestRequest checks what of a request reaches an upstream of another protocol, and that hints are left out.
+// TestRequest checks which parts of a request reach an upstream of another protocol, and that hints are
+// left out.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	for names, tc := range map[string]struct{ body, want string }{
@@ -70,7 +71,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestRejects checks that the error for what an upstream's protocol lacks names the client's field.
+// TestRejects checks that the error names the client's field that the upstream's protocol lacks.
 func TestRejects(t *testing.T) {
 	t.Parallel()
 	const (

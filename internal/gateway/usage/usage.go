@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// Tokens are the tokens of an answer, by their price.
+// Tokens are the tokens of an answer, by the kinds that have different prices.
 type Tokens struct {
 	Input      int64 // neither read from the prompt cache nor written to it
 	CacheRead  int64
@@ -83,7 +83,7 @@ func (r *Reader) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// mayReport reports whether a line has an object of the name that matters. Most lines have none.
+// mayReport reports whether a line has a member "usage" that is an object. Most lines have none.
 func mayReport(line []byte) bool {
 	for {
 		_, rest, ok := bytes.Cut(line, []byte(`"usage"`))
@@ -120,7 +120,8 @@ func (r *Reader) read(b []byte) {
 	}
 }
 
-// report takes the object with the usage. A later one of a stream counts for the members that it has.
+// report sets the tokens from the object with the usage. If a stream has several such objects, the last
+// value of each member counts.
 func (r *Reader) report(object []byte) {
 	v, err := rawjson.Parse(object)
 	if err != nil {

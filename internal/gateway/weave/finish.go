@@ -94,9 +94,9 @@ type blockChange struct {
 // A text is a block of text of which a part or all is left.
 type text struct {
 	kind string
-	was  string // what is left of the upstream's
+	was  string // the upstream's text that the client has not received
 	now  string // what the client gets
-	any  bool   // was is not known any more
+	any  bool   // the block can get any text, since modules changed the part that the client has
 }
 
 // place decides which of the remaining blocks get the remaining text.

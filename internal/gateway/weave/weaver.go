@@ -32,7 +32,7 @@ type Options struct {
 type Weaver struct {
 	stream  wire.Stream
 	o       Options
-	queue   []queued                    // what the upstream sent and the client has not received
+	queue   []queued                    // items that the client has not received
 	held    int                         // bytes of the queue
 	block   *block                      // the block of text of which the client has received a part, or nil
 	told    map[string]*strings.Builder // the text that the client has received, by the kind of chunks

@@ -7,8 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Separated returns the parts next of an answer in the order of old, the upstream's. The chain joins the chunks of
-// an answer that is not streamed into a message whose first part has all of the text.
+// Separated returns the parts next of a changed answer in the order of old, the parts that the upstream
+// sent. The chain joins the chunks of an answer that is not streamed into a message whose first part
+// has all of the text.
 func Separated(old, next []abi.Part) []abi.Part {
 	if SameTypes(old, next) {
 		return next

@@ -29,7 +29,7 @@ func IsReasoning(p *abi.Part) bool {
 	return false
 }
 
-// HasReasoning reports whether a message has such a part.
+// HasReasoning reports whether a message has a part for which [IsReasoning] reports true.
 func HasReasoning(m *abi.Message) bool {
 	return m.Content.IsParts() && slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return IsReasoning(&p) })
 }

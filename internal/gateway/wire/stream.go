@@ -90,7 +90,7 @@ type Writer interface {
 	Error(dst []byte, err *Error) []byte
 }
 
-// KindRefusal is the kind of the text with which an answer is refused.
+// KindRefusal is the kind of a text with which a model refuses to answer.
 const KindRefusal = "refusal"
 
 // Refusal returns the refusal of an answer, which OpenAI's messages have in the field refusal, or "".
@@ -103,8 +103,8 @@ func Refusal(m *abi.Message) string {
 	return ""
 }
 
-// Full returns the answer with all that the next request must have: as its Response, with the upstream's items that
-// modules of the gateway do not see.
+// Full returns the answer with all that the next request must have: the Response of a, and the
+// upstream's items that modules of the gateway do not see.
 func Full(a interface{ Response() *abi.Response }) *abi.Response {
 	if f, ok := a.(interface{ Full() *abi.Response }); ok {
 		return f.Full()

@@ -169,8 +169,8 @@ func TestError(t *testing.T) {
 		`"code":"invalid_request"}}`, string(body))
 }
 
-// FuzzAnswer checks that an answer that nothing changes keeps its bytes, and that one whose calls are
-// denied has none.
+// FuzzAnswer checks that an answer keeps its bytes if nothing changes it, and has no calls if all are
+// denied.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(answerWithCalls))
 	f.Add([]byte(`{"choices":[{"message":{"content":[{"type":"text","text":"x"},{"type":"thinking"}],"reasoning":"y"}}]}`))

@@ -88,11 +88,11 @@ func readFunction(v rawjson.Value, text string, to *abi.FunctionCall) (err error
 	return nil
 }
 
-// editCalls returns v, the tool_calls value of a message, edited to hold next instead of old. It returns
-// nil if nothing changes.
+// editCalls returns the text of tool_calls after modules changed the calls old, which v contains, to
+// next. The text is nil if nothing changed.
 func editCalls(v rawjson.Value, old, next []abi.ToolCall) ([]byte, error) {
 	elements := v.Elements()
-	place := map[string][]int{} // by ID; a hostile history may repeat one
+	place := map[string][]int{} // indices in old, by ID; a hostile history may repeat an ID
 	for i := range old {
 		place[old[i].ID] = append(place[old[i].ID], i)
 	}
@@ -134,7 +134,7 @@ func relative(element, v rawjson.Value) rawjson.Value {
 	return rawjson.Value{Text: element.Text, At: element.At - v.At}
 }
 
-// editCall returns the text of a call that was v and old, and is now next.
+// editCall returns the text of a call after modules changed it from old, whose text is v, to next.
 func editCall(v rawjson.Value, old, next *abi.ToolCall) ([]byte, error) {
 	if name := changedField(old.Unknown, next.Unknown); name != "" || typeOf(old) != typeOf(next) {
 		if name == "" {

@@ -143,7 +143,7 @@ func streamOf(program []byte) []string {
 
 type streamWriter struct {
 	events    []string
-	reasoning string // of the current event, as all below
+	reasoning string // the reasoning, content and calls are those of the current event
 	content   string
 	calls     []string
 	last      int // the kind of the block before
@@ -152,7 +152,7 @@ type streamWriter struct {
 
 func (w *streamWriter) block(kind int, two, join bool) {
 	if kind < 2 && kind == w.last {
-		return // it would continue the block
+		return // the delta would continue the last block
 	}
 	w.last = kind
 	if !join || kind == 0 && w.content+strings.Join(w.calls, "") != "" ||

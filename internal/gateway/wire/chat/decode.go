@@ -44,7 +44,7 @@ type group struct {
 	items int    // those with an event
 }
 
-// A place is the place of an item in its group.
+// A place is the index of an item in its group.
 type place struct {
 	group *group
 	at    int

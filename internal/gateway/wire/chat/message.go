@@ -17,7 +17,7 @@ const (
 	reasoningShort   = "reasoning"
 )
 
-// errLegacyCall is the error for a call of the API before tools.
+// errLegacyCall is the error for a message with function_call, which the API had before tool_calls.
 var errLegacyCall = errors.New("function_call is the API before tools; use tool_calls")
 
 // A message is a message as received, and as modules see it.

@@ -82,7 +82,8 @@ func newMessages(in []abi.Message) []abi.Message {
 	return out
 }
 
-// customCalls returns the text of calls of which one is of a custom tool, which the ABI encodes in another way.
+// customCalls returns the text of calls, and true, if one of them calls a custom tool: the encoding of
+// the ABI differs from the API's.
 func customCalls(calls []abi.ToolCall) (text []byte, ok bool) {
 	if !slices.ContainsFunc(calls, func(c abi.ToolCall) bool { return c.Type == typeCustom }) {
 		return nil, false

@@ -200,8 +200,8 @@ func (r *request) editMessages(next []abi.Message) ([]byte, error) {
 	return rawjson.Array(list), nil
 }
 
-// exchangeProblem returns how messages break the API's rule for tool calls, or "": the messages after
-// one with calls are their results, one of each.
+// exchangeProblem returns a description of how messages break the API's rule for tool calls, or "":
+// after a message with calls there must be one result for each call before any other message.
 func exchangeProblem(messages []abi.Message) string {
 	if len(messages) == 0 {
 		return "the request has no messages"

@@ -34,7 +34,7 @@ func parse(t *testing.T, body string) wire.Request {
 	return r
 }
 
-// between returns the text from the start of one text to the start of another.
+// between returns the part of s from the first occurrence of from, inclusive, to the first of to.
 func between(s, from, to string) string { return s[strings.Index(s, from):strings.Index(s, to)] }
 
 // changed returns a copy of a call that can be changed.
@@ -284,8 +284,8 @@ func TestParseRequestRejects(t *testing.T) {
 	}
 }
 
-// FuzzRequest checks that a request that nothing changes keeps its bytes, and that one whose texts
-// change can be read and has the changes.
+// FuzzRequest checks that a request keeps its bytes if nothing changes it, and that a request with
+// changed texts can be parsed and has these texts.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(history))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"Hi"}],"n":1,"tools":[{"function":{"name":"f"}}]}`))

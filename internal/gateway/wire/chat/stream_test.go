@@ -259,8 +259,8 @@ func TestResponse(t *testing.T) {
 	}, s.Response())
 }
 
-// FuzzStream checks that a stream that nothing changes keeps its bytes, that the items of an event have
-// its effect together, and that changed streams can be read.
+// FuzzStream checks that a stream keeps its bytes if nothing changes it, that the items of an event
+// together have the effect of the event, and that changed streams can be read.
 func FuzzStream(f *testing.F) {
 	files, err := filepath.Glob("testdata/streams/*.txtar")
 	require.NoError(f, err)
@@ -271,7 +271,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		s := &stream{model: "m"} // passes each item
-		changed := &stream{}     // writes each delta as other text would be
+		changed := &stream{}     // writes each delta as changed text
 		var whole, other, apart []byte
 		var open wire.Item
 		var ends []wire.Item
@@ -338,8 +338,8 @@ func responseOf(t *testing.T, text string) *abi.Response {
 	return s.Response()
 }
 
-// TestChoicesOfOtherTypes checks that no event passes whose choices some clients would read as the codec
-// does not.
+// TestChoicesOfOtherTypes checks that the codec rejects events whose field choices has a type that some
+// clients accept.
 func TestChoicesOfOtherTypes(t *testing.T) {
 	for _, choices := range []string{
 		`{"0":{"delta":{"tool_calls":[{"id":"c1"}]}}}`, `"x"`, `[[]]`, `["x"]`, `[{"delta":[{"tool_calls":[]}]}]`,

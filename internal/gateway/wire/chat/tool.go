@@ -13,7 +13,7 @@ import (
 type tool struct {
 	raw    rawjson.Value
 	kind   string // the field that describes it, typeFunction or typeCustom
-	listed bool   // modules see it as abi
+	listed bool   // whether modules see the tool, as abi
 	abi    abi.Tool
 }
 

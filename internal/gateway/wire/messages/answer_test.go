@@ -221,7 +221,8 @@ func TestNewAnswer(t *testing.T) {
 	)
 }
 
-// FuzzAnswer checks that an answer that did not change keeps its bytes, and that no denied call remains.
+// FuzzAnswer checks that an answer keeps its bytes if nothing changes it, and that no denied call
+// remains.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(wholeAnswer))
 	f.Add([]byte(`{"content":[],"stop_reason":null}`))

@@ -87,8 +87,8 @@ func (d *draft) applyParts(next []abi.Part) error {
 	}
 }
 
-// segment adds parts none of which are opaque, in place of old ones. New blocks before those
-// that it keeps follow the block last.
+// segment adds the parts next, none of which are opaque, in place of the blocks with the indices old.
+// New blocks follow the kept block before them, or the block last if there is none.
 func (d *draft) segment(old []int, next []abi.Part, last int) error {
 	if d.sameTypes(old, next) {
 		for k, i := range old {
@@ -288,15 +288,17 @@ func callBlock(call *abi.ToolCall, input []byte) []byte {
 		[]byte(`,"name":`), rawjson.Quote(call.Function.Name), []byte(`,"input":`), input, []byte("}"))
 }
 
-// sort puts the pieces in order.
+// sort orders the pieces by their place.
 func (d *draft) sort() {
 	slices.SortStableFunc(d.pieces, func(a, b piece) int { return a.place - b.place })
 }
 
-// unchanged reports whether the draft is its container. Its pieces are sorted.
+// unchanged reports whether the draft has the blocks of its container, all of them unchanged. The
+// caller has sorted the draft.
 func (d *draft) unchanged() bool { return d.of != nil && d.inPlace() && !d.differs() }
 
-// inPlace reports whether each piece is in the place of one block, and each block has a piece.
+// inPlace reports whether the draft has one piece for each block of the container, in the order of the
+// blocks. The caller has sorted the draft.
 func (d *draft) inPlace() bool {
 	if len(d.pieces) != len(d.of.blocks) {
 		return false
@@ -319,7 +321,7 @@ func (d *draft) differs() bool {
 	return false
 }
 
-// contentText returns the content, of which blocks that did not change keep their bytes.
+// contentText returns the text of the draft's content. Blocks that did not change keep their bytes.
 func (d *draft) contentText() []byte {
 	if d.of == nil || !d.inPlace() {
 		return d.array()
@@ -366,8 +368,8 @@ func (d *draft) text() []byte {
 	})
 }
 
-// checkThinking rejects changes to the places of signed reasoning that the upstream would reject. The
-// pieces are sorted.
+// checkThinking returns an error if the upstream would reject where signed reasoning is after the
+// changes. The caller has sorted the draft.
 func (d *draft) checkThinking() error {
 	if d.of == nil || d.of.role != abi.RoleAssistant || len(d.pieces) == 0 {
 		return nil
@@ -395,7 +397,8 @@ func (d *draft) checkThinking() error {
 	return nil
 }
 
-// edited returns the text of a value with changes, for which the value is a document.
+// edited returns the text of v with the edits that change makes. It calls change with v as a document
+// of its own, whose offsets begin at 0.
 func edited(v rawjson.Value, change func(rawjson.Value, *rawjson.Edits)) []byte {
 	e := &rawjson.Edits{Doc: v.Text}
 	change(rawjson.Value{Text: v.Text}, e)

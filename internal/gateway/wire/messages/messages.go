@@ -94,7 +94,8 @@ func (e *fieldError) Error() string {
 // problem returns an error in a field.
 func problem(path, text string) *fieldError { return &fieldError{path, text} }
 
-// in returns the error with the path of an object that contains the field.
+// in returns the error with path, which names the object that has the field, in front of the field's
+// own path.
 func (e *fieldError) in(path string) *fieldError {
 	if e.path != "" {
 		path += "." + e.path
@@ -102,12 +103,12 @@ func (e *fieldError) in(path string) *fieldError {
 	return &fieldError{path, e.problem}
 }
 
-// invalid returns the error of a request.
+// invalid returns e as an error of the client's request.
 func (e *fieldError) invalid() error {
 	return &wire.Error{Code: wire.CodeInvalid, Message: e.Error(), Param: e.path}
 }
 
-// upstream returns the error of an answer.
+// upstream returns e as an error of the upstream's answer.
 func (e *fieldError) upstream() error {
 	return wire.Errorf(wire.CodeUpstream, "the upstream's answer is not understood: %s", e.Error())
 }

@@ -59,7 +59,7 @@ type composer struct {
 	turns  []turn
 }
 
-// A turn is a message of the request.
+// A turn is a message of a new request.
 type turn struct {
 	role    string
 	blocks  [][]byte

@@ -76,8 +76,8 @@ func (s *stream) Text(dst []byte, open *wire.Item, text string) []byte {
 	return appendDelta(dst, b, b.number, text)
 }
 
-// CloseText appends the event that ends the block of open, preceded by the event that begins it if that
-// has not been written. It appends nothing if the block was dropped.
+// CloseText appends the event that ends the block that open has begun, preceded by the event that
+// begins it if that has not been written. It appends nothing if the block was dropped.
 func (s *stream) CloseText(dst []byte, open *wire.Item, _ string) []byte {
 	dst = s.Text(dst, open, "")
 	b := s.blocks[open.Block]
@@ -165,7 +165,8 @@ func (s *stream) endNew(dst []byte, finish string, extra abi.Fields) []byte {
 	return appendEvent(dst, eventStop, []byte(`{"type":"message_stop"}`))
 }
 
-// appendReason appends an event of the end with another stop reason, if it has one.
+// appendReason appends received, an event of the end of an answer. If the event has a stop reason,
+// reason replaces it.
 func appendReason(dst, received []byte, reason string) []byte {
 	name, data, _ := readEvent(received)
 	if data == nil {

@@ -12,7 +12,7 @@ type calls struct {
 	calls, results []string
 }
 
-// turns returns the calls and results of the request's messages.
+// turns returns the calls and results of each message of the request.
 func (r *request) turns() []calls {
 	out := make([]calls, len(r.messages))
 	for i, c := range r.messages {
@@ -29,9 +29,9 @@ func (r *request) turns() []calls {
 	return out
 }
 
-// unpaired returns a problem with the pairs of calls and results, or "". The upstream wants the results
-// of all calls of an assistant in the user's next messages, and no other results. It joins successive
-// messages with the same role.
+// unpaired returns a description of a call without its result or a result without its call, or "". The
+// upstream wants the results of all calls of an assistant in the user's next messages, and no other
+// results. It joins successive messages with the same role.
 func unpaired(turns []calls) string {
 	open := map[string]int{}
 	last := ""
@@ -60,7 +60,8 @@ func unpaired(turns []calls) string {
 	return unanswered(open)
 }
 
-// unanswered returns the problem with a call that has no result, or "".
+// unanswered returns a description of a call in open, which has the calls without results by their IDs,
+// or "".
 func unanswered(open map[string]int) string {
 	for id := range open {
 		return fmt.Sprintf("call %.64q has no result", id)

@@ -77,8 +77,8 @@ func documentPart(kind string, members []rawjson.Member) (abi.Part, bool) {
 	return p, found && kind == typeDocument
 }
 
-// mediaPart returns the part for an image or a document. It reports false if the part would not say all
-// that the block says.
+// mediaPart returns the part for an image or a document. It reports false if a part cannot have all
+// fields of the block.
 func mediaPart(kind string, members []rawjson.Member) (abi.Part, bool) {
 	p := abi.Part{Type: abi.PartImage}
 	var source []rawjson.Member

@@ -223,7 +223,7 @@ func TestEncodeMessages(t *testing.T) {
 	insert := func(c *wire.Call, at int, m ...abi.Message) { c.Messages = slices.Insert(c.Messages, at, m...) }
 	for name, c := range map[string]struct {
 		change       func(c *wire.Call)
-		system, list string // "" if it is as before
+		system, list string // the new values of the fields; "" if a field does not change
 	}{
 		"an exchange removed": {
 			change: func(c *wire.Call) { remove(c, 2, 5) },
@@ -545,8 +545,8 @@ func TestThreadRejected(t *testing.T) {
 	require.Contains(t, string(body), `"details":{"error_code":"thread_unsupported_request","unsupported":[`)
 }
 
-// FuzzRequest checks that a request that did not change keeps its bytes, and that changed text makes
-// valid requests which read as they were changed.
+// FuzzRequest checks that a request keeps its bytes if nothing changes it, and that a request with
+// changed texts is valid and has these texts.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(agentRequest), "x")
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":[]}]}`), "")

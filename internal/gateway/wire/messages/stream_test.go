@@ -125,7 +125,7 @@ func received(t *testing.T, upstream, lines string) string {
 	return string(s.End(out, ends, c.finish))
 }
 
-// item appends what becomes of an item of the block that open begins.
+// item appends the client's events for an item of the block that open begins.
 func (c *changes) item(s wire.Stream, out []byte, it, open *wire.Item) []byte {
 	message, dropped := c.drop[it.Block]
 	text, changed := c.texts[it.Block]
@@ -290,7 +290,7 @@ func TestTooMuchText(t *testing.T) {
 	require.ErrorContains(t, err, "the answer is too large")
 }
 
-// FuzzStream checks that a stream that did not change keeps its bytes, and that the stream for a client
+// FuzzStream checks that a stream keeps its bytes if nothing changes it, and that the client's stream
 // is valid after any changes: it has the changed text and no denied call.
 func FuzzStream(f *testing.F) {
 	files, err := filepath.Glob("testdata/streams/*.txtar")

@@ -17,13 +17,13 @@ type streamItem struct {
 	ended bool // output_item.done was read
 
 	raw      []byte // the whole item if it has ended, unless it is a message
-	repeated bool   // whether the end of the answer has it
-	last     bool   // whether only the end of the answer has it
+	repeated bool   // whether the event that ends the answer has the item
+	last     bool   // whether only the event that ends the answer has the item
 
 	placed bool  // whether a part of it was written
 	out    int64 // output_index for the client
 	entry  int   // in writer.entries
-	gone   int64 // how many of its texts were dropped, so that the parts after them have other numbers
+	gone   int64 // the number of dropped texts, by which the content_index of later parts decreases
 }
 
 // A block is a text of a message, or a call.
@@ -38,7 +38,7 @@ type block struct {
 	text   strings.Builder
 	begun  bool // whether a chunk of the call's arguments was returned
 	closed bool
-	quiet  bool   // whether it is only in events that repeat it
+	quiet  bool   // whether no event begins the block: it is only in events that repeat texts or calls
 	ending []byte // the event of its end
 
 	dropped, changed bool
@@ -47,8 +47,8 @@ type block struct {
 	out              int64 // content_index for the client
 }
 
-// silent is the event of an item that shares its event with another item. It is not nil: for the weaver, nil is the
-// rest of an event that was written in part.
+// silent is the Event of an item whose event another item has. It is not nil, since an item without
+// Event is, for the weaver, the rest of an event that was written in part.
 var silent = []byte{}
 
 func (b *block) open(event []byte) wire.Item {
@@ -77,7 +77,7 @@ func (b *block) close(event []byte) wire.Item {
 	return wire.Item{Kind: wire.Close, Block: b.number, Event: event}
 }
 
-// suffix returns the text of a block of which nothing was returned, as a chunk has it.
+// suffix returns the text of a block as the text of its first chunk.
 func (b *block) suffix() string {
 	if b.call != nil && b.call.form == custom {
 		b.begun = true

@@ -51,7 +51,7 @@ type element struct {
 
 const newItem = -1
 
-// encode adds the fields to change whose messages differ from next.
+// encode adds the fields whose messages differ from next to change.
 func (e *encoder) encode(change map[string][]byte, next []abi.Message) error {
 	e.edited = len(e.changed) > 0
 	seen := map[string]bool{}
@@ -178,7 +178,7 @@ func (e *encoder) item(i int) []byte {
 	return e.items[i].Text
 }
 
-// put appends an item of the request, with its text or another.
+// put appends item i of the request with the given text.
 func (e *encoder) put(i int, text []byte) {
 	e.out = append(e.out, element{text, i})
 }
@@ -259,7 +259,8 @@ func reasoningError() error {
 	return broken("a module set the reasoning of a message, which only the upstream can write")
 }
 
-// rewriteCalls appends the calls of a message, of which some changed.
+// rewriteCalls appends the calls of m, the changed form of the message was. Calls that did not change
+// keep their text.
 func (e *encoder) rewriteCalls(was, m *abi.Message, s span) error {
 	first := s.to - len(was.ToolCalls)
 	old := map[string]int{}
@@ -291,7 +292,7 @@ func (e *encoder) rewriteCalls(was, m *abi.Message, s span) error {
 	return nil
 }
 
-// rewriteField appends an item with another content in the field name.
+// rewriteField appends item i with its field name, whose content changed from was to now.
 func (e *encoder) rewriteField(i int, name string, was, now abi.Content, textType string) error {
 	if sameContent(was, now) {
 		e.put(i, e.item(i))

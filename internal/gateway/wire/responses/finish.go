@@ -81,7 +81,8 @@ func (s *stream) passEnd(dst, raw []byte, finish string) []byte {
 	return s.sendEvent(dst, e, typ, top)
 }
 
-// finalOutput returns the output of the whole answer, of which elements is the upstream's.
+// finalOutput returns the output of the whole answer. elements is the output in the upstream's last
+// event.
 func (s *stream) finalOutput(elements []rawjson.Value) []byte {
 	var out [][]byte
 	at := 0

@@ -142,7 +142,8 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// want returns the texts and calls of a stream whose blocks fare as p says, without empty texts, in no order.
+// want returns the number of each text and call that the client gets of a stream with the changes of p,
+// except for empty texts.
 func (p *plan) want(s *stream) map[string]int {
 	out := map[string]int{}
 	for i, b := range s.blocks {

@@ -139,7 +139,7 @@ func (s *stream) begin(e *event) error {
 // maxIndex is the maximum index of an item in an answer, and of a part in an item.
 const maxIndex = 1 << 30
 
-// newItem adds an item, of which o is the beginning or the whole.
+// newItem adds the item that o, which may be only the beginning of the item, describes.
 func (s *stream) newItem(e *event, o *output) (*streamItem, error) {
 	if len(s.items) >= maxBlocks {
 		return nil, upstream("the upstream's answer has more than %d items", maxBlocks)
@@ -282,7 +282,8 @@ func (s *stream) textDone(e *event) ([]wire.Item, error) {
 	return append(append(items, more...), b.close(e.raw)), nil
 }
 
-// rest returns the items that complete a block whose whole text is text. The error is that the block has other text.
+// rest returns the items that complete block b, whose whole text is text. It returns an error if the
+// stream has sent other text for the block.
 func (s *stream) rest(b *block, text string) ([]wire.Item, error) {
 	switch {
 	case b.text.Len() == 0 && text != "":
@@ -316,7 +317,8 @@ func (s *stream) endPart(e *event) ([]wire.Item, error) {
 	return append(items, e.other(it)), nil
 }
 
-// endText returns the items that complete a text of a message, of which an event repeats the whole.
+// endText returns the items that complete the text with the number part of message it. text is the
+// whole text, which an event repeats.
 func (s *stream) endText(it *streamItem, part int64, typ, text string) ([]wire.Item, error) {
 	b := it.parts[part]
 	var items []wire.Item
@@ -410,7 +412,8 @@ func (s *stream) endItem(e *event) ([]wire.Item, error) {
 	return items, nil
 }
 
-// openQuiet begins an item that has no event of its beginning.
+// openQuiet returns the item that begins a call without an event of its beginning. Other items need
+// none.
 func (s *stream) openQuiet(it *streamItem) []wire.Item {
 	if it.call == nil {
 		return nil
@@ -419,7 +422,7 @@ func (s *stream) openQuiet(it *streamItem) []wire.Item {
 	return []wire.Item{it.call.open(silent)}
 }
 
-// complete returns the items that complete an item, of which an event has the whole, and ends the item.
+// complete returns the items that complete it. o is the whole item, as event has it.
 func (s *stream) complete(it *streamItem, o *output, event []byte) ([]wire.Item, error) {
 	if it.typ != o.typ || (it.call == nil) != (o.call == nil) {
 		return nil, upstream("the upstream's answer ends an item of type %.40q as one of type %.40q", it.typ, o.typ)

@@ -73,7 +73,7 @@ func splitEvents(stream []byte) [][]byte {
 	return out
 }
 
-// play returns what the client gets of a stream whose blocks fare as p says.
+// play returns what the client gets of a stream with the changes of p.
 func play(s wire.Stream, stream []byte, p *plan) ([]byte, error) {
 	var dst []byte
 	var queue, ends []wire.Item
@@ -140,7 +140,7 @@ func (p *plan) item(dst []byte, s wire.Stream, it *wire.Item, opened map[int]wir
 	return s.Pass(dst, it)
 }
 
-// framed returns a stream of which each line is the data of an event.
+// framed returns a stream with an event for each of lines, which are the data of the events.
 func framed(lines []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(lines) {
@@ -156,7 +156,7 @@ func framed(lines []byte) []byte {
 	return out
 }
 
-// unframed is the inverse of framed, with a stable name for each ID that was made up.
+// unframed is the inverse of framed. It replaces the IDs that the gateway made up by stable names.
 func unframed(t *testing.T, stream []byte) []byte {
 	var out []byte
 	for _, event := range splitEvents(stream) {

@@ -131,8 +131,8 @@ func (r *request) editTools(next []abi.Tool) (*toolEdit, error) {
 	return e, e.add()
 }
 
-// rewrite returns the text of a list of tools and how many it has left. The text is nil if the list has not
-// changed.
+// rewrite returns the text of a list of tools, or nil if the list has not changed, and the number of
+// tools that are left.
 func (e *toolEdit) rewrite(list rawjson.Value, namespace string) (text []byte, left int) {
 	var out [][]byte
 	changed := false

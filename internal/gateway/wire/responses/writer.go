@@ -13,11 +13,11 @@ type writer struct {
 	started bool   // whether the start of the answer was written
 	last    []byte // the last event of the upstream that was written unchanged
 
-	renumber bool  // whether events were added or dropped, so that all that follow have other numbers
+	renumber bool  // whether events were added or dropped, so that later events get new numbers
 	sequence int64 // of the next event
 	output   int64 // output_index of the next item
 
-	pending     *streamItem // a message of which only the beginning was passed: it is written with its first part
+	pending     *streamItem // a message whose beginning was passed, and is written with its first part
 	pendingHead []byte
 
 	custom  map[string]bool // whether a tool is custom, by name
