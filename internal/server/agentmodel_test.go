@@ -142,8 +142,8 @@ var modelAPIs = map[string]string{
 	"/v1/messages":         `{"model":"agent","max_tokens":100,"messages":[{"role":"user","content":"hi"}]%s}`,
 }
 
-// TestModelStatus checks that the statuses 400 and 429 of a model reach the clients of all APIs, also of streams,
-// with the time after which to try again, and that other statuses become 502.
+// TestModelStatus checks that the statuses 400 and 429 of a model reach the clients of all APIs,
+// including clients of streams, with the time after which to try again. Other statuses become 502.
 func TestModelStatus(t *testing.T) {
 	t.Parallel()
 	status := 0
@@ -168,7 +168,8 @@ func TestModelStatus(t *testing.T) {
 	}
 }
 
-// TestAnthropicErrors checks that errors for Anthropic's clients are in their format, also those of the server.
+// TestAnthropicErrors checks that all errors for Anthropic's clients, including errors of the
+// server, are in Anthropic's format.
 func TestAnthropicErrors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -224,7 +225,8 @@ func TestRequestParams(t *testing.T) {
 	require.Equal(t, want, asked[0].Params)
 }
 
-// TestRequestPolicy checks that the agent's file and the operator's rings say what requests may set.
+// TestRequestPolicy checks that the agent's file and the operator's rings determine which
+// parameters requests may set.
 func TestRequestPolicy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -4,7 +4,7 @@
 //
 //	sse         writes streams of server-sent events
 //	admission   shares processors, disk and connections between tenants
-//	chat        parses requests for OpenAI's chat completions and writes their responses
+//	agentmodel  parses requests of model APIs and writes their responses
 //	httpapi     routes, keys and scopes, problem details, cursors, the OpenAPI document
 //	policy      the operator's limits for a tenant
 //	tenants     tenants, keys, secrets and usage
@@ -14,7 +14,7 @@
 //	quarantine  decides which runs of a crashed server are resumed
 //	runs        starts, resumes, follows, cancels and takes over runs
 //	routes      serves the gateways of tenants: modules in front of model APIs
-//	gateway     serves runs over chat completions and AG-UI
+//	gateway     serves runs over the model APIs and AG-UI
 //	console     the web console
 //
 // A package imports only those above it in this list.

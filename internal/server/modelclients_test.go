@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// clientModel calls two tools of the client, and answers once it has the results. Asked for a format, it answers
-// with an object.
+// clientModel calls two tools of the client, and answers once it has the results. If the request
+// asks for a format, the answer is a JSON object.
 func clientModel(_ int, req *model.Request) scripted.Reply {
 	last := req.Messages[len(req.Messages)-1]
 	switch {
@@ -38,9 +38,9 @@ func clientModel(_ int, req *model.Request) scripted.Reply {
 	})
 }
 
-// TestModelClients runs a task through each client of the model APIs, with an agent whose module denies a tool.
-// The clients and the task are those with which the gateway is tested. The tool must not run, and the client must
-// go on.
+// TestModelClients runs a task through each client of the model APIs, with an agent whose module
+// denies a tool. The tests of the gateway use the same clients and task. The tool must not run, and
+// the client must continue.
 func TestModelClients(t *testing.T) {
 	t.Parallel()
 	npmtest.Folder(t) // skips the test before it starts a server
@@ -76,7 +76,7 @@ func clientPlatform(t *testing.T) *fixture {
 	return f
 }
 
-// TestModelFormats asks for structured output through each client that has it.
+// TestModelFormats checks structured output with each client that supports it.
 func TestModelFormats(t *testing.T) {
 	t.Parallel()
 	npmtest.Folder(t)

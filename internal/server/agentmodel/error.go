@@ -7,11 +7,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// An Error is an error for the client of a model API.
+// An Error is an error that a client of a model API receives.
 type Error struct {
 	Status  int
 	Message string
-	Param   string // the invalid part of the request
+	Param   string // the name of the invalid field; may be empty
 	Code    string
 	Header  http.Header // additional headers of the response
 }
@@ -55,7 +55,7 @@ func (e *Error) AnthropicType() string {
 	return e.Type()
 }
 
-// inStream returns the error for a stream that has begun.
+// inStream returns e in the form that [wire.Writer] sends in a stream that has begun.
 func (e *Error) inStream() *wire.Error {
 	code := wire.CodeInvalid
 	switch {

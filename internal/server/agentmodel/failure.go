@@ -12,7 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
 )
 
-// failure returns the error of a run that failed, or nil.
+// failure returns the error for the client if e or err reports that the run failed, and nil
+// otherwise. e is an event of the run, and err is the error that came with it.
 func failure(e abi.Event, err error) error {
 	var journal *journal.Error
 	var ended *agent.Error
@@ -46,9 +47,10 @@ func failure(e abi.Event, err error) error {
 	}
 }
 
-// modelFailed returns the error of a failed model call. The client can do something about the statuses 400
-// and 429, so that these are kept. The error shows neither the model's address nor the text of its endpoint
-// to the agent's users; the tenant can read the run's events.
+// modelFailed returns the error for the client of a run that a failed model call ended. how
+// describes the failure. The error keeps the model's status if it is 400 or 429, because the client
+// can act on these. It contains neither the model's address nor the text of its endpoint, which the
+// agent's users must not see. The tenant can read them in the run's events.
 func modelFailed(e abi.Event, how string) *Error {
 	status := http.StatusBadGateway
 	if e.Error.Status == http.StatusBadRequest || e.Error.Status == http.StatusTooManyRequests {
@@ -62,7 +64,7 @@ func modelFailed(e abi.Event, how string) *Error {
 	}
 }
 
-// retryAfter returns a Retry-After header if the error has a delay.
+// retryAfter returns a Retry-After header with the error's delay, or nil if the error has none.
 func retryAfter(err *abi.Error) http.Header {
 	if err.RetryAfterMS <= 0 {
 		return nil

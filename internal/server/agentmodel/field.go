@@ -12,13 +12,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// A check returns what is wrong with the value of a field, or "". A null is always right, and not checked.
+// A check returns what is wrong with the value of a field, or "" if agents accept the value. It is
+// not called for null, which agents always accept.
 type check func(v rawjson.Value) string
 
-// ignored accepts every value of a field that has no effect.
+// ignored is the check of fields that have no effect on agents. It accepts every value.
 func ignored(rawjson.Value) string { return "" }
 
-// only accepts the given values, which are what an agent does anyway.
+// only returns a check that accepts the given values, which are JSON text. They ask for what agents
+// do anyway. If values is empty, the check rejects the field.
 func only(values ...string) check {
 	return func(v rawjson.Value) string {
 		if slices.Contains(values, compact(v.Text)) {
@@ -31,7 +33,7 @@ func only(values ...string) check {
 	}
 }
 
-// members accepts an object whose members have the given names, or are null.
+// members returns a check that accepts objects. A member whose name is not in names must be null.
 func members(names ...string) check {
 	return func(v rawjson.Value) string {
 		if !v.IsObject() {

@@ -12,13 +12,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// A format is the form of an answer: a JSON object, or what a schema describes.
+// A format is the form that a request asks of the answer: JSON text that schema describes, or any
+// JSON object if schema is nil.
 type format struct {
 	schema *jsonschema.Resolved
-	size   int // of the schema, in values
+	size   int // number of values in the schema
 }
 
-// Check returns a function that returns what is wrong with the text of an answer, or nil if any text will do.
+// Check returns a function that compares the text of an answer with the requested format. The
+// function returns what is wrong with the text, or "" if nothing is. Check returns nil if the
+// request does not ask for a format.
 func (r *Request) Check() func(text string) string {
 	if r.format == nil {
 		return nil
@@ -26,7 +29,8 @@ func (r *Request) Check() func(text string) string {
 	return r.format.check
 }
 
-// newFormat compiles a schema, which has bounded size and depth and refers only to itself.
+// newFormat returns the format that a JSON schema describes. It rejects schemas that are too large,
+// or refer to other documents.
 func newFormat(v rawjson.Value) (*format, error) {
 	if !v.IsObject() {
 		return nil, fmt.Errorf("must be an object")
@@ -38,19 +42,21 @@ func newFormat(v rawjson.Value) (*format, error) {
 	return &format{compiled, schema.Size(v.Text)}, nil
 }
 
-// asResponseFormat returns a schema in the form of chat completions.
+// asResponseFormat returns the response_format with which a request for a chat completion asks for
+// answers that the schema describes.
 func asResponseFormat(schema rawjson.Value) []byte {
 	return slices.Concat([]byte(`{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":`),
 		schema.Text, []byte("}}"))
 }
 
-// maxWork limits the work of a check: the values of the schema times those of the answer.
+// maxWork limits the work of checking one answer: the number of values in the schema times the
+// number of values in the answer.
 const maxWork = 5_000_000
 
 // maxProblem limits the description of a mismatch, in bytes.
 const maxProblem = 500
 
-// values estimates the number of values in a JSON text, as the number of its separators.
+// values estimates the number of values in v by counting its separators.
 func values(v rawjson.Value) int {
 	n := 1
 	for _, c := range v.Text {
@@ -61,7 +67,7 @@ func values(v rawjson.Value) int {
 	return n
 }
 
-// check returns what is wrong with an answer, or "".
+// check returns what is wrong with the text of an answer, or "" if the text has the format.
 func (f *format) check(text string) string {
 	v, err := rawjson.Parse([]byte(text))
 	switch {

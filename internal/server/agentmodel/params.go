@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// The names of parameters and fields that are read here.
+// Parameters and other fields of requests that this package interprets.
 const (
 	paramFormat   = "response_format"
 	paramChoice   = "tool_choice"
@@ -22,23 +22,27 @@ const (
 	fieldOutputConfig = "output_config" // of the Messages API
 )
 
-// maxParams limits the parameters of a request, with the schema of its answer and its metadata, in bytes.
+// maxParams limits the fields of a request other than its messages and tools, in bytes. They
+// include the schema of the answer and the metadata.
 const maxParams = 256 << 10
 
-// numbers are the parameters that are numbers, and counts those that are whole numbers above 0.
+// numbers, counts and texts list the parameters that must be numbers, positive integers and
+// strings.
 var (
 	numbers = []string{"frequency_penalty", "min_p", "presence_penalty", "repetition_penalty", "temperature", "top_p"}
 	counts  = []string{"max_completion_tokens", "max_tokens", "top_k"}
 	texts   = []string{paramEffort, "verbosity"}
 )
 
-// usualTiers are the values of service_tier that ask for nothing.
+// usualTiers lists the values of service_tier that request no particular tier. They are not sent to
+// the model.
 var usualTiers = []string{"auto", "default", "standard_only"}
 
-// maxStops limits the sequences at which an answer stops.
+// maxStops limits the number of stop sequences in a request.
 const maxStops = 16
 
-// kindProblem returns what a parameter must be, or "" if it is.
+// kindProblem returns the kind of value that a parameter must have, such as "a number", or "" if v
+// is of that kind.
 func kindProblem(name string, v rawjson.Value) string {
 	number := strings.IndexByte("-0123456789", v.Text[0]) >= 0
 	whole := number && !bytes.ContainsAny(v.Text, ".eE") && len(v.Text) < 20
@@ -65,8 +69,8 @@ func isStop(v rawjson.Value) bool {
 		!slices.ContainsFunc(list, func(e rawjson.Value) bool { return !e.IsString() })
 }
 
-// readParams divides the fields that a codec calls parameters into those for the model, and those that do
-// not reach it, which it checks.
+// readParams reads the fields of a request that its codec returns as parameters. It checks the
+// fields that do not reach the model, and adds the others to the request.
 func (r *Request) readParams(params abi.Params) error {
 	r.Params = abi.Params{}
 	r.usage = !r.stream || !r.protocol.optionalUsage ||
@@ -125,7 +129,9 @@ func (r *Request) readMetadata(v rawjson.Value) error {
 	return nil
 }
 
-// readFormat reads response_format, or the format in the output_config of the Messages API.
+// readFormat sets the format of the answer. It reads the parameter response_format or, in the
+// Messages API, the member "format" of config, which is the request's output_config. The member
+// "effort" of config becomes the parameter reasoning_effort.
 func (r *Request) readFormat(config rawjson.Value) (err error) {
 	if effort := config.Get("effort"); !effort.IsNull() {
 		r.Params[paramEffort] = effort.Text

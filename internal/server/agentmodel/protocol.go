@@ -1,12 +1,14 @@
-// Package agentmodel serves agents as models of the APIs of OpenAI and Anthropic. It reads requests in the
-// terms of a run: its messages, tools, parameters and answers. It writes the events of the run as an
-// answer, whole or streamed. The protocols themselves are those of the gateway, [wire.Protocol].
+// Package agentmodel serves agents as models of the APIs of OpenAI and Anthropic. It translates a
+// request into the input of a run: messages, tools, parameters, and answers to interrupts. It
+// writes the events of the run as the response, whole or streamed. The gateway implements the
+// protocols; see [wire.Protocol].
 //
-// An answer is the text of all steps of the run, with a blank line between them, or only the final one if the
-// request asks for a format. Tools of the request run in the client. If the model calls them, and the gates
-// allow it, the run pauses and the answer ends with these calls. The next request, which ends with their
-// results, continues the same run, which the IDs of the calls name. The agent's other tools, their results and
-// intermediate steps stay on the server. The package does not depend on the server.
+// The text of a response is the text of all steps of the run, separated by blank lines. If the
+// request asks for a format, it is only the text of the final step. The client runs the tools of
+// its request. If the model calls such tools, and no middleware denies the calls, the run pauses
+// and the response ends with the calls. Their IDs contain the ID of the run, so that the next
+// request, which ends with their results, resumes the run. The agent's other tools, their results
+// and the intermediate steps stay on the server. The package does not depend on the server.
 package agentmodel
 
 import (
@@ -19,19 +21,22 @@ import (
 // A Protocol is the protocol of a model API.
 type Protocol struct {
 	wire.Protocol
-	// tools are the types of tools that the client runs and that are functions.
+	// tools lists the types of tools that are functions, which the client runs. "" is a missing
+	// type.
 	tools []string
-	// fixed are the fields of requests that do not reach the model, with the check of their values.
+	// fixed has the checks of the fields of requests that do not reach the model, by field name.
 	fixed map[string]check
-	// optionalUsage says that streams have the usage only if the request asks for it.
+	// optionalUsage means that a stream reports the usage only if the request asks for it.
 	optionalUsage bool
-	// idPrefix begins the ID of an answer that is its run's. If it is empty, each answer has a new ID.
+	// idPrefix and the ID of the run form the ID of a response. If idPrefix is empty, each response
+	// has a new ID.
 	idPrefix string
-	// misplaced are parameters of other protocols, whose codec does not report them.
+	// misplaced lists parameters of other protocols that requests must not have. The codec ignores
+	// them.
 	misplaced []string
 }
 
-// Chat is OpenAI's chat completions.
+// Chat returns the protocol of OpenAI's chat completions.
 func Chat() *Protocol {
 	return &Protocol{
 		Protocol: chat.Protocol{}, tools: []string{"", "function"}, optionalUsage: true, idPrefix: "chatcmpl-",
@@ -48,7 +53,7 @@ func Chat() *Protocol {
 	}
 }
 
-// Responses is OpenAI's Responses API.
+// Responses returns the protocol of OpenAI's Responses API.
 func Responses() *Protocol {
 	return &Protocol{
 		Protocol: responses.Protocol{}, tools: []string{"function"},
@@ -67,7 +72,7 @@ func Responses() *Protocol {
 	}
 }
 
-// Messages is Anthropic's Messages API.
+// Messages returns the protocol of Anthropic's Messages API.
 func Messages() *Protocol {
 	return &Protocol{
 		Protocol: messages.Protocol{}, tools: []string{"", "custom"},
@@ -83,7 +88,7 @@ func Messages() *Protocol {
 	}
 }
 
-// openAI are the fields that both APIs of OpenAI have.
+// openAI has the checks of the fields that both APIs of OpenAI have.
 var openAI = map[string]check{
 	"store":                  only("false"),
 	"user":                   ignored,

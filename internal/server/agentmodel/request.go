@@ -14,25 +14,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A Request is a request for an answer of an agent.
+// A Request is a parsed request to an agent through a model API.
 type Request struct {
 	Model    string // the name of the agent
 	Messages []abi.Message
 	Tools    []abi.Tool // tools that run in the client
 	Metadata abi.Params
-	// Params are the parameters for the model, by their names in chat completions. Choice is the tool_choice
-	// of the next model call, or nil.
+	// Params are the parameters for the model, by their names in chat completions. Choice is the
+	// tool_choice of the next model call. If it is nil, the model may choose.
 	Params abi.Params
 	Choice abi.JSON
-	// Run is the run to resume, with Answers by the ids of its interrupts. If it is empty, a
-	// new run starts with Messages.
+	// Run is the ID of the run to resume, and Answers has the answers to its interrupts by their
+	// IDs. If Run is empty, a new run starts with Messages.
 	Run     string
 	Answers map[string]json.RawMessage
 
 	protocol *Protocol
 	stream   bool
-	usage    bool    // the client wants to know the usage
-	format   *format // of the answer; nil for any text
+	usage    bool    // the response reports the usage
+	format   *format // required form of the answer; nil allows any text
 }
 
 // Limits on a request.
@@ -41,8 +41,8 @@ const (
 	maxTools    = 128
 )
 
-// ParseRequest parses a request. A field that would have an effect which agents do not have is an error.
-// The error is an [*Error].
+// ParseRequest parses the body of a request. It rejects fields that ask for something that agents
+// do not do. The error is an [*Error].
 func ParseRequest(p *Protocol, body []byte) (*Request, error) {
 	parsed, err := p.ParseRequest(body)
 	if err != nil {
@@ -74,7 +74,7 @@ func ParseRequest(p *Protocol, body []byte) (*Request, error) {
 	return r, r.addTools(root.Get("tools"), call.Tools)
 }
 
-// invalidRequest returns an error of a codec.
+// invalidRequest converts an error of a protocol's codec to an [*Error].
 func invalidRequest(err error) error {
 	if known, ok := errors.AsType[*wire.Error](err); ok {
 		return badf(known.Param, "%s", known.Message)
@@ -82,7 +82,9 @@ func invalidRequest(err error) error {
 	return badf("", "%v", err)
 }
 
-// readMessages checks the messages, and removes what belongs to the client's API or is set by the host.
+// readMessages checks the messages of a new run. It removes fields that belong to the client's API
+// or that the host sets. failed has the IDs of the calls whose results are errors; the text of
+// these results begins with errorPrefix afterwards.
 func (r *Request) readMessages(failed map[string]bool) error {
 	switch n := len(r.Messages); {
 	case n == 0:
@@ -103,7 +105,8 @@ func (r *Request) readMessages(failed map[string]bool) error {
 	return nil
 }
 
-// errorPrefix begins the text of a tool's result that is an error, for models whose API has no such field.
+// errorPrefix begins the text of a tool result that is an error. Some model APIs have no field that
+// marks such results.
 const errorPrefix = "Error: "
 
 func withError(c abi.Content) abi.Content {
@@ -113,11 +116,12 @@ func withError(c abi.Content) abi.Content {
 	return abi.Parts(append([]abi.Part{{Type: abi.PartText, Text: errorPrefix}}, c.Parts()...)...)
 }
 
-// harmless are the fields of messages and parts that have no effect on an agent: hints for caches, and what
-// answers of the APIs repeat.
+// harmless lists fields of messages and parts that have no effect on an agent: cache hints, and
+// fields that clients copy from earlier responses.
 var harmless = []string{"annotations", "audio", "cache_control", "citations", "function_call", "logprobs", "status"}
 
-// readMessage checks a message. Its refusal, if it has one, becomes its text.
+// readMessage checks a message and removes fields that have no effect. If the message has a refusal
+// and no text, the refusal becomes its text.
 func readMessage(m *abi.Message) error {
 	if text := wire.Refusal(m); text != "" && m.Content.String() == "" {
 		m.Content = abi.Text(text)
@@ -148,12 +152,14 @@ func readMessage(m *abi.Message) error {
 	return contract.CheckMessage(m)
 }
 
-// isHarmless reports whether a field has no effect: it is harmless, null or empty.
+// isHarmless reports whether a field has no effect on an agent: its name is in harmless, or its
+// value is null or empty.
 func isHarmless(f abi.Field) bool {
 	return slices.Contains(harmless, f.Name) || slices.Contains([]string{"null", "[]", "{}", `""`}, string(f.Value))
 }
 
-// addTools adds the client's tools, unless it chose none.
+// addTools checks the client's tools, and adds them to the request unless tool_choice is "none".
+// list has the tools as the client sent them, and tools has them as the codec parsed them.
 func (r *Request) addTools(list rawjson.Value, tools []abi.Tool) error {
 	elements := list.Elements()
 	if len(elements) > maxTools {
@@ -180,7 +186,7 @@ func (r *Request) addTools(list rawjson.Value, tools []abi.Tool) error {
 	return r.checkChoice()
 }
 
-// checkChoice checks tool_choice. A client may choose among its own tools.
+// checkChoice rejects a tool_choice that is invalid or names a tool that the request does not have.
 func (r *Request) checkChoice() error {
 	v := rawjson.Value{Text: r.Choice}
 	switch name := v.Get("function").Get("name").String(); {
@@ -199,7 +205,8 @@ func (r *Request) checkChoice() error {
 	return nil
 }
 
-// failedResults returns the IDs of the calls whose results are errors, which only the Messages API says.
+// failedResults returns the IDs of the calls whose results are marked as errors. Only the Messages
+// API has such a mark.
 func failedResults(root rawjson.Value) map[string]bool {
 	out := map[string]bool{}
 	for _, m := range root.Get("messages").Elements() {
@@ -213,7 +220,8 @@ func failedResults(root rawjson.Value) map[string]bool {
 }
 
 // continues sets Run and Answers if the conversation ends with results of the client's tools. The
-// results resume the run that called the tools. It fails if they belong to several runs.
+// results resume the run that called the tools. failed has the IDs of the calls whose results are
+// errors. continues fails if the results belong to several runs.
 func (r *Request) continues(failed map[string]bool) error {
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == abi.RoleTool; i-- {
 		m := &r.Messages[i]

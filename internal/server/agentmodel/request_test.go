@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/agentmodel"
 )
 
-// protocols has the protocols, with the conversation that their requests need.
+// protocols holds each protocol with the part of a request that every request needs.
 var protocols = map[string]struct {
 	protocol     *agentmodel.Protocol
 	conversation string
@@ -102,7 +102,8 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestMessages checks what messages may have, and that a result of the Messages API stays an error.
+// TestMessages checks which fields and parts a message may have, and that a result that is an error
+// in the Messages API remains one.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	read := func(name, body string) (*agentmodel.Request, error) {
@@ -178,7 +179,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// TestFormats checks which answers have a format.
+// TestFormats checks which formats of answers a request may ask for.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	const list = `{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"a":{"type":"array",

@@ -17,16 +17,15 @@ import (
 
 // Timeouts bound the writing of a response.
 type Timeouts struct {
-	// Response bounds the time for which an answer waits until the tenant's other responses
-	// leave room for it, and then the time to write a whole answer. It starts when the run is
-	// over, since a run may take longer.
+	// Response bounds two waits after the end of the run: until the tenant's other responses leave
+	// room for this one, and until the client has read a whole response.
 	Response time.Duration
 	Part     time.Duration // writing one part of a stream
 }
 
-// A Hold is a function that waits until the response may hold a number of bytes in memory.
-// Meanwhile it calls wait with a channel that is closed when the bytes are reserved or ctx is done.
-// It fails with the cause of ctx if ctx is done first.
+// A Hold waits until the response may hold the given number of bytes in memory. Meanwhile it calls
+// wait with a channel that is closed when the bytes are reserved or ctx is done. It fails with the
+// cause of ctx if ctx is done first.
 type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, done <-chan struct{}) bool) error
 
 // Serve responds to a request with the events of its run, which must end with run_finished or
@@ -35,8 +34,9 @@ type Hold func(ctx context.Context, bytes int, wait func(ctx context.Context, do
 // may be shown to the client. If the run fails while a stream is being written, Serve sends the
 // error as the stream's last event. Serve also returns errors of writes.
 //
-// A stream begins with the first text, so that a run that fails before it has an error with a status. If the
-// run takes long until then, the stream begins before, to keep the connection alive.
+// A stream begins with the first text of the run, or after [sse.HeartbeatInterval] to keep the
+// connection alive. If the run fails before the stream begins, the status of the response reports
+// the failure.
 func Serve(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -58,7 +58,7 @@ func Serve(
 	return err
 }
 
-// A sender writes an answer.
+// A sender writes the response to one request.
 type sender struct {
 	w        http.ResponseWriter
 	request  *Request
@@ -75,7 +75,7 @@ type sender struct {
 // errNoEvent reports a run without events.
 var errNoEvent = errors.New("the run ended without an event")
 
-// whole responds with one object when the run is over.
+// whole writes the response as one object when the run is over.
 func (s *sender) whole(ctx context.Context, events iter.Seq2[abi.Event, error]) error {
 	for e, err := range events {
 		s.run = e.Run
@@ -104,7 +104,7 @@ func (s *sender) whole(ctx context.Context, events iter.Seq2[abi.Event, error]) 
 	return err
 }
 
-// answer returns the body of a whole answer.
+// answer returns the body of a response that is one object.
 func (s *sender) answer() ([]byte, error) {
 	m := abi.Message{Role: abi.RoleAssistant, ToolCalls: s.turn.calls(s.run)}
 	if text := s.turn.text(); text != "" {
@@ -135,8 +135,9 @@ func (s *sender) answer() ([]byte, error) {
 	return append(e.Apply(), '\n'), nil
 }
 
-// extra returns the field agent_runner of an answer, which the model APIs do not have: the run, the
-// interrupts that it waits for, and the text that replaces what was streamed.
+// extra returns the field agent_runner of a response, which the model APIs do not have. It contains
+// the ID of the run, the interrupts that the run waits for, and the text that replaces the streamed
+// text.
 func (s *sender) extra() abi.Fields {
 	o := map[string]any{"run": s.run}
 	if s.turn.waiting != nil {
@@ -152,8 +153,9 @@ func (s *sender) extra() abi.Fields {
 	return abi.Fields{{Name: "agent_runner", Value: b}}
 }
 
-// mismatch returns the error of an answer that does not have the form which the request asks for. An answer
-// that was cut, or calls of the client's tools, are not the final answer.
+// mismatch returns an error if the request asks for a format, and the final answer does not have it
+// or a person must answer first. Otherwise it returns nil. A run whose answer was cut off, or that
+// waits for the client's tools, has no final answer yet.
 func (s *sender) mismatch() *Error {
 	f := s.request.format
 	if f == nil || s.turn.finish != abi.FinishStop {
@@ -208,11 +210,12 @@ func (s *sender) holdRest(ctx context.Context, bytes int) *Error {
 	}
 }
 
-// encodings is the number of copies of a turn's text that are in memory when its stream ends: as
-// text, in the writer, and as JSON.
+// encodings estimates the number of copies of a turn's text that are in memory when its stream
+// ends: as text, in the writer, and as JSON.
 const encodings = 4
 
-// stream responds with the events of the protocol as the text of the run arrives.
+// stream writes the response as a stream of the protocol's events, while the events of the run
+// arrive.
 func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error]) error {
 	next, stop := iter.Pull2(events)
 	defer stop()
@@ -242,7 +245,8 @@ func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error])
 	return s.end(ctx)
 }
 
-// fail returns the error of a run, or sends it if the stream has begun.
+// fail handles the failure of a run. If the stream has begun and err is an [*Error], fail sends err
+// to the client, and returns an error only if that fails. Otherwise it returns err.
 func (s *sender) fail(err error) error {
 	var problem *Error
 	if s.events == nil || !errors.As(err, &problem) {
@@ -252,7 +256,7 @@ func (s *sender) fail(err error) error {
 	return s.events.Err
 }
 
-// end sends what follows the text of a run.
+// end sends the rest of a stream after the run's last event: tool calls, usage and the end.
 func (s *sender) end(ctx context.Context) error {
 	if problem := s.mismatch(); problem != nil {
 		return s.fail(problem)
@@ -283,8 +287,8 @@ func (s *sender) end(ctx context.Context) error {
 	return s.events.Err
 }
 
-// wait returns the next event, and keeps the connection alive until then. ok is false after the
-// last event. The events end when ctx is done.
+// wait calls next and returns its results. Meanwhile it keeps the connection alive. ok is false
+// after the last event. The events end when ctx is done.
 func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool)) (e abi.Event, err error, ok bool) {
 	came := make(chan struct{})
 	go func() {
@@ -307,7 +311,7 @@ func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool))
 	return e, err, ok
 }
 
-// begin starts the stream, unless it has begun.
+// begin starts the stream if it has not begun.
 func (s *sender) begin() {
 	if s.events != nil {
 		return
@@ -320,7 +324,7 @@ func (s *sender) begin() {
 	s.events.Send(s.writer.Begin(nil))
 }
 
-// write sends text.
+// write sends pieces of text, and first starts the stream if it has not begun.
 func (s *sender) write(pieces []piece) {
 	s.begin()
 	var b []byte

@@ -9,15 +9,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// A piece is text of an answer, of a kind of chunks.
+// A piece is a part of a response's text. kind is the kind of chunk that it comes from, such as
+// [abi.ChunkText].
 type piece struct{ kind, text string }
 
-// A turn collects the contents of an answer from the events of a run: the text of its steps, its
-// ending, and its usage.
+// A turn collects the contents of a response from the events of a run: the text of its steps, its
+// finish reason and its usage.
 type turn struct {
-	final    bool            // only the run's answer counts, not the text of steps before it
+	final    bool            // collect only the text of the final step
 	streamed strings.Builder // text that was streamed
-	step     strings.Builder // text of the current step that was streamed
+	step     strings.Builder // streamed text of the current step
 	steps    []string        // texts of the finished steps, from their messages
 	replaced bool            // a message or the answer differs from the streamed text
 	finish   string
@@ -36,7 +37,7 @@ func (t *turn) bytes() int {
 	return n
 }
 
-// take processes an event and returns the text to send for it.
+// take adds an event to the turn and returns the text to send for it.
 func (t *turn) take(e abi.Event) []piece {
 	var out []piece
 	switch e.Type {
@@ -82,8 +83,8 @@ func (t *turn) textChunk(text string) []piece {
 	return []piece{{abi.ChunkText, text}}
 }
 
-// message ends a step, whose text is then the message's text. If none of the text was streamed,
-// message returns all of it.
+// message ends a step. The text of the step is that of the message in e, whatever was streamed. If
+// nothing was streamed, message returns this text.
 func (t *turn) message(e abi.Event) []piece {
 	if t.final {
 		return nil
@@ -104,7 +105,8 @@ func (t *turn) message(e abi.Event) []piece {
 	return out
 }
 
-// pause ends the turn with the interrupts of a paused run.
+// pause ends the turn of a paused run. If the run does not wait for the client's tools, pause adds
+// and returns a text with the reasons of the interrupts.
 func (t *turn) pause(interrupts []abi.Pending) []piece {
 	t.waiting = interrupts
 	if waitsForClient(interrupts) {
@@ -122,7 +124,8 @@ func (t *turn) pause(interrupts []abi.Pending) []piece {
 }
 
 // end ends the turn with a run's finish reason. If the run's answer differs from the text of the
-// last step, an answer of the assistant replaces that text, and any other answer follows it.
+// last step, it replaces that text if its role is assistant. Otherwise end adds and returns the
+// answer's text.
 func (t *turn) end(e abi.Event) []piece {
 	t.usage = e.Usage
 	switch e.FinishReason {
@@ -147,11 +150,11 @@ func (t *turn) end(e abi.Event) []piece {
 	return nil
 }
 
-// text returns the text of the answer.
+// text returns the text of the response.
 func (t *turn) text() string { return strings.Join(t.steps, "\n\n") }
 
-// corrected returns the answer's text, and reports whether a message or the answer changed it
-// after it was streamed.
+// corrected returns the response's text, and reports whether it differs from the streamed text
+// because a message or the answer replaced that.
 func (t *turn) corrected() (string, bool) {
 	whole := t.text()
 	return whole, t.replaced && whole != t.streamed.String()

@@ -42,13 +42,14 @@ type builtAgent struct {
 	requests RequestPolicy
 }
 
-// Pooled is a value that a pool holds. The pool closes it once it is not used any more.
+// Pooled is implemented by the values that a pool caches: agents, and the routes of gateways. The
+// pool closes a value that is no longer used.
 type Pooled interface{ Close() }
 
-// A pooled is a value in the pool.
+// A pooled is a cached value with an estimate of its memory.
 type pooled struct {
 	Pooled
-	bytes int64 // estimate of the value's memory
+	bytes int64 // estimate
 }
 
 // A Handle is an agent that is ready to run. The caller calls Release once its run has ended.
@@ -56,7 +57,7 @@ type Handle struct {
 	*agent.Agent
 	Release func()
 	Memory  int64 // the tenant's quota memory_bytes; 0 is the default
-	// Requests says what requests of model APIs may set.
+	// Requests determines which parameters requests of model APIs may set.
 	Requests *RequestPolicy
 }
 

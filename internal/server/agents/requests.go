@@ -14,22 +14,23 @@ import (
 
 // A RequestPolicy says which parameters requests of model APIs may set.
 type RequestPolicy struct {
-	lists [][]string         // each of which must allow a parameter
-	check func(string) error // the tenant's policy; nil if it allows any
+	lists [][]string         // a parameter must match a pattern in each list
+	check func(string) error // rejects parameters that the tenant's policy does not allow; nil allows all
 }
 
-// requestParams are the parameters that a request may set unless the agent's file has a list. They choose how
-// the model answers, cost no more, and give the client nothing that the agent does not have.
+// requestParams lists the parameters that a request may set if the agent's file has no list. They
+// change how the model answers, but neither raise its costs nor give the client anything that the
+// agent does not have.
 var requestParams = []string{
 	"frequency_penalty", "min_p", "parallel_tool_calls", "presence_penalty", "response_format", "seed", "stop",
 	"temperature", "tool_choice", "top_k", "top_p",
 }
 
-// lowering are the parameters that every request may set, because they only lower a limit of the agent. Clients
-// of Anthropic's API always send one.
+// lowering lists the parameters that every request may set, because they can only lower a limit of
+// the agent. Clients of Anthropic's API always send max_tokens.
 var lowering = []string{"max_tokens", "max_completion_tokens"}
 
-// requests returns the policy for requests to the agent of a plan.
+// requests returns the policy for requests of model APIs to the plan's agent.
 func (p *Plan) requests() RequestPolicy {
 	out := RequestPolicy{lists: [][]string{requestParams}}
 	if p.file != nil && p.file.Requests.Params != nil {
@@ -44,8 +45,8 @@ func (p *Plan) requests() RequestPolicy {
 	return out
 }
 
-// Check returns a problem that names the first parameter that a request may not set. choice is the request's
-// tool_choice, if it sets one.
+// Check returns a problem for the first parameter that a request may not set. choice is the
+// request's tool_choice, or nil if it has none.
 func (r *RequestPolicy) Check(params abi.Params, choice abi.JSON) error {
 	names := slices.Sorted(maps.Keys(params))
 	if choice != nil {

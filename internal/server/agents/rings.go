@@ -17,7 +17,7 @@ const RingsName = "rings"
 // has none.
 type Rings struct {
 	agentfile.Rings
-	Requests agentfile.Requests // what requests of model APIs may set
+	Requests agentfile.Requests // which parameters requests of model APIs may set
 	entries  map[string]bool
 	digests  map[string]bool
 }

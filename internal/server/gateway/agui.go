@@ -117,8 +117,8 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	return nil
 }
 
-// launch starts the run of a turn, or resumes it if it waits for answers. If an earlier request with the key did so, it
-// returns that one as known.
+// launch starts the run of a turn, or resumes it if it waits for answers. If an earlier request
+// with the same key already did so, l is nil, and known describes that request.
 func (x *AGUI) launch(
 	ctx context.Context,
 	c *httpapi.Caller,

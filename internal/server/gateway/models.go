@@ -123,7 +123,7 @@ var errNoCount = &agentmodel.Error{
 		"tools and modules decide what a request to the model has; an answer says in usage how many there were",
 }
 
-// An endpoint is an endpoint that creates answers.
+// An endpoint describes a route on which agents answer requests of a model API.
 type endpoint struct {
 	id, path, tag, summary string
 	protocol               *agentmodel.Protocol
@@ -218,7 +218,8 @@ func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Call
 	return err
 }
 
-// count counts the tokens of a message through a route.
+// count serves a request to count the tokens of a message. Only routes of the gateway can count
+// them.
 func (x *Models) count(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
@@ -262,11 +263,13 @@ func (x *Models) answer(
 		agentmodel.Timeouts{Response: x.Timeouts.Response, Part: x.Timeouts.Write})
 }
 
-// A part is the part of a run that a request executes: from its position before the request to its end or next pause.
+// A part is the part of a run that belongs to one request: from the run's position before the
+// request to its end or next pause.
 type part runs.Earlier
 
-// launch starts or resumes the run of a request. l is nil if an earlier request with the key did so and the run is not
-// in progress here.
+// launch starts or resumes the run of a request, and returns the request's part of the run. If an
+// earlier request with the same key already did so, it returns the part of that request; l is nil
+// if the run is no longer in progress here.
 func (x *Models) launch(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -296,7 +299,7 @@ func clientOf(q *agentmodel.Request) runs.Client {
 	return runs.Client{Tools: q.Tools, Params: q.Params, Choice: q.Choice, Check: q.Check()}
 }
 
-// resume resumes the run of a request, and sets what of the run came before.
+// resume resumes the run of a request, and sets p.Before to the usage of the run until now.
 func (x *Models) resume(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -317,7 +320,8 @@ func (x *Models) resume(
 	return x.Runs.ResumeOnce(ctx, c, q.Run, q.Answers, clientOf(q), key)
 }
 
-// events returns the events of the part, with the usage of the part in the event that ends or pauses the run.
+// events returns the events of the part. The event that ends or pauses the run then has the usage
+// of the part, not of the whole run.
 func (p *part) events(
 	ctx context.Context,
 	t *store.Tenant,
@@ -346,7 +350,7 @@ func (p *part) events(
 	}
 }
 
-// modelProblem returns an error of package agentmodel as a problem.
+// modelProblem converts an error of package agentmodel to a problem.
 func modelProblem(e *agentmodel.Error) *httpapi.Problem {
 	code := api.CodeInvalid
 	switch {

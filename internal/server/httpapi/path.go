@@ -36,8 +36,8 @@ func checkEncoding(r *http.Request) error {
 	return nil
 }
 
-// checkUpgrade rejects WebSockets. Clients of model APIs, such as Codex, use HTTP at once after this
-// status, and not after others.
+// checkUpgrade rejects WebSockets with status 426. After this status, clients of model APIs, such
+// as Codex, use HTTP at once.
 func checkUpgrade(r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return nil

@@ -10,21 +10,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// A Client is what the client of a run adds to its agent. The zero value adds nothing.
+// A Client holds the tools, parameters and checks that the client of a run adds to the agent. The
+// zero value adds nothing.
 type Client struct {
 	Tools []abi.Tool // tools that the client executes
-	// Params are parameters of the run's model calls, which the agent must allow, in place of those of an earlier
-	// request. If it is nil, those stay, and Choice and Check do not count. Choice is the tool_choice of the next
-	// call.
+	// Params are parameters for the run's model calls, which the agent must allow. They replace the
+	// parameters of the run's earlier requests. If Params is nil, the earlier ones remain, and
+	// Choice and Check have no effect. Choice is the tool_choice of the next model call; if it is
+	// nil, the model may choose.
 	Params abi.Params
 	Choice abi.JSON
-	// Check returns what is wrong with the text of the final answer, or "". The model is then asked again, once.
+	// Check returns what is wrong with the text of the final answer, or "" if nothing is. If
+	// something is wrong, the run asks the model again, once. Check may be nil.
 	Check func(text string) string
 	// Encoder encodes the events in the client's protocol. Optional.
 	Encoder chain.Encoder
 }
 
-// agent returns the agent of a handle with what the client adds. It fails with a [*httpapi.Problem].
+// agent returns the agent of o with the client's additions. It fails with a [*httpapi.Problem] if
+// the agent does not allow them.
 func (c *Client) agent(o *agents.Handle) (*agent.Agent, error) {
 	a := o.Agent
 	if len(c.Tools) > 0 {

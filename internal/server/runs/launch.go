@@ -23,9 +23,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// launch starts a run with messages, or resumes one. key is the request's Idempotency-Key, or
-// empty. If an earlier request with the key did so, launch does nothing, and returns what that one did
-// as known instead of l.
+// launch starts a run with messages, or resumes one. key is the request's Idempotency-Key. If an
+// earlier request with the key already did so, launch does nothing: l is nil, and known describes
+// that request.
 func (r *Service) launch(
 	ctx context.Context,
 	c *httpapi.Caller,

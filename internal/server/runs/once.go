@@ -24,8 +24,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Key is the Idempotency-Key of a request that starts or resumes a run. The zero value is none. The run records
-// the key, so that it is known as long as the run is stored, on all servers.
+// A Key is the Idempotency-Key of a request that starts or resumes a run. The zero Key stands for a
+// request without one. The run records the key, so that all servers know it for as long as the run
+// is stored.
 type Key struct {
 	key    string
 	digest string // of the request; keyed with the key, so that it does not reveal short messages
@@ -35,7 +36,7 @@ const keyHeader = "Idempotency-Key"
 
 var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
-// DescribeKey adds the header to an operation of the document.
+// DescribeKey adds the header Idempotency-Key to an operation of the OpenAPI document.
 func DescribeKey(op *huma.Operation) {
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name:   keyHeader,
@@ -46,7 +47,8 @@ func DescribeKey(op *huma.Operation) {
 	})
 }
 
-// KeyOf returns the key of a request with a body. It fails with a [*httpapi.Problem].
+// KeyOf returns the Idempotency-Key of a request with the given body. It returns the zero Key if
+// the request has none, and fails with a [*httpapi.Problem] if the key is invalid.
 func KeyOf(req *http.Request, body []byte) (Key, error) {
 	key := req.Header.Get(keyHeader)
 	if key == "" {
@@ -69,7 +71,7 @@ func (k *Key) sum(tenant string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(tenant + "\x00" + k.key))
 }
 
-// hash returns the key as a run records it.
+// hash returns the key in the form that a run records.
 func (k *Key) hash(tenant string) string {
 	sum := k.sum(tenant)
 	return hex.EncodeToString(sum[:])
@@ -81,16 +83,18 @@ func (k *Key) runID(tenant string) string {
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// An Earlier is what an earlier request with the same key did.
+// An Earlier describes what an earlier request with the same key did.
 type Earlier struct {
 	Run *journal.RunInfo
-	// After is the number of the last event, and Before the usage of the run, before the request.
+	// After is the number of the run's last event before that request, and Before is the run's
+	// usage until then. Both are zero if the request started the run.
 	After  int64
 	Before abi.Usage
 }
 
-// BeginOnce is like [Service.Begin]. If an earlier request with the key started a run, it starts none, and returns that
-// one instead of l. It fails with a [*httpapi.Problem] if that was a different request.
+// BeginOnce starts a run like [Service.Begin]. If an earlier request with the key has started a
+// run, it starts none: l is nil, and known has that run. It fails with a [*httpapi.Problem] if the
+// earlier request was different.
 func (r *Service) BeginOnce(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -148,8 +152,8 @@ func (r *Service) checkSameRequest(
 	return nil
 }
 
-// historyOf reads the history of a run, and the name of its agent. A journal may have many megabytes, so this is a
-// read like that of a history.
+// historyOf reads the history of a run and the name of its agent. It first waits for a slot,
+// because a journal may have many megabytes.
 func (r *Service) historyOf(ctx context.Context, tenant, id string) (h *runlog.History, name string, err error) {
 	err = r.admission.Read(ctx, tenant, false, func() error {
 		stored, err := r.store.Load(ctx, id)
@@ -163,10 +167,10 @@ func (r *Service) historyOf(ctx context.Context, tenant, id string) (h *runlog.H
 	return h, name, err
 }
 
-// Digest returns the digest of the request, or "" without a key.
+// Digest returns the digest of the request, or "" if the request has no key.
 func (k *Key) Digest() string { return k.digest }
 
-// StartedBy reports whether a request with the key started a run.
+// StartedBy reports whether the request with the given key started the run with the given id.
 func (r *Service) StartedBy(ctx context.Context, t *store.Tenant, id string, key Key) (bool, error) {
 	if !key.given() {
 		return false, nil
@@ -180,8 +184,9 @@ func reusedKey(did, run string) error {
 		"the Idempotency-Key belongs to another request, which %s %s; use a different key", did, run)
 }
 
-// ResumeOnce is like [Service.Resume]. If an earlier request with the key resumed the run, it does not, and
-// returns what that one did instead of l. It fails with a [*httpapi.Problem] if that was a different request.
+// ResumeOnce resumes a run like [Service.Resume]. If an earlier request with the key has resumed
+// the run, it does nothing: l is nil, and known describes that request. It fails with a
+// [*httpapi.Problem] if the earlier request was different.
 func (r *Service) ResumeOnce(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -207,7 +212,8 @@ func (r *Service) ResumeOnce(
 	return nil, nil, err
 }
 
-// resumedBy returns what an earlier request with the key did to a run, or nil.
+// resumedBy returns what an earlier request with the key did to a run, or nil if no such request
+// resumed it. It fails with a [*httpapi.Problem] if the earlier request was different.
 func (r *Service) resumedBy(ctx context.Context, c *httpapi.Caller, id string, key Key) (*Earlier, error) {
 	info, err := r.Find(ctx, c.Tenant, id)
 	if err != nil {

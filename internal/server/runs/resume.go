@@ -15,7 +15,7 @@ import (
 )
 
 // Resume resumes a paused run of the caller's tenant with answers to its interrupts, keyed by the
-// interrupts' ids. The run records the caller's key with the answers.
+// interrupts' ids. The run records the caller's API key with the answers.
 func (r *Service) Resume(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -26,7 +26,7 @@ func (r *Service) Resume(
 	return r.resume(ctx, c, id, answers, client, Key{})
 }
 
-// resume is like Resume. The run records the key.
+// resume is like [Service.Resume]. The run also records key, the request's Idempotency-Key.
 func (r *Service) resume(
 	ctx context.Context,
 	c *httpapi.Caller,
