@@ -9,10 +9,10 @@
 // outermost. The reply of a ring passes the on_chunk and after hooks of that ring and of every ring
 // outside it, regardless of the source of the reply.
 //
-// A Chain is built from entries. For each run it receives the calls of the agent's loop, and
-// produces model and tool calls, events and endings. The package knows middlewares only by an
-// interface, and does not know the agent's loop. It calls package exchange for the order in one
-// call and package hook for single hooks; neither calls back.
+// A Chain is built from entries. For each run it receives the calls of the agent's loop, and produces
+// model and tool calls, events, and errors that end or pause the run. The package knows middlewares
+// only by an interface, and does not know the agent's loop. It calls package exchange for the order in
+// one call and package hook for single hooks; neither calls back.
 package chain
 
 import (

@@ -36,7 +36,7 @@ type hearing struct {
 	digest string // of the arguments
 
 	worst  string        // the strictest decision so far
-	by     *hook.Control // the first gate that made it
+	by     *hook.Control // the first gate that made the decision worst
 	answer abi.GateToolAnswer
 	asks   []abi.Ask
 
@@ -44,10 +44,10 @@ type hearing struct {
 	answers  int              // number of answers so far, also of those that have expired
 }
 
-// gate asks every gate of every ring about the exact arguments, except those whose entry excludes
-// the tool. The strictest decision wins; a gate that fails, faults or does not decide denies. The
-// decision [abi.DecideStop] ends the run at once. If a person has to decide, the run pauses. Each
-// decision is an event.
+// gate asks the gates of all rings about the exact arguments, except gates whose entry excludes the
+// tool. The strictest decision wins; a gate that fails, faults or does not decide denies. The decision
+// [abi.DecideStop] ends the run at once. If a person has to decide, the run pauses. Each decision is an
+// event.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
 	gates := hook.Only(r.Inward(contract.HookGateTool), func(m *hook.Member) bool { return m.InToolCall(q.Name) })
 	if len(gates) == 0 {
@@ -82,8 +82,8 @@ type Verdict struct {
 }
 
 // Judge asks the gates of all rings about a call that the caller runs, or does not run if it is denied.
-// Arguments that are not a JSON object are denied, since gates could read them in another way than
-// the tool. A gate that asks denies, unless the run can pause. The error is an ending.
+// Arguments that are not a JSON object are denied, since gates could read them in another way than the
+// tool. A gate that asks denies, unless the run can pause. The error ends or pauses the run.
 func (r *Run) Judge(ctx context.Context, state *message.List, call abi.Call, tool abi.Tool) (Verdict, error) {
 	if len(r.Inward(contract.HookGateTool)) == 0 {
 		return Verdict{}, nil
@@ -148,7 +148,8 @@ func (h *hearing) question(ctx context.Context, c *hook.Control, out abi.GateToo
 	return h.report(ctx, c, h.variant(abi.DecideAsk), abi.Decision{Decision: abi.DecideAsk, Reason: reason})
 }
 
-// variant tells apart the events about the questions of a gate that is asked again after an answer.
+// variant returns of with the number of answers so far. A gate that is asked again after an answer has
+// a new question, whose events need another variant.
 func (h *hearing) variant(of string) string { return of + "/" + strconv.Itoa(h.answers) }
 
 // report sends the event of a decision. The error ends the run.
@@ -176,9 +177,9 @@ func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi
 	return out, err
 }
 
-// askSomebody applies the answer about this exact call, or pauses the run for one. Where the run
-// cannot pause, Approve decides, or the call is denied. If several gates ask, the pause lists all questions, and one
-// answer applies to all of them.
+// askSomebody applies the recorded answer about this exact call. If there is none, Approve decides.
+// Without Approve, the run pauses for an answer or, if it cannot pause, the call is denied. If several
+// gates ask, the pause lists all questions, and one answer applies to all of them.
 func (h *hearing) askSomebody(ctx context.Context) (judgement, error) {
 	by, d := h.by, abi.Decision{Answered: true}
 	switch a := h.answered; {

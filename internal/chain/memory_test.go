@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A counted is a harness with a memory limit.
+// A counted is a harness whose runs have a memory limit.
 type counted struct {
 	harness
 	account *account.Account

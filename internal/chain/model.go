@@ -39,8 +39,8 @@ type ModelCall struct {
 	Allow func(req *ModelRequest) error
 }
 
-// CallModel makes a model call through all rings. source is "model", "host", or the entry that
-// answered or failed the call. The error is an ending, or an *abi.Error if the call failed.
+// CallModel makes a model call through all rings. source is "model", "host", or the entry that answered
+// or failed the call. The error is an *abi.Error if the call failed, or ends or pauses the run.
 func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
 	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,

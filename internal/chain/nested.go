@@ -31,9 +31,10 @@ type Nester interface {
 	// CountTool counts a tool call before it is made, once over all passes. The error is an
 	// [*abi.Error] with the code [abi.CodeLimit], or ends the run.
 	CountTool(name string) error
-	// Room reserves the resources that hooks within the call will need; release returns them. It
-	// must not wait, since the calling middleware holds resources that others may wait for. The
-	// error is an [*abi.Error] with the code [abi.CodeUnavailable] or [abi.CodeLimit].
+	// Room reserves the resources that hooks need within a call that a middleware makes for itself; of
+	// is the kind of the call. The caller calls release when the call has ended. Room must not wait,
+	// since the calling middleware holds resources that others may wait for. The error is an
+	// [*abi.Error] with the code [abi.CodeUnavailable] or [abi.CodeLimit].
 	Room(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
@@ -99,7 +100,7 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	return nil
 }
 
-// ownModel makes the call, or returns the outcome that an earlier pass recorded.
+// ownModel makes the model call of a middleware, or returns the outcome that an earlier pass recorded.
 func (r *Run) ownModel(
 	ctx context.Context,
 	c *hook.Control,
@@ -168,8 +169,8 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 	return res, err
 }
 
-// ownTool makes the call and reports its start and end, or returns the outcome that an earlier pass
-// recorded.
+// ownTool makes the tool call of a middleware and reports its start and end, or returns the outcome
+// that an earlier pass recorded.
 func (r *Run) ownTool(
 	ctx context.Context,
 	c *hook.Control,

@@ -117,8 +117,8 @@ func (r *Run) Unobserved() bool {
 	return len(r.queue.events) > 0
 }
 
-// Observe calls the observers with the events queued since the last call. It stops at the first
-// ending.
+// Observe calls the observers with the events queued since the last call. It stops at the first error
+// that ends or pauses the run.
 func (r *Run) Observe(ctx context.Context) {
 	observers := r.Inward(contract.HookObserve)
 	events := r.queue.take()

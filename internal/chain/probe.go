@@ -24,9 +24,9 @@ type Probe struct {
 	Next func(ctx context.Context, patch any) (any, error)
 }
 
-// Probe calls a hook, and applies only its writes to run-local values. The error is an *abi.Error
-// if the hook failed, an ending, or the cause of the fault. Probe also fails if the entry does not
-// have the hook.
+// Probe calls a hook, and applies only its writes to run-local values. The error is an *abi.Error if
+// the hook failed, the cause of a fault, or an error that ends or pauses the run. Probe also fails if
+// the entry does not have the hook.
 func (r *Run) Probe(ctx context.Context, p *Probe) error {
 	m := r.find(p.Entry)
 	if m == nil || !m.Has(p.Hook) {

@@ -223,7 +223,8 @@ func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	require.Len(t, h.received, 1)
 }
 
-// TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an ending.
+// TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an error that ends the
+// run.
 func TestEndingsPassAStream(t *testing.T) {
 	t.Parallel()
 	stop := &inproc.Middleware{

@@ -37,7 +37,7 @@ type ToolCall struct {
 	// streamed. It does not receive a result that did not arrive in chunks.
 	Out pipe.Sink
 	// Anew, if not nil, means that the tool itself resumes a call that was running when its process
-	// ended, so that such a call is repeated whether or not the tool is idempotent. It is called
+	// ended, so that such a call is repeated whether or not the tool is idempotent. Anew is called
 	// before a new call.
 	Anew func()
 	// Mark, if not nil, is called before and after the call of a tool that an entry owns, with
@@ -71,7 +71,7 @@ func (o *ToolOutcome) Release() {
 	}
 }
 
-// CallTool makes a tool call through all rings and gates. The error is an ending.
+// CallTool makes a tool call through all rings and gates. The error ends or pauses the run.
 func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) {
 	k := &toolKind{run: r, call: &call, executed: call.Call.Arguments}
 	var delivered atomic.Bool
@@ -236,7 +236,7 @@ func labelled(rep exchange.Reply[abi.Result]) exchange.Reply[abi.Result] {
 type toolSink struct {
 	to     pipe.Sink
 	call   abi.Call
-	ending atomic.Pointer[error] // the first ending that the sink returned; it ends the run even if the tool ignores it
+	ending atomic.Pointer[error] // the first error of the sink that ends the run, even if the tool ignores the error
 }
 
 // sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
@@ -500,9 +500,9 @@ func (r *Run) ToolMessages(
 	return []abi.Message{def}, nil
 }
 
-// checkToolMessages sets the ids, origins and labels of messages; labels are those of the result. It
-// returns an error if one of them is
-// invalid, or if the list is not nil and the number of messages that answer the call is not 1.
+// checkToolMessages sets the ids and origins of messages, and the labels of the result as their labels.
+// It returns an error if one of the messages is invalid, or if messages is not nil and the number of
+// messages that answer the call is not 1.
 func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string, labels []string) error {
 	answers := 0
 	for i := range messages {

@@ -229,7 +229,7 @@ func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, l
 	return out.Message
 }
 
-// lastMessage returns e or, for the event of a run inside, the innermost event. The bool reports
+// lastMessage returns e or, if e is the event of a nested run, its innermost event. It also reports
 // whether that event ends its run and has a message.
 func lastMessage(e abi.Event) (abi.Event, bool) {
 	for e.Type == abi.EventChild && e.Event != nil {

@@ -57,7 +57,8 @@ func (x *Exchange[Q, P, R]) LabelsOf(rep Reply[R]) []string {
 	return message.SourceLabels(rep.Source, x.Tool)
 }
 
-// changedBy returns the labels of an answer that an entry gave after it saw replies.
+// changedBy returns the labels of an answer that an entry gave after it saw replies: the label of the
+// entry, and the labels of the replies.
 func (x *Exchange[Q, P, R]) changedBy(entry string, replies ...Reply[R]) []string {
 	sets := [][]string{{message.EntryLabel(entry)}}
 	for _, rep := range replies {
@@ -99,8 +100,8 @@ func (x *Exchange[Q, P, R]) failure() abi.Code {
 	return abi.CodeModel
 }
 
-// Call makes the call from the outermost ring inward. The caller releases the returned hold once
-// the outcome is recorded. The error is an ending.
+// Call makes the call from the outermost ring inward. The caller releases the returned hold once the
+// outcome is recorded. The error ends or pauses the run.
 func (x *Exchange[Q, P, R]) Call(ctx context.Context, q Q, out pipe.Sink) (Reply[R], *local.Hold, error) {
 	ctx, h := withHold(ctx)
 	rep, err := x.ring(ctx, hook.Outer, q, outletOf(out, x.Delivered))
@@ -259,9 +260,9 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 }
 
 // runAfter runs the ring's after hooks, each on the reply of the previous one, until one asks for
-// another call. It returns the last reply and the request of that call, or nil. It ignores a hook
-// that asks for another call after [contract.MaxAgain] repetitions, or if a part of the model's
-// answer has been delivered.
+// another call. It returns the last reply, and the request of the other call or nil if no hook asks for
+// one. It ignores a hook that asks for another call after [contract.MaxAgain] repetitions, or if a part
+// of the model's answer has been delivered.
 func (x *Exchange[Q, P, R]) runAfter(
 	ctx context.Context,
 	i hook.Ring,

@@ -13,8 +13,8 @@ import (
 // that passes or reads them, or the caller. It is nil if chunks are not needed before the
 // answer is complete.
 type outlet interface {
-	// push passes chunks on and returns once there is room for more. final marks the last chunks of
-	// a message. The error is an ending, or an *ending.HookError that fails the call.
+	// push passes chunks on and returns once the outlet can take more. final marks the last chunks of a
+	// message. The error is an *ending.HookError that fails the call, or ends or pauses the run.
 	push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	// pushes returns the number of pushes since the start or the last successful restart.
 	pushes() int

@@ -24,7 +24,7 @@ const (
 // collects them as the hook's answer in case the hook returns no other. Its methods may be called
 // concurrently.
 type Sender struct {
-	Sink   pipe.Sink // nil if chunks are not needed before the answer is complete
+	Sink   pipe.Sink // receives the chunks; nil if they are not needed before the answer is complete
 	OfTool bool
 	Meter  *account.Meter // counts the collected chunks; the caller releases it
 
@@ -41,7 +41,7 @@ func sending(out outlet) pipe.Sink {
 }
 
 // Send checks, counts and passes on chunks. It fails with an [*abi.Error] if a chunk is invalid, a
-// limit is exceeded, or an on_chunk hook has rejected chunks. Any other error is an ending.
+// limit is exceeded, or an on_chunk hook has rejected chunks. Any other error ends or pauses the run.
 func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,5 +15,5 @@ func (w *Wrapping[Q, P, R]) answered(res *R) Reply[R] {
 	return Reply[R]{Res: res, Source: w.m.Name, Labels: w.labels()}
 }
 
-// labels returns the labels of what the wrapper answers itself.
+// labels returns the labels of an answer that the wrapper itself gives.
 func (w *Wrapping[Q, P, R]) labels() []string { return w.x.changedBy(w.m.Name, w.seen...) }

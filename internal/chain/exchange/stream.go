@@ -20,7 +20,7 @@ type stream struct {
 	members  []*hook.Member
 	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
 	by       map[string]bool       // entries that answered with chunks
-	out      outlet                // nil if chunks are not needed before the answer is complete
+	out      outlet                // receives the chunks; nil if they are not needed before the answer is complete
 	received chunkjoin.Assembly
 	passed   chunkjoin.Assembly
 	n        int               // batches that arrived
@@ -102,9 +102,9 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return err
 }
 
-// filter runs the ring's on_chunk hooks over chunks, and returns the chunks that they leave. It
-// skips members that faulted earlier in the stream. The error is an ending, or an
-// [*ending.HookError] if a hook failed.
+// filter runs the ring's on_chunk hooks over chunks, and returns the chunks that they leave. It skips
+// members that faulted earlier in the stream. The error is an [*ending.HookError] if a hook failed, or
+// ends or pauses the run.
 func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]abi.Chunk, error) {
 	for _, m := range s.members {
 		if s.off[m] || len(chunks) == 0 && !final {

@@ -25,13 +25,13 @@ type Wrapping[Q, P, R any] struct {
 	q     Q
 
 	out  outlet   // receives the wrapper's chunks; nil if they are not needed before it has answered
-	pass *passage // receives the chunks of next; nil if out is, or if the member holds its stream
+	pass *passage // receives the chunks of next; nil if out is nil or the member holds its stream
 
 	called          bool
 	last, lastReply Reply[R]
 	good            []Reply[R]
 	seen            []Reply[R] // good, and the replies with errors
-	stream          *opened[R] // opened by next_stream; nil if there is none
+	stream          *opened[R] // the stream that next_stream opened last; nil if there is none
 
 	head   chunkjoin.Assembly // chunks sent before the last next
 	body   []abi.Chunk        // chunks of the last next's answer
@@ -52,8 +52,8 @@ type opened[R any] struct {
 // ErrClosed is the cause with which a stream is canceled when its reader closes it.
 var ErrClosed = errors.New("the module that read the stream closed it")
 
-// onion calls the first of the wrappers that apply, whose next calls the other wrappers in turn, and finally
-// the next ring.
+// onion calls the first of the wrappers that apply to the call. The next of each wrapper calls the
+// wrapper after it, and the next of the last one calls the next ring.
 func (x *Exchange[Q, P, R]) onion(
 	ctx context.Context,
 	i hook.Ring,
@@ -232,7 +232,7 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, limit int) (contract.Recei
 }
 
 // close cancels the stream that the wrapper reads, if any, and waits until the wrapped call has
-// returned. It returns that call's error if it is an ending.
+// returned. It returns that call's error if the error ends or pauses the run.
 func (w *Wrapping[Q, P, R]) close() error {
 	o := w.stream
 	if w.stream = nil; o == nil {
@@ -254,8 +254,8 @@ func (w *Wrapping[Q, P, R]) close() error {
 	return nil
 }
 
-// drain reads the stream to its end after a fault of the wrapper. It returns the wrapped call's
-// error if it is an ending.
+// drain reads the stream to its end after a fault of the wrapper. It returns the wrapped call's error
+// if the error ends or pauses the run.
 func (w *Wrapping[Q, P, R]) drain() error {
 	o := w.stream
 	for o != nil && !o.ended {

@@ -47,7 +47,7 @@ type Call struct {
 	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
 	weight    int64        // size of the answer, in bytes
 	spent     tracing.Cost // resources that the call used, for a tracer
-	key       string       // key of the call in the record; empty for translations
+	key       string       // key of the call in the record; empty if the hook translates an event
 	tool      *abi.Call    // the tool call in question, if any
 	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not matter
 
@@ -91,8 +91,8 @@ func (c *Control) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 // fails with the error that stop returns.
 func (c *Control) Until(stop func() error) { c.stop = stop }
 
-// waitFor calls fn. Its time does not count as the hook's. If fn returns an ending, the ending
-// becomes that of the call.
+// waitFor calls fn. Its time does not count as the hook's. waitFor returns the error of fn, and keeps
+// it for [Control.Ending] if it ends or pauses the run.
 func (c *Call) waitFor(fn func() error) error {
 	began := time.Now()
 	err := fn()
@@ -105,8 +105,8 @@ func (c *Call) waitFor(fn func() error) error {
 	return err
 }
 
-// Ending returns the ending that Next, Recv or a similar call met, or nil. An ending voids the
-// hook's answer.
+// Ending returns the error that ended or paused the run during Next, Recv or a similar call, or nil if
+// there was none. With such an error, the answer of the hook does not count.
 func (c *Control) Ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,6 +308,6 @@ func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-// Weigh sets the size of the hook's answer in bytes. It is called for middlewares that return their
-// answers as bytes.
+// Weigh sets the size of the hook's answer in bytes. Sessions of middlewares that return their answers
+// as bytes call it.
 func (c *Control) Weigh(bytes int64) { c.weight = bytes }

@@ -61,14 +61,14 @@ func (c *Control) Meter() *account.Meter { return &c.held }
 // View returns the description of list n for the hook's input.
 func (c *Control) View(n int) abi.List { return c.call().view(n) }
 
-// Interrupt pauses the run until the interrupt is answered; asks lists the questions of several
-// gates, or is nil. The error is an ending, or reports that the interrupt exceeds a limit.
+// Interrupt pauses the run until the interrupt is answered; asks lists the questions of several gates,
+// or is nil. The error pauses the run, or reports that the interrupt exceeds a limit.
 func (c *Control) Interrupt(i abi.Interrupt, asks []abi.Ask) error {
 	return c.run.interruptWith(c.call(), i, asks)
 }
 
-// Report sends an event of the host about the call, unless an earlier pass through the phase sent it
-// in the same variant. It waits until there is memory for the event. The error is an ending.
+// Report sends an event of the host about the call, unless an earlier pass through the phase sent it in
+// the same variant. It waits until there is memory for the event. The error ends or pauses the run.
 func (c *Control) Report(ctx context.Context, e abi.Event, variant string) error {
 	if a := c.run.accountant; a != nil {
 		if err := a.AwaitMemory(ctx, size.Event(&e)); err != nil {
@@ -95,7 +95,7 @@ func variantSum(e *abi.Event, variant string) uint64 {
 	return record.EventSum(&abi.Event{Type: e.Type, Name: variant})
 }
 
-// Fault reports a fault of the call. The error is an ending if the fault ends the run.
+// Fault reports a fault of the call. The error is not nil if the fault ends the run.
 func (c *Control) Fault(stage ending.Stage, err error) (record.Verdict, error) {
 	return c.run.fault(c.call(), stage, err)
 }

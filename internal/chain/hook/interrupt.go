@@ -26,9 +26,9 @@ func (c *Call) mayInterrupt() error {
 	return nil
 }
 
-// interrupt records that a call waits for an answer, and commits the call's writes to run-local
-// values, since the hook will be called again. The error is an ending, or reports that the
-// interrupt or a staged write exceeds a limit.
+// interrupt records that a call waits for an answer, and commits the call's writes to run-local values,
+// since the hook will be called again. The error pauses the run, or reports that the interrupt or a
+// staged write exceeds a limit.
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
 
 // interruptWith is like interrupt and adds the questions of several gates.

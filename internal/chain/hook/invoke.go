@@ -23,9 +23,9 @@ type (
 	ender interface{ Ending() *abi.Control }
 )
 
-// invoke calls one hook and applies its answer, or applies the answer that an earlier pass
-// recorded. apply runs if the hook succeeded. If apply fails, the whole answer is a fault, so a
-// failing apply must not have changed anything. The error is an ending.
+// invoke calls one hook and applies its answer, or applies the answer that an earlier pass recorded.
+// apply runs if the hook succeeded. If apply fails, the whole answer is a fault, so a failing apply
+// must not have changed anything. The error ends or pauses the run.
 func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err
@@ -136,8 +136,9 @@ func (r *Run) emitBreaker(c *Call, change string) {
 	}
 }
 
-// answer calls the hook, applies its answer and records it. An answer that stops the run or asks
-// for an interrupt becomes an ending; an interrupt of a gate becomes the decision to ask.
+// answer calls the hook, applies its answer and records it. For an answer that stops the run or asks
+// for an interrupt, the error ends or pauses the run; an interrupt of a gate becomes the decision to
+// ask.
 func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := ControlOf(c).Ending(); ending != nil {

@@ -68,8 +68,8 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 	return res, err
 }
 
-// own checks and counts a call that the middleware makes for itself, and makes the call with fn. If
-// fn returns an ending, the ending becomes that of the hook.
+// own checks and counts a call that the middleware makes for itself, and makes the call with fn. own
+// returns the error of fn, and keeps it for [Control.Ending] if it ends or pauses the run.
 func (c *Call) own(of Own, fn func(nester) error) error {
 	c.mu.Lock()
 	c.owns++

@@ -55,9 +55,9 @@ func (c *Control) Recv(ctx context.Context, limit int) (contract.Received, error
 	return got, err
 }
 
-// Send sends chunks outward, through the wrappers and on_chunk hooks further out, and returns once
-// there is room for more. If the hook returns no answer, the chunks are the answer. If the call is
-// not streamed, they only become the answer.
+// Send sends chunks outward, through the wrappers and on_chunk hooks further out, and returns once the
+// receiver can take more. If the hook returns no answer, the chunks are the answer. If the call is not
+// streamed, they only become the answer.
 //
 // Send fails with an [*abi.Error]: [abi.CodeDenied] in a hook that cannot send, [abi.CodeInvalid]
 // for malformed chunks, [abi.CodeLimit] beyond the limits of a hook call or of the run's memory, or

@@ -24,7 +24,7 @@ type Run struct {
 	unpersisted *unpersisted
 
 	accountant Accountant       // nil if memory is not limited
-	Account    *account.Account // the accountant's account; nil if memory is not counted
+	Account    *account.Account // the account of accountant; nil if memory is not counted
 	recorded   *account.Share   // the record's share of the account
 
 	// The fields below concern calls that middlewares make for themselves; see [Call.Tool].
@@ -46,7 +46,7 @@ func NewRun(o Options, host Host, locals *local.Values) *Run {
 	return r
 }
 
-// Begin starts a pass through a phase of the run, with the record of earlier passes.
+// Begin starts a pass through a phase of the run. rec has the outcomes of earlier passes.
 func (r *Run) Begin(rec *record.Record) {
 	rec.BeginPass()
 	r.keeping.Lock()

@@ -44,8 +44,8 @@ func (s *nativeSession) Stats() abi.EntryStats {
 	return hook.CloneStats(&s.stats)
 }
 
-// Call runs the function of a hook. A panic becomes an [*ending.FaultError], and an error that is
-// not an ending becomes an [*abi.Error].
+// Call runs the function of a hook. A panic becomes an [*ending.FaultError], and an error that does not
+// end or pause the run becomes an [*abi.Error].
 func (s *nativeSession) Call(ctx context.Context, c *hook.Call, in, out any) (err error) {
 	began := time.Now()
 	defer func() {

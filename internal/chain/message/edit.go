@@ -93,7 +93,8 @@ func (by *Editor) wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	return abi.Splice{At: same, Remove: l.Len() - same, Insert: messages[same:]}
 }
 
-// leaves reports whether m is the unchanged message of it.
+// leaves reports whether m is equal to the message of it, so that the entry does not change that
+// message.
 func (by *Editor) leaves(m *abi.Message, it *item) bool {
 	if by.Trusted && m.Labels != nil && !slices.Equal(m.Labels, Labels(&it.message)) {
 		return false
@@ -106,12 +107,13 @@ func (by *Editor) leaves(m *abi.Message, it *item) bool {
 // An edit is the application of one patch.
 type edit struct {
 	*Editor
-	removed map[string]*abi.Message // by id; without those that a message of the patch replaced
+	removed map[string]*abi.Message // removed messages by id, except those that a message of the patch replaced
 	gone    []string                // labels of the messages that the patch removes and does not replace
 	lost    []RemovedLabels
 }
 
-// labelsOfGone returns the labels of the removed messages whose ids no inserted message has.
+// labelsOfGone returns the labels of the removed messages that no inserted message replaces by having
+// the same id.
 func (e *edit) labelsOfGone(splices []abi.Splice) []string {
 	replaced := 0
 	kept := map[string]bool{}
@@ -170,8 +172,9 @@ func (e *edit) own(m *abi.Message) {
 	}
 }
 
-// label sets the labels of a message. given has those that a trusted entry leaves of them, or is nil.
-// A message of which it leaves none has the entry's own.
+// label sets the labels of a message to labels. If given is not nil and the entry is trusted, label
+// leaves out the labels that are neither in given nor the entry's own. A message that would have no
+// labels has the entry's own.
 func (e *edit) label(m *abi.Message, labels, given []string) {
 	if !e.Trusted || given == nil {
 		SetLabels(m, labels)
@@ -201,8 +204,8 @@ func unchanged(m, was *abi.Message) bool {
 		len(m.ToolCalls) == len(was.ToolCalls) && Same(m, was)
 }
 
-// Own sets the id, origin and labels of a message that an entry wrote, with the labels of what it
-// wrote the message about.
+// Own sets the id, origin and labels of a message that an entry wrote. The labels are the entry's own
+// and about, those of the content that the entry has seen.
 func Own(m *abi.Message, about []string, entry string, newID func() string) {
 	m.ID, m.Origin = newID(), EntryLabel(entry)
 	SetLabels(m, JoinLabels(about, []string{EntryLabel(entry)}))

@@ -101,8 +101,8 @@ func Labelled(m abi.Message) abi.Message {
 	return m
 }
 
-// AdoptLabels gives labels to the tool results among messages that name no tool: the names are those
-// of the calls before them.
+// AdoptLabels sets labels of tool results in messages that name no tool. The labels name the tools of
+// the calls that the results answer.
 func AdoptLabels(messages []abi.Message) {
 	var names map[string]string
 	for i := range messages {

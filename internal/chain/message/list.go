@@ -173,7 +173,7 @@ func (l *List) AppendJSON(b []byte, from, to, limit int, labels bool) (all []byt
 	return l.appendJSON(b, from, to, limit, encoderOf(labels))
 }
 
-// encoderOf returns the encoder of messages for modules that read labels, or do not.
+// encoderOf returns the function that encodes a message, with its labels if labels is set.
 func encoderOf(labels bool) func(*item) []byte {
 	if labels {
 		return (*item).encodedLabelled
@@ -241,10 +241,10 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 	return l.splice([]abi.Splice{{At: at, Insert: messages}})
 }
 
-// Prefixed returns a list of another kind: the messages of prefix, which may be nil, followed by
-// those of l. Revisions of such lists can be compared with each other. last is an earlier result of
-// Prefixed, or nil. The result shares memory with last if both have the same prefix and l only adds
-// messages at the end.
+// Prefixed returns a list with the messages of prefix, which may be nil, followed by those of l.
+// Revisions of such lists can be compared with each other. last is an earlier result of Prefixed, or
+// nil. The result shares memory with last if both have the same prefix and l only adds messages at the
+// end.
 func (l *List) Prefixed(last, prefix *List) *List {
 	out := &List{revs: l.revs, base: l.rev}
 	var before []*item

@@ -182,7 +182,7 @@ func CheckResults(before, after *List) error {
 	return nil
 }
 
-// A violation is a break of the rule of [CheckResults].
+// A violation is a call or result that breaks the rule of [CheckResults].
 type violation struct {
 	kind violationKind
 	id   string // of the call

@@ -7,13 +7,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// maxLabelledParts is the maximum number of parts of a changed message whose labels the host tells
-// apart. The parts of other messages have the labels of the message.
+// maxLabelledParts is the maximum number of parts of a changed message for which the host stores labels
+// of their own. The parts of other messages have the labels of the message.
 const maxLabelledParts = 64
 
-// partLabels returns the labels of those parts of m that differ from the labels of m. m replaces
-// was. A part that was has too keeps its labels. Other parts have the labels of the parts that m
-// leaves out, and those in added.
+// partLabels returns the labels of those parts of m that differ from the labels of m. m replaces was. A
+// part that is also in was keeps its labels. Other parts have the labels of those parts of was that m
+// does not have, and the labels in added.
 func partLabels(m, was *abi.Message, added []string) []abi.PartLabels {
 	parts, before := m.Content.Parts(), was.Content.Parts()
 	if !m.Content.IsParts() || len(parts) > maxLabelledParts || len(before) > maxLabelledParts {

@@ -87,7 +87,8 @@ func (r *Revisions) changed(a, b int64) int {
 			a = n.parent
 			continue
 		}
-		// Lists of the other kind have a common ancestor below their prefixes, or none.
+		// a is a list that [List.Prefixed] made. Such lists have a common ancestor below their
+		// prefixes, or none.
 		for {
 			m, ok := r.nodes[b]
 			if !ok || m.parent == 0 {

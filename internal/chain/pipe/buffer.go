@@ -37,7 +37,8 @@ func (g *Buffer) Add(chunks ...abi.Chunk) bool {
 	return true
 }
 
-// Room makes an empty buffer use the array of room for its chunks.
+// Room discards the chunks of the buffer and makes it store new chunks in the array of room, so that it
+// need not allocate one.
 func (g *Buffer) Room(room []abi.Chunk) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

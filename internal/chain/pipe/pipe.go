@@ -14,7 +14,7 @@ type Pipe struct {
 	waiting Buffer
 	ended   atomic.Bool
 	more    chan struct{} // holds a token if the buffer may hold chunks or the pipe has ended
-	room    chan struct{} // holds a token if the buffer may have room
+	room    chan struct{} // holds a token if the buffer may be able to take more chunks
 }
 
 // NewPipe returns an empty pipe for one producer and one consumer.

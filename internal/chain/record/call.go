@@ -60,7 +60,7 @@ func parseKey(key string) (d CallRecord) {
 
 type recordKey struct{}
 
-// WithKey returns a context for a call of the model or of a tool. key is the call's key in the
+// WithKey returns a copy of ctx for a call of the model or of a tool. key is the call's key in the
 // record of its phase.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, recordKey{}, key)

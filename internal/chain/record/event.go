@@ -8,7 +8,7 @@ import (
 )
 
 // WasSent is called when a call sends an event for the nth time in this pass. It reports whether an
-// earlier pass sent the event as often; if not, it records that the event is sent. sum is the
+// earlier pass sent the event at least nth times; if not, it records that the event is sent. sum is the
 // event's hash. Events are compared by content, since a resumed hook may send different ones.
 func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	r.mu.Lock()

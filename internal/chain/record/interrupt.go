@@ -124,8 +124,8 @@ func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	return nil, nil
 }
 
-// maxAsked bounds all interrupts of a phase together, in bytes. Each new one persists all of them
-// again.
+// maxAsked bounds the total size of the interrupts of a phase, in bytes. A new interrupt makes the host
+// persist all of them again.
 const maxAsked = 2 << 20
 
 // A pendingLimitError reports an interrupt that exceeds a limit.
