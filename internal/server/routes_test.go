@@ -57,7 +57,7 @@ func (u *upstream) count() int {
 	return len(u.requests)
 }
 
-// routed returns a fixture whose tenants reach upstreams on this machine, and an upstream.
+// routed returns an upstream, and a fixture whose tenants may use upstreams on this machine.
 func routed(t *testing.T, answer http.HandlerFunc, set ...func(*Options)) (*fixture, *upstream) {
 	t.Helper()
 	u := &upstream{answer: answer}
@@ -72,7 +72,7 @@ func routed(t *testing.T, answer http.HandlerFunc, set ...func(*Options)) (*fixt
 	return f, u
 }
 
-// putGateway stores a tenant's gateway. UPSTREAM in the file is the address of u.
+// putGateway stores a tenant's gateway. In yaml, UPSTREAM stands for the address of u.
 func (f *fixture) putGateway(key string, u *upstream, yaml string) *reply {
 	f.t.Helper()
 	if u != nil {
@@ -208,7 +208,7 @@ func TestRoutesOfProtocols(t *testing.T) {
 	require.Equal(t, http.StatusUpgradeRequired, r.status, "clients then use HTTP at once")
 }
 
-// TestGatewayFiles checks the errors of files, and where they are.
+// TestGatewayFiles checks the errors for invalid gateway.yaml files and their positions.
 func TestGatewayFiles(t *testing.T) {
 	t.Parallel()
 	f, u := routed(t, nil)
@@ -245,7 +245,8 @@ func TestGatewayFiles(t *testing.T) {
 	f.send("DELETE", "/v1/modules/loud", f.acme, nil).problem(t, 409)
 }
 
-// TestRouteAddresses checks that upstreams of tenants have public addresses, also after a redirect.
+// TestRouteAddresses checks that upstreams of tenants must have public addresses, even after a
+// redirect.
 func TestRouteAddresses(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

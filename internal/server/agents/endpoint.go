@@ -7,10 +7,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// usesOperatorModel reports whether the agent uses the operator's models: the policy lists the
-// models that the tenant may use, neither the file nor a secret of the tenant sets another endpoint,
-// and the file does not use the operator's key for anything else. The operator's own agents need
-// only the second condition.
+// usesOperatorModel reports whether the agent uses the operator's models. It does if neither its
+// file nor a secret of the tenant sets another endpoint. Agents of other tenants than the
+// operator's must also have a policy that lists their models, and must not use the operator's key
+// for anything else.
 func (p *Plan) usesOperatorModel() bool {
 	for _, s := range p.Secrets {
 		if s.Name == agentfile.EnvBaseURL || s.Name == agentfile.EnvAnthropicBaseURL {

@@ -118,7 +118,8 @@ func (p *Plan) complete() (lowered bool) {
 	return p.tenant.ID() != store.Operator && capSteps(p.file, p.policy.StepLimit())
 }
 
-// restrict sets the options that limit which models and parameters a tenant's modules may choose.
+// restrict sets the options that limit the models and parameters that modules of a tenant other
+// than the operator may choose.
 func (p *Plan) restrict(o *host.FileOptions) {
 	if p.tenant.ID() == store.Operator {
 		return

@@ -13,30 +13,31 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A request is a request in progress.
+// A request is a request in progress through a route of a tenant's gateway.
 type request struct {
 	tenant string
-	pins   []journal.Pin // of its route; nil until the route is built
+	pins   []journal.Pin // modules of the route; nil until the route is built
 	cancel context.CancelCauseFunc
 }
 
-// requests holds the requests in progress on this server.
+// requests holds the requests through routes that are in progress on this server.
 type requests struct {
 	mu      sync.Mutex
 	active  map[*request]struct{}
-	tenants map[string]int // number of requests
+	tenants map[string]int // number of requests in progress, by tenant
 }
 
 func newRequests() *requests {
 	return &requests{active: map[*request]struct{}{}, tenants: map[string]int{}}
 }
 
-// maxServerRequests limits the requests through routes of one server, each of which holds two connections.
-// Beyond it, a tenant gets its fair share.
+// maxServerRequests is the number of concurrent requests through the routes of one server from
+// which each tenant is limited to an equal share of it. Each request holds two connections.
 const maxServerRequests = 4096
 
-// enter adds a request of a tenant. It fails with an [*admission.QuotaError] if the tenant has limit
-// requests in progress, or its share if the server has too many.
+// enter adds a request of a tenant, which cancel cancels. It fails with an [*admission.QuotaError]
+// if the tenant has limit requests in progress or, while the server has maxServerRequests, its
+// share of these.
 func (a *requests) enter(tenant string, limit int, cancel context.CancelCauseFunc) (*request, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,15 +68,15 @@ func (a *requests) leave(q *request) {
 	}
 }
 
-// pin sets the modules of a request.
+// pin records the modules of a request's route.
 func (a *requests) pin(q *request, pins []journal.Pin) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q.pins = pins
 }
 
-// stopBlocked cancels the requests that have a blocked module. reasons has the operator's reasons by
-// digest.
+// stopBlocked cancels the requests whose route has a blocked module. It takes the results of
+// [blocks.List.Current]: reasons has the operator's reasons for blocking, by digest.
 func (a *requests) stopBlocked(reasons map[string]string, _ <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +98,7 @@ func (a *requests) names() []string {
 	return out
 }
 
-// stop cancels the requests of a tenant.
+// stop cancels the requests of a tenant with the given cause.
 func (a *requests) stop(tenant string, cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,7 +30,8 @@ const (
 // maxConns limits the connections of a route to its upstream.
 const maxConns = 1024
 
-// A route is ready to serve requests. The pool closes it once no request uses it.
+// A route is a route of a tenant's gateway, with loaded modules and a handler for requests. The
+// pool closes it once no request uses it.
 type route struct {
 	name    string
 	handler http.Handler
@@ -45,7 +46,8 @@ func (r *route) Close() {
 	}
 }
 
-// route returns route i of a table, which it builds if the pool does not have it.
+// route returns route i of a table from the pool, which builds it if it does not have it. The
+// caller must call release.
 func (s *Service) route(ctx context.Context, p *plan, t *table, i int) (r *route, release func(), err error) {
 	v, release, err := s.o.Pool.Acquire(ctx, p.tenant.ID(), fmt.Sprintf("%s %d", p.key, i),
 		func(ctx context.Context) (agents.Pooled, int64, error) {
@@ -120,7 +122,7 @@ func (s *Service) build(ctx context.Context, p *plan, t *table, i int) (_ *route
 	return out, err
 }
 
-// upstream returns a route of the gateway without its chain.
+// upstream returns the gateway's form of the route from, without its modules.
 func (s *Service) upstream(
 	p *plan,
 	from *agentfile.GatewayRoute,
@@ -142,7 +144,8 @@ func (s *Service) upstream(
 	return to, nil
 }
 
-// chainOptions returns the options of a route's chain: those of an agent's.
+// chainOptions returns the options for loading a route's modules, which are like those for an
+// agent's.
 func (s *Service) chainOptions(p *plan, t *table, getenv func(string) string) *host.FileOptions {
 	o := &host.FileOptions{
 		Getenv: getenv, Logger: s.o.Logger, Values: s.o.Store, Tenant: p.tenant.ID(), Tracer: s.o.Tracer,
@@ -155,8 +158,8 @@ func (s *Service) chainOptions(p *plan, t *table, getenv func(string) string) *h
 	return o
 }
 
-// notReady returns the error of a route that cannot be served now. It returns problems, such as a
-// blocked module, and the error of a done ctx unchanged.
+// notReady returns err, the reason why a route cannot be served now, as an [*agents.NotReadyError].
+// It returns problems, such as a blocked module, and the error of a done ctx unchanged.
 func notReady(ctx context.Context, name string, err error) error {
 	if _, known := errors.AsType[*httpapi.Problem](err); known || ctx.Err() != nil {
 		return err
@@ -164,7 +167,7 @@ func notReady(ctx context.Context, name string, err error) error {
 	return &agents.NotReadyError{What: "route " + name, Err: err}
 }
 
-// hidden returns the names of the operator's entries, which clients do not see.
+// hidden returns the names of the operator's modules in the route, which clients must not see.
 func (r *route) hidden() []string {
 	var out []string
 	for _, p := range r.pins {
@@ -175,7 +178,8 @@ func (r *route) hidden() []string {
 	return out
 }
 
-// work returns the function with which the gateway parses bodies of a tenant's requests.
+// work returns a function for [gateway.Options]. It parses bodies of a tenant's requests once the
+// admission controller admits them.
 func (s *Service) work(tenant string) func(context.Context, int, func() error) error {
 	return func(ctx context.Context, bytes int, fn func() error) error {
 		return s.o.Admission.Parse(ctx, tenant, bytes, fn)

@@ -77,8 +77,8 @@ func (s *Service) check(ctx context.Context, c *httpapi.Caller, body []byte) (*a
 	return out, wrong
 }
 
-// Fields of a gateway.yaml that a tenant can set. Others are the server's: with the key, a field has
-// what to do instead.
+// fields and routeFields list the fields that a gateway.yaml and its routes may set on a server.
+// instead has advice for the errors about other fields.
 var (
 	fields      = []string{"routes", "max_requests", "timeout"}
 	routeFields = []string{
@@ -133,7 +133,8 @@ func checkFile(g *agentfile.Gateway, operator bool, p *policy.Policy) error {
 	return nil
 }
 
-// checkFields rejects fields of a struct that are set and not allowed.
+// checkFields returns an error for a field of the struct of that is set and not in allowed. at is
+// the struct's location in the file: empty, or followed by a dot.
 func checkFields(g *agentfile.Gateway, at string, of any, allowed []string) error {
 	v := reflect.ValueOf(of)
 	for i := range v.NumField() {
@@ -150,7 +151,8 @@ func checkFields(g *agentfile.Gateway, at string, of any, allowed []string) erro
 	return nil
 }
 
-// checkRoute rejects an upstream and a model that the tenant's policy does not allow.
+// checkRoute rejects a route if the tenant's policy does not allow its upstream or its model. at is
+// the route's location in the file.
 func checkRoute(g *agentfile.Gateway, at string, r *agentfile.GatewayRoute, p *policy.Policy) error {
 	u, err := url.Parse(string(r.Upstream))
 	if err != nil {

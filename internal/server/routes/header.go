@@ -2,17 +2,17 @@ package routes
 
 import "net/http"
 
-// private lists the headers of requests that upstreams do not get: the key of this server, and what a
-// proxy in front of it says of the client. A client's own credentials for an upstream do not pass,
-// because they would be in the same headers as the key.
+// private lists the headers of requests that upstreams do not receive: keys of this server, and
+// headers in which browsers, tracers and proxies identify the client. A client cannot send its own
+// credentials for an upstream, because they would be in the same headers as the key of this server.
 var private = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cookie", "Origin", "Referer",
 	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto",
 	"X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Request-Id", "Traceparent", "Tracestate", "Baggage",
 }
 
-// foreign lists the headers of responses that a browser would apply to this server, which the upstream
-// of a tenant must not decide.
+// foreign lists the headers of responses that a browser would apply to this server. A tenant's
+// upstream must not set them.
 var foreign = []string{
 	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Alt-Svc",
 	"Www-Authenticate", "Refresh", "Location", "Link", "Service-Worker-Allowed", "Nel", "Report-To",
@@ -25,15 +25,16 @@ var foreign = []string{
 // owned lists the headers of responses that this server sets itself.
 var owned = []string{"X-Request-Id", "X-Content-Type-Options", "Referrer-Policy"}
 
-// A response is the response to a request through a route. It removes headers of the upstream that
-// are not the tenant's to set.
+// A response is the response to a request through a route. It removes the headers in foreign, and
+// keeps this server's values of the headers in owned.
 type response struct {
 	http.ResponseWriter
 	begun bool
 	own   http.Header // this server's values of the headers in owned
 }
 
-// newResponse returns a response that keeps the headers which w already has.
+// newResponse returns a response that writes to w. It keeps the headers in owned that w already
+// has.
 func newResponse(w http.ResponseWriter) *response {
 	out := &response{ResponseWriter: w, own: http.Header{}}
 	for _, name := range owned {

@@ -20,7 +20,7 @@ type plan struct {
 	*store.GatewaySnapshot
 	tenant *store.Tenant
 	policy policy.Policy
-	key    string // equal plans have equal routes
+	key    string // contains a hash of the plan; equal plans have equal keys
 }
 
 // planOf reads the newest version of a tenant's gateway, with the tenant's policy and secrets and the
@@ -58,13 +58,14 @@ type table struct {
 	rings *agents.Rings
 }
 
-// Close implements the pool's interface. A table holds nothing but memory.
+// Close implements [agents.Pooled]. A table has nothing to close.
 func (*table) Close() {}
 
-// tableFactor estimates the memory of a table as a multiple of its text.
+// tableFactor is the estimated memory of a table divided by the length of its text.
 const tableFactor = 16
 
-// table returns the parsed routes of a plan, which the pool keeps.
+// table returns the parsed routes of a plan from the pool, which parses them if it does not have
+// them. The caller must call release.
 func (s *Service) table(ctx context.Context, p *plan) (t *table, release func(), err error) {
 	v, release, err := s.o.Pool.Acquire(ctx, p.tenant.ID(), p.key,
 		func(context.Context) (agents.Pooled, int64, error) {
@@ -105,7 +106,7 @@ func (p *plan) read() (*table, error) {
 	return t, nil
 }
 
-// find returns the index of the first route with the path of an endpoint and a model, or -1.
+// find returns the index of the first route that serves an endpoint's path and a model, or -1.
 func (t *table) find(path, model string) int {
 	for i := range t.Routes {
 		r := &t.Routes[i]
@@ -116,9 +117,9 @@ func (t *table) find(path, model string) int {
 	return -1
 }
 
-// walk calls fn for each module of a gateway. f is the file of the module's route, and at the location
-// in it, such as "middlewares[0]". place is the location in the gateway, such as
-// "routes[0].middlewares[0]".
+// walk calls fn for each module of a gateway. f is the file of the module's route, and at is the
+// module's location in f, such as "middlewares[0]". place is the module's location in the gateway,
+// such as "routes[0].middlewares[0]".
 func walk(g *agentfile.Gateway, fn func(f *agentfile.File, at, place string, m *agentfile.Middleware)) {
 	for i := range g.Routes {
 		f := g.Routes[i].Chain()

@@ -34,7 +34,8 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, c *httpapi.Calle
 	return s.serve(w, r, c, body, model)
 }
 
-// modelOf returns the model of a request, or "" if it is an agent or the request is not valid.
+// modelOf returns the model that a request names, or "" if that is an agent or the request is
+// invalid.
 func (s *Service) modelOf(ctx context.Context, c *httpapi.Caller, body []byte) (model string, err error) {
 	if err := c.Parse(ctx, s.o.Admission, len(body), func() error {
 		model, _ = gateway.ModelOf(body) // the endpoint of agents reports the error
@@ -50,7 +51,7 @@ func (s *Service) modelOf(ctx context.Context, c *httpapi.Caller, body []byte) (
 	return model, nil
 }
 
-// serve serves a request for a model that is no agent.
+// serve serves a request for a model that is not an agent. served is false if no route serves it.
 func (s *Service) serve(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -100,7 +101,7 @@ func (p *plan) allows(model string) bool {
 	return p.tenant.ID() == store.Operator || len(p.policy.Models) == 0 || hook.Matches(p.policy.Models, model)
 }
 
-// limitOf returns the number of requests that a tenant may have in progress on a server.
+// limitOf returns the maximum number of requests that a tenant may have in progress on a server.
 func limitOf(p *plan, t *table) int {
 	limit := cmp.Or(t.MaxRequests, maxRequests)
 	if quota := p.Info.Quota.ConcurrentRuns; quota > 0 {
@@ -109,8 +110,8 @@ func limitOf(p *plan, t *table) int {
 	return limit
 }
 
-// forward passes a request through a route. The memory of the request is the tenant's. cancel cancels
-// ctx.
+// forward passes a request through a route, and charges its memory to the tenant. cancel cancels
+// ctx; the server calls it if memory is short.
 func (s *Service) forward(
 	ctx context.Context,
 	w http.ResponseWriter,
@@ -136,7 +137,8 @@ func (s *Service) forward(
 	return problemOf(context.Cause(ctx))
 }
 
-// problemOf returns the problem for the cause that ended a request before its answer began.
+// problemOf returns the problem for a request that was canceled before its response began. cause is
+// the cause of the cancellation.
 func problemOf(cause error) error {
 	if blocked, ok := errors.AsType[*agent.BlockedError](cause); ok && blocked.Digest != "" {
 		return httpapi.NewProblem(api.CodeBlocked, "%v", cause)
@@ -144,8 +146,8 @@ func problemOf(cause error) error {
 	return httpapi.NewProblem(api.CodeUnavailable, "%v", cause)
 }
 
-// forUpstream returns a request with a body that is in memory, without what identifies the client to
-// this server.
+// forUpstream returns a copy of r for the upstream, with the given body and without the headers in
+// private.
 func forUpstream(r *http.Request, body []byte) *http.Request {
 	out := r.Clone(r.Context())
 	for _, name := range private {

@@ -16,14 +16,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// usagePrefix is the beginning of the agent's name in the usage of a route. No agent has a colon in
-// its name.
+// usagePrefix and the name of a route are the agent's name in the usage of the route. Names of
+// agents contain no colon.
 const usagePrefix = "gateway:"
 
-// maxTokens limits what one request counts, because upstreams report it.
+// maxTokens limits the number of tokens that one request adds to the usage, because upstreams
+// report the number.
 const maxTokens = 100_000_000
 
-// ended counts the usage of a request of a tenant that has ended, and logs it without what it contains.
+// ended adds a request that has ended to the tenant's usage, and logs it without its content.
 func (s *Service) ended(tenant string, rt *route, e *gateway.End) {
 	input, output := tokens(e.Tokens.Total()-e.Tokens.Output), tokens(e.Tokens.Output)
 	s.usage.add(tenant, append(rt.modules(e.Entries), store.Usage{Agent: usagePrefix + rt.name, Runs: 1, Calls: 1,
@@ -32,7 +33,7 @@ func (s *Service) ended(tenant string, rt *route, e *gateway.End) {
 		"took", e.Took, "input", input, "output", output, "denied", e.Denied)
 }
 
-// observe logs the faults of modules, without their text.
+// observe logs e if it reports a fault of a module, without the fault's text.
 func (s *Service) observe(tenant string, rt *route, e abi.Event) {
 	if e.Type == abi.EventFault {
 		s.o.Logger.Info("module failed", "tenant", tenant, "route", rt.name, "run", e.Run, "entry", e.Entry, "hook", e.Hook)
@@ -41,7 +42,8 @@ func (s *Service) observe(tenant string, rt *route, e abi.Event) {
 
 func tokens(n int64) int64 { return min(max(n, 0), maxTokens) }
 
-// modules returns the usage of the tenant's own modules.
+// modules returns the usage of the tenant's own modules in a route, given the statistics of one
+// request.
 func (r *route) modules(stats []abi.EntryStats) (rows []store.Usage) {
 	for _, e := range stats {
 		own := slices.ContainsFunc(r.pins, func(p journal.Pin) bool {
@@ -55,8 +57,8 @@ func (r *route) modules(stats []abi.EntryStats) (rows []store.Usage) {
 	return rows
 }
 
-// A ledger adds usage to the store. It writes what was added during a write in the next one, so that
-// many requests take few transactions.
+// A ledger adds usage to the store. It collects the rows that arrive while it writes others, so
+// that many requests need few transactions.
 type ledger struct {
 	store store.Store
 	log   *slog.Logger
@@ -70,10 +72,10 @@ type ledger struct {
 
 type usageKey struct{ agent, module string }
 
-// maxPending limits the rows that wait for a database that is not available.
+// maxPending limits the rows in memory while the database is not available. Further rows are lost.
 const maxPending = 100_000
 
-// Times of a ledger.
+// Timeout, interval and number of retries for writing usage to the store.
 const (
 	usageTimeout = 10 * time.Second
 	usageRetry   = time.Second
@@ -95,7 +97,7 @@ func (l *ledger) add(tenant string, rows []store.Usage) {
 	}
 }
 
-// merge adds rows to those that wait. The caller holds the lock.
+// merge adds rows to the pending rows of a tenant. The caller holds the lock.
 func (l *ledger) merge(tenant string, rows []store.Usage) {
 	all := l.pending[tenant]
 	if all == nil {
@@ -118,7 +120,7 @@ func (l *ledger) merge(tenant string, rows []store.Usage) {
 	}
 }
 
-// take returns the rows that wait. If there are none, it ends the writing.
+// take removes and returns all pending rows. If there are none, it records that write ends.
 func (l *ledger) take() map[string]map[usageKey]store.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *ledger) take() map[string]map[usageKey]store.Usage {
 	return out
 }
 
-// write writes rows until none wait.
+// write writes pending rows to the store until there are none.
 func (l *ledger) write() {
 	for batch := l.take(); len(batch) > 0; batch = l.take() {
 		for tenant, rows := range batch {
@@ -137,8 +139,8 @@ func (l *ledger) write() {
 	}
 }
 
-// commit adds rows to the usage of a tenant in one transaction. It tries again while the database is
-// not available, for a minute.
+// commit adds rows to the usage of a tenant in one transaction. While the database is not
+// available, it tries again for a minute.
 func (l *ledger) commit(tenant string, rows []store.Usage) {
 	for try := 0; ; try++ {
 		ctx, cancel := context.WithTimeout(context.Background(), usageTimeout)
