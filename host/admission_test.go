@@ -54,7 +54,7 @@ func guarded(t *testing.T, memory int64, calls int, work func(context.Context) e
 	return a
 }
 
-// A gauge counts concurrent entries and their maximum.
+// A gauge counts the callers in a section of code, and records their maximum number.
 type gauge struct{ now, limit atomic.Int64 }
 
 func (g *gauge) enter() (leave func()) {

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// agents creates the sub-agents of the file: those that are tools, and those to which the
-// conversation can be transferred.
+// agents creates the sub-agents of the file. It returns tools that call sub-agents, and the agents
+// to which the conversation can be transferred.
 func (b *builder) agents(ctx context.Context) (tools []tool.Tool, others []*agent.Agent, err error) {
 	for i := range b.file.Agents {
 		from := &b.file.Agents[i]
@@ -33,8 +33,8 @@ func (b *builder) agents(ctx context.Context) (tools []tool.Tool, others []*agen
 	return tools, others, nil
 }
 
-// inherit returns a sub-agent's definition with its name in this file, this agent's model
-// if it has none, and the modules of this agent's rings around its own.
+// inherit returns the file of a sub-agent with three changes: it has the sub-agent's name in
+// b.file, the model of b.file if it names none, and the modules of b.file's rings around its own.
 func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
 	f := *from.Spec()
 	f.Name = from.Name
@@ -61,13 +61,13 @@ func cycle(agents []*agent.Agent) error {
 	return nil
 }
 
-// Agents of a file can have different models, but FileOptions.WrapModel is called once for all of
-// them. It wraps a modelRouter, which calls the model that an extension has put into the context
-// of the call.
+// A modelRouter and extensions let agents of a file have different models, although
+// FileOptions.WrapModel is called only once. WrapModel wraps the modelRouter. An extension puts the
+// model of an agent into the context of a call, and the modelRouter calls the model in the context.
 type (
 	modelRouter struct{ model.Model } // the default model
 	extension   struct {
-		modelRouter model.Model // wrapped
+		modelRouter model.Model // the modelRouter, wrapped by WrapModel
 		model       model.Model
 	}
 	extensionKey struct{}

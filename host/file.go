@@ -305,14 +305,14 @@ func (b *builder) network() error {
 	return nil
 }
 
-// A slot is one module entry of the file.
+// A slot is an entry of the file that names a module, while the module is loaded.
 type slot struct {
 	at   string // the path of the entry, such as middlewares[0]
 	from *agentfile.Middleware
-	to   *[]Middleware // the ring's list of middlewares
+	to   *[]Middleware // the list to which load adds the middleware
 
 	module  *Module
-	release func() // called when the agent is built; its configured entry has a reference of its own
+	release func() // releases the module once the agent is built; the agent's entry holds its own reference
 	shared  func() // called when the agent is closed
 	err     error
 }
@@ -394,7 +394,7 @@ func (b *builder) sharedModule(ctx context.Context, s *slot) (*Module, func(), e
 	return b.opts.LoadModule(ctx, b.entry(s), path, s.from.Limits.Policy())
 }
 
-// entry returns the name of an entry for ReadModule and LoadModule.
+// entry returns the name of an entry in the form that ReadModule and LoadModule receive.
 func (b *builder) entry(s *slot) string {
 	if b.around != nil {
 		return b.file.Name + "/" + s.from.Name
@@ -439,8 +439,9 @@ func sameModel(a, b *agentfile.Model) bool {
 	return a.Endpoint == b.Endpoint && a.Retries == b.Retries && slices.Equal(a.Fallbacks, b.Fallbacks)
 }
 
-// wrap applies WrapModel to the model of the outermost agent. For a sub-agent, it returns a model
-// whose calls go through that wrapped model to m.
+// wrap returns m with the effect of WrapModel. For the outermost agent, it calls WrapModel. For a
+// sub-agent, it returns a model whose calls go through the wrapped model of the outermost agent to
+// m.
 func (b *builder) wrap(m model.Model) (model.Model, error) {
 	root := b
 	for root.around != nil {

@@ -42,7 +42,7 @@ func (b *builder) endpoints() (model.Model, error) {
 	return model.WithFallback(choices, nil), nil
 }
 
-// first returns the model that answers unless it fails.
+// first returns the file's model without its fallbacks.
 func (b *builder) first() (model.Model, error) {
 	f := &b.file.Model
 	if f.IsEcho() {
@@ -62,8 +62,8 @@ func (b *builder) first() (model.Model, error) {
 	return m, nil
 }
 
-// fallback returns the file's fallback i. Without a URL and a key of its own, it shares those of
-// the first model, unless its provider has others in the environment.
+// fallback returns fallback i of the file. If it has neither a URL nor a key, it shares those of
+// the first model, unless the environment has others for its provider.
 func (b *builder) fallback(i int) (model.Model, error) {
 	f, at := &b.file.Model.Fallbacks[i], fmt.Sprintf("model.fallbacks[%d]", i)
 	if f.IsEcho() {
@@ -157,7 +157,7 @@ func newClient(p agentfile.Provider, o openai.Options) (modelClient, error) {
 	}
 }
 
-// retry retries the calls of m as the file says.
+// retry returns m with the retries that the file sets.
 func (b *builder) retry(m model.Model) model.Model {
 	retries := 0
 	if r := b.file.Model.Retries; r != nil {
@@ -166,7 +166,8 @@ func (b *builder) retry(m model.Model) model.Model {
 	return model.WithRetry(m, &model.RetryOptions{MaxRetries: retries})
 }
 
-// private hides details of the endpoint in the errors of m, if ModelFailed is set.
+// private returns m or, if ModelFailed is set, a model that hides details of the endpoint in
+// errors.
 func (b *builder) private(m model.Model) model.Model {
 	if b.opts.ModelFailed == nil {
 		return m

@@ -23,8 +23,8 @@ import (
 
 const thinking = `{"type":"thinking","thinking":"Let me compute.","signature":"c2ln"}`
 
-// An anthropic is an endpoint with the Messages API. It thinks, calls the calculator, and answers once it has the
-// result.
+// An anthropic is an endpoint with the Messages API whose model thinks, calls the calculator, and
+// answers once it has the result.
 type anthropic struct {
 	mu      sync.Mutex
 	bodies  []string
@@ -64,8 +64,8 @@ func (a *anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestThinkingReturns checks that an agent sends signed thinking back unchanged and in front of its text, also if a
-// module changes the text in chunks.
+// TestThinkingReturns checks that an agent sends signed thinking back unchanged and before the text
+// of its message, even if a module changes the text in chunks.
 func TestThinkingReturns(t *testing.T) {
 	t.Parallel()
 	loud := &native.Middleware{

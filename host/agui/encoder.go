@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
 )
 
-// Options configure an encoder.
+// Options configure an encoder; see [NewEncoder].
 type Options struct {
 	// Thread and Run are the client's ids. The default of both is the id of the run.
 	Thread, Run string

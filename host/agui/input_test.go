@@ -134,7 +134,8 @@ func FuzzEncoder(f *testing.F) {
 	})
 }
 
-// TestRepairEvents checks that developers see the call of a repair, or the number of repairs.
+// TestRepairEvents checks that clients with Internals receive the repaired call, or the number of
+// repairs.
 func TestRepairEvents(t *testing.T) {
 	t.Parallel()
 	enc := agui.NewEncoder(agui.Options{Internals: true})

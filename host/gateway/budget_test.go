@@ -80,7 +80,7 @@ func TestBudgetOfFile(t *testing.T) {
 	require.ErrorContains(t, err, "fewer than 16 bytes")
 }
 
-// TestApproverOfFile checks that an approver without its key is an error, and one with it is none.
+// TestApproverOfFile checks that an approver requires the environment variable that holds its key.
 func TestApproverOfFile(t *testing.T) {
 	h, err := host.New(t.Context(), nil)
 	require.NoError(t, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// weatherModel calls two tools, and answers once it has a result. If the client wants an object, which some
-// clients ask for with a tool, it answers with one.
+// weatherModel calls two tools, and answers once it has a result. If the client asks for an object,
+// it answers with one, or with a call of the tool that some clients use for this.
 func weatherModel(q *gatewaytest.Request) *gatewaytest.Answer {
 	const object = `{"name":"[EMAIL_1]"}`
 	switch {
@@ -37,9 +37,9 @@ func weatherModel(q *gatewaytest.Request) *gatewaytest.Answer {
 	}}
 }
 
-// TestClients runs tasks through clients of the APIs, with three modules: one puts a placeholder in place
-// of an address and puts the address back, one changes streamed text, and one denies a tool. The
-// tool must not run, and the client must go on.
+// TestClients runs tasks through clients of the APIs, with three modules: one replaces an address
+// with a placeholder and restores it in answers, one changes streamed text, and one denies a tool.
+// The tool must not run, and the client must continue.
 func TestClients(t *testing.T) {
 	npmtest.Folder(t) // skips the test before it starts servers
 	up := gatewaytest.NewUpstream(weatherModel)
@@ -86,7 +86,7 @@ func runClients(t *testing.T, up *gatewaytest.Upstream, url, key string) {
 	require.Equal(t, 22, histories, "each task with tools sends their results")
 }
 
-// behind starts a gateway with a route of each protocol.
+// behind starts a gateway with one route to the upstream for each protocol.
 func behind(t *testing.T, upstream string) *httptest.Server {
 	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})
 	require.NoError(t, err)

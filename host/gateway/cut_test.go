@@ -33,7 +33,7 @@ const (
 	headerSlow = "X-Slow"
 )
 
-// cutAnswer has characters of several bytes, a placeholder, a call that is allowed and one that is denied.
+// cutAnswer has characters of several bytes, a placeholder, an allowed call and a denied call.
 var cutAnswer = gatewaytest.Answer{
 	Reasoning: "Grüße an 🌍.",
 	Text:      "Grüße 🌍 an [EMAIL_1]: ✓.",
@@ -43,7 +43,7 @@ var cutAnswer = gatewaytest.Answer{
 	},
 }
 
-// A cutter sends streams through a gateway with three modules, and cuts them.
+// A cutter requests streams through a gateway with three modules, and cuts them off.
 type cutter struct {
 	at     string            // the gateway's address
 	stream map[string]string // what the upstream sends, by protocol
@@ -84,7 +84,7 @@ func newCutter(t *testing.T) (*cutter, *host.Host) {
 	return c, h
 }
 
-// answer is the upstream.
+// answer serves requests as the upstream.
 func (c *cutter) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	all := ""
@@ -113,8 +113,8 @@ func (c *cutter) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ask sends a request about an address, and returns the status and the first n bytes of the answer, or all
-// if n is 0. It closes the connection then.
+// ask sends a request that contains an email address. It returns the status and the first n bytes
+// of the response, or all of them if n is 0, and closes the connection.
 func (c *cutter) ask(ctx context.Context, protocol, address string, n int, headers ...string) (int, string, error) {
 	field := "messages"
 	if protocol == gatewaytest.Responses {
@@ -155,8 +155,9 @@ func addressOf(number int) string { return fmt.Sprintf("user%d@example.com", num
 
 const denial = "[tool-policy denied the call of delete_file"
 
-// checkCut checks what a client got of an answer that was cut on either side: a beginning of its text,
-// and no call before the answer has ended.
+// checkCut checks got, what a client received of a response that was cut off on either side. The
+// text must be a beginning of the whole text, and calls may only follow it if the response is
+// complete.
 func checkCut(protocol string, number int, got string) error {
 	want, r := whole(number), gatewaytest.Receive(protocol, got)
 	text, denied, _ := strings.Cut(r.Text, denial)
@@ -174,9 +175,9 @@ func checkCut(protocol string, number int, got string) error {
 	return nil
 }
 
-// TestCut cuts streams of each protocol on both sides of a gateway: within an event, within a character,
-// between events. Nothing may remain of any of them: no goroutine, no instance of a module,
-// no value of another request.
+// TestCut cuts off streams of each protocol on both sides of a gateway: within an event, within a
+// character, and between events. Afterwards no goroutine, instance of a module, or value of another
+// request may remain.
 func TestCut(t *testing.T) {
 	for name, each := range map[string]bool{"some bytes": false, "each byte": true} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +212,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// full checks an answer that is not cut, at full speed and byte by byte, and returns it.
+// full requests a stream that is not cut off, at full speed and byte by byte. It checks the
+// responses and returns the first one.
 func (c *cutter) full(t *testing.T, protocol string) string {
 	status, full, err := c.ask(t.Context(), protocol, addressOf(0), 0)
 	require.NoError(t, err)
@@ -228,7 +230,7 @@ func (c *cutter) full(t *testing.T, protocol string) string {
 	return full
 }
 
-// cutEach cuts streams of size bytes at up to the given number of bytes, and returns their number.
+// cutEach cuts off about cuts streams of size bytes at different bytes, and returns their number.
 func (c *cutter) cutEach(
 	t *testing.T,
 	protocol string,
@@ -252,7 +254,7 @@ func (c *cutter) cutEach(
 	return n
 }
 
-// upstreamGone ends the upstream's connection after n bytes.
+// upstreamGone requests a stream whose upstream disconnects after n bytes.
 func (c *cutter) upstreamGone(ctx context.Context, protocol string, n int) error {
 	status, got, err := c.ask(ctx, protocol, addressOf(n), 0, headerCut, strconv.Itoa(n))
 	r := gatewaytest.Receive(protocol, got)
@@ -269,7 +271,7 @@ func (c *cutter) upstreamGone(ctx context.Context, protocol string, n int) error
 	return checkCut(protocol, n, got)
 }
 
-// clientGone closes the client's connection after n bytes.
+// clientGone requests a stream and disconnects after n bytes.
 func (c *cutter) clientGone(ctx context.Context, protocol string, n int) error {
 	_, got, err := c.ask(ctx, protocol, addressOf(n), n)
 	if err != nil {

@@ -48,7 +48,7 @@ type Options struct {
 	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
 	// called concurrently, and the request waits for it.
 	OnEvent func(abi.Event)
-	// Metrics, if not nil, gets the metrics of the gateway. One gateway can use it.
+	// Metrics, if not nil, registers the metrics of the gateway. Gateways cannot share it.
 	Metrics prometheus.Registerer
 	Logger  *slog.Logger // the default discards
 }
@@ -57,21 +57,21 @@ type Options struct {
 type Gateway struct {
 	host    *host.Host
 	o       Options
-	memory  *account.Account // what requests in progress hold
-	metrics *gateway.Metrics // nil if nobody reads them
+	memory  *account.Account // memory of the requests in progress
+	metrics *gateway.Metrics // nil if Options.Metrics is nil
 	ledger  *budget.Ledger
 	sums    string // the path of the ledger's file
 
 	mu      sync.RWMutex
 	current *generation    // nil once the gateway is closed
-	closing sync.WaitGroup // earlier generations
+	closing sync.WaitGroup // waits for the requests of earlier generations
 }
 
-// A generation is a gateway with the chains of one file.
+// A generation is a gateway with the loaded modules of one version of the file.
 type generation struct {
 	handler  *gateway.Gateway
 	chains   []*host.Chain
-	approver *approver.Approver // nil if it has none
+	approver *approver.Approver // nil if the file has none
 	serving  sync.WaitGroup
 }
 
@@ -116,16 +116,17 @@ func New(ctx context.Context, h *host.Host, f *File, o *Options) (*Gateway, erro
 	return g, nil
 }
 
-// limitMemory sets the limit of what requests in progress hold.
+// limitMemory sets the limit on the memory of the requests in progress.
 func (g *Gateway) limitMemory(f *File) {
 	g.memory.SetLimit(cmp.Or(int64(f.MaxMemory), account.Process().Limit()/processPart))
 }
 
-// processPart is the divisor of the process's limit, half of its memory, that yields the default limit.
+// processPart divides the memory limit of the process, which yields the default limit for requests.
 const processPart = 4
 
-// Replace loads the routes and modules of a file, and then serves new requests with them. Requests in
-// progress end with the routes and modules with which they began. If loading fails, nothing changes.
+// Replace loads the routes and modules of a file, and then serves new requests with them. Requests
+// in progress continue with the routes and modules with which they began. If loading fails, nothing
+// changes.
 func (g *Gateway) Replace(ctx context.Context, f *File) error {
 	if string(f.UsageFile) != g.sums {
 		return f.ErrorAt("usage_file", errors.New("usage_file: restart the gateway to change it"))
@@ -182,7 +183,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now.handler.ServeHTTP(w, r)
 }
 
-// load loads the chains of a file's routes.
+// load loads the modules of a file's routes, and returns a generation that serves them.
 func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 	next := &generation{}
 	o, err := g.options(f)
@@ -216,7 +217,7 @@ func (g *Gateway) load(ctx context.Context, f *File) (*generation, error) {
 	return next, nil
 }
 
-// options returns the options of a file without its routes.
+// options returns the gateway's options from a file, without the routes.
 func (g *Gateway) options(f *File) (*gateway.Options, error) {
 	o := &gateway.Options{
 		Loader: g.host.Loader(), OnEvent: g.o.OnEvent, Logger: g.o.Logger, Memory: g.memory, Metrics: g.metrics,
@@ -254,7 +255,7 @@ func (g *Gateway) options(f *File) (*gateway.Options, error) {
 	return o, nil
 }
 
-// approver returns the approver of a file.
+// approver returns a client for the approver that a file names.
 func (g *Gateway) approver(f *File) (*approver.Approver, error) {
 	o := approver.Options{URL: string(f.Approver.URL), Timeout: time.Duration(f.Approver.Timeout)}
 	if f.Approver.KeyEnv != "" {
@@ -274,8 +275,8 @@ func (g *Gateway) approver(f *File) (*approver.Approver, error) {
 // minKey is the minimum length of a client's key, in bytes.
 const minKey = 16
 
-// secret returns the value of an environment variable. at is the place of its name in the file, and what
-// describes it.
+// secret returns the value of the environment variable env. If it is not set, the error has the
+// position of the field at in f, and describes the variable with what.
 func (g *Gateway) secret(f *File, at, env, what string) (string, error) {
 	value := g.getenv(env)
 	if value == "" {
@@ -284,7 +285,7 @@ func (g *Gateway) secret(f *File, at, env, what string) (string, error) {
 	return value, nil
 }
 
-// route returns route i of a file, and its chain if it has modules.
+// route returns route i of a file, and the chain of its modules, or nil if it has no modules.
 func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *host.Chain, error) {
 	r := &f.Routes[i]
 	up, err := gateway.NewUpstream(r)
@@ -308,7 +309,7 @@ func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *ho
 	return out, chain, err
 }
 
-// warn logs the modules of a route that the gateway never calls.
+// warn logs a warning for each module of a route with no hook that the gateway calls.
 func (g *Gateway) warn(r *agentfile.GatewayRoute, c *host.Chain) {
 	for _, e := range c.Chain.Entries() {
 		has := e.Middleware.Describe().Hooks

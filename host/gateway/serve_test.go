@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// TestClientsOfATenant runs the tasks of TestClients through the routes of a tenant of a platform.
+// TestClientsOfATenant runs the tasks of TestClients through the routes of a tenant of a server.
 func TestClientsOfATenant(t *testing.T) {
 	npmtest.Folder(t) // skips the test before it starts servers
 	ctx := t.Context()

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/attempts"
 )
 
-// An Attempt is a failed model call that is followed by another attempt.
+// An Attempt reports a failed model call that is followed by another attempt.
 type Attempt struct {
 	Model string // the model's name in the request
 	Err   *Error

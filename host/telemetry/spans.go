@@ -13,10 +13,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// Spans returns a tracer that creates OpenTelemetry spans. Runs, model calls and tool calls
-// have the names of the semantic conventions for generative AI: invoke_agent, chat and
-// execute_tool. A request to a gateway is a span of kind server, also called chat. Each hook call has a span, which contains the spans of the calls that the
-// hook wraps.
+// Spans returns a tracer that creates OpenTelemetry spans. Runs, model calls and tool calls have
+// the names of the semantic conventions for generative AI: invoke_agent, chat and execute_tool. A
+// request to a gateway is a span of kind server, also called chat. Each hook call has a span, which
+// contains the spans of the calls that the hook wraps.
 func Spans(t trace.Tracer) tracing.Tracer { return spans{t} }
 
 type spans struct{ tracer trace.Tracer }

@@ -33,7 +33,7 @@ var (
 // A Call is one HTTP request to an endpoint.
 type Call struct {
 	*Endpoint
-	Context context.Context // of the request; the call's timers cancel it
+	Context context.Context // context of the request; the call's timers cancel it
 	Body    []byte
 
 	parent context.Context
@@ -48,8 +48,8 @@ type Call struct {
 	held account.Meter // memory of the request's body and of the answer read so far
 }
 
-// NewCall returns a call with the body of a request for a model. The caller must close it. The error is that the
-// body exceeds the run's memory.
+// NewCall returns a call that sends body, a request for the given model. The caller must close it.
+// NewCall fails if body exceeds the memory of the run in ctx.
 func (e *Endpoint) NewCall(ctx context.Context, body []byte, modelName string) (*Call, error) {
 	k := &Call{Endpoint: e, parent: ctx, Body: body, model: modelName, idle: e.IdleTimeout}
 	k.Context, k.cancel = context.WithCancelCause(ctx)
@@ -69,11 +69,11 @@ func (k *Call) Close() {
 	k.held.Release()
 }
 
-// Ended notes that the answer is complete except for its usage, which shortens the idle timeout.
+// Ended records that the answer is complete except for its usage. It shortens the idle timeout.
 func (k *Call) Ended() { k.ended, k.idle = true, min(k.idle, afterEnd) }
 
-// Do sends the call's body with the headers of req. The body of the response enforces limits and timeouts. A status
-// of 300 or above is an error.
+// Do sends the call's body with the headers of req. Reading the body of the response is subject to
+// the call's limits and timeouts. A status of 300 or above is an error.
 func (k *Call) Do(req *http.Request) (*http.Response, error) {
 	req.URL.RawQuery = k.query
 	req.Body = io.NopCloser(bytes.NewReader(k.Body))

@@ -16,14 +16,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A Client is a [model.Model] that calls an endpoint of an API which package wire codes.
+// A Client is a [model.Model] that calls an endpoint with a protocol of package wire.
 type Client struct {
 	*Endpoint
 	protocol wire.Protocol
-	header   http.Header // of all requests, with the key
+	header   http.Header // headers of all requests, including the key
 }
 
-// NewClient returns a client for an endpoint. header has the headers of all requests.
+// NewClient returns a client for an endpoint with the protocol p. header has the headers of all
+// requests.
 func NewClient(e *Endpoint, p wire.Protocol, header http.Header) *Client {
 	return &Client{Endpoint: e, protocol: p, header: header}
 }
@@ -74,8 +75,8 @@ type answer struct {
 	protocol wire.Protocol
 	sink     func(abi.Chunk) error
 
-	reasoning strings.Builder // as the sink got it
-	arguments [maxCalls]int   // bytes of each call's arguments that the sink got
+	reasoning strings.Builder // reasoning that was sent to the sink
+	arguments [maxCalls]int   // number of bytes of each call's arguments that were sent to the sink
 }
 
 // maxCalls is the maximum number of tool calls in an answer.
@@ -109,7 +110,7 @@ func (a *answer) document(r io.Reader) (*abi.Response, error) {
 	return res, nil
 }
 
-// isReported reports whether a document is an error, although the status is 200.
+// isReported reports whether b, the body of a response with status 200, is an error object.
 func isReported(b []byte) bool {
 	var o struct {
 		Type  json.RawMessage `json:"type"`
@@ -142,7 +143,7 @@ func (a *answer) stream(r io.Reader) (*abi.Response, error) {
 	return a.end(wire.Full(s))
 }
 
-// unread returns the error for a stream that cannot be read.
+// unread returns the error for a stream whose next event cannot be read because of err.
 func (a *answer) unread(err error) error {
 	if known, ok := errors.AsType[*wire.Error](err); ok {
 		return a.misunderstood(known)
@@ -150,7 +151,7 @@ func (a *answer) unread(err error) error {
 	return a.call.Failure(err)
 }
 
-// event reads one event.
+// event decodes one event of a stream, and sends the chunks in it to the sink.
 func (a *answer) event(s wire.Stream, event []byte) error {
 	items, err := s.Decode(event)
 	if err != nil {
@@ -174,8 +175,8 @@ func (a *answer) event(s wire.Stream, event []byte) error {
 	return nil
 }
 
-// end returns the response after the last event, and sends what of it has no event of its own: the opaque parts, and
-// the arguments of calls that have none.
+// end checks and returns the response after the last event. Before, it sends the parts of the
+// response that arrived without chunks: parts other than text, and complete arguments of calls.
 func (a *answer) end(res *abi.Response) (*abi.Response, error) {
 	if err := a.check(res); err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (a *answer) emit(c abi.Chunk) error {
 	return a.sink(c)
 }
 
-// check returns an error if the answer breaks the contract with modules.
+// check returns an error if res is not a response that the host may pass to modules.
 func (a *answer) check(res *abi.Response) error {
 	m := &res.Message
 	if len(m.ToolCalls) > maxCalls {
@@ -242,7 +243,7 @@ func (a *answer) tooManyCalls() error {
 	return model.Errorf(abi.CodeModel, "%s answered with more than %d tool calls", a.call.Shown, maxCalls)
 }
 
-// misunderstood returns the error for an answer that cannot be decoded.
+// misunderstood returns the error for an answer that could not be decoded because of err.
 func (a *answer) misunderstood(err error) error {
 	return &model.Error{Code: abi.CodeModel, Retryable: true, Message: a.call.Shown + ": " + a.call.Short(err.Error())}
 }

@@ -26,7 +26,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (fn roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return fn(r) }
 
-// client returns a client of an endpoint whose answers have the given type and body.
+// client returns a client of an endpoint that answers with the given content type and body.
 func client(t testing.TB, p wire.Protocol, contentType string, body func() io.Reader) *Client {
 	e, err := New(Options{
 		BaseURL: "http://example.com", MaxEvent: 1 << 12, MaxAnswer: 1 << 14, IdleTimeout: 20 * time.Millisecond,
@@ -67,7 +67,7 @@ const (
 
 func ask() *model.Request { return &model.Request{Model: "m", Messages: []abi.Message{abi.User("hi")}} }
 
-// TestLimits checks the limits of hostile endpoints.
+// TestLimits checks the errors for endpoints that exceed a limit or a timeout.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	call := `,{"type":"tool_use","id":"x","name":"f","input":{}}`
@@ -121,8 +121,9 @@ func TestSink(t *testing.T) {
 	require.Same(t, full, err)
 }
 
-// FuzzAnswer checks that a client returns an error of type *model.Error or a valid message, whatever an endpoint
-// answers, and the same with and without a sink and however the bytes are split.
+// FuzzAnswer checks that a client returns an error of type *model.Error or a valid message,
+// whatever an endpoint answers. The result must be the same with and without a sink, and however
+// the bytes are split.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"", "{", `{"type":"error","error":{"message":"x"}}`, `{"content":[{"type":"thinking","thinking":"a","signature":"b"},{"type":"text","text":"c"}]}`,

@@ -1,8 +1,9 @@
-// Package modelapi sends requests to model APIs. It enforces timeouts and limits, and turns failures in any of
-// the usual forms into a *model.Error that says what to do. Secrets of an endpoint do not appear in errors.
+// Package modelapi sends requests to model APIs. It enforces timeouts and limits. It converts
+// failures in any of the usual forms to a *model.Error that says what to do. Secrets of an endpoint
+// do not appear in errors.
 //
-// An [Endpoint] is one address of an API. Package openai uses it below go-openai. A [Client] is a model
-// whose requests and answers package wire codes.
+// An [Endpoint] is one address of an API. Package openai sends requests to it with go-openai. A
+// [Client] is a model that uses a protocol of package wire.
 package modelapi
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// Options configure an [Endpoint]. Providers convert their own options, which have the same fields and document them.
+// Options configure an [Endpoint]. The packages of the providers document the fields, which their
+// own options have, too.
 type Options struct {
 	BaseURL          string
 	APIKey           string
@@ -40,7 +42,7 @@ const (
 	defaultMaxEvent         = 4 << 20
 )
 
-// An API describes what the endpoints of a provider have in common.
+// An API describes the endpoints of one provider.
 type API struct {
 	Package string // the provider's package, in errors
 	Kind    string // names the API in errors, such as "an OpenAI-compatible API"
@@ -50,7 +52,7 @@ type API struct {
 	EnvKey, EnvBaseURL string
 }
 
-// advice returns what to check if the address may be wrong.
+// advice returns the names of the settings to check if the address of an endpoint may be wrong.
 func (a *API) advice() string { return "--base-url or " + a.EnvBaseURL }
 
 func (o Options) withDefaults(api *API) (Options, error) {
@@ -88,7 +90,7 @@ type Endpoint struct {
 	api     *API
 	query   string
 	http    *http.Client
-	own     bool // http is the endpoint's own
+	own     bool // the endpoint created its HTTP client
 	secrets []*redact.Secret
 }
 
@@ -127,7 +129,8 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// httpClient returns the client for requests, and whether it is the package's own.
+// httpClient returns the client for requests, and whether httpClient created it. Otherwise it is
+// the client of the options, with redirects disabled.
 func httpClient(opts Options) (*http.Client, bool) {
 	// A redirect would send the key to another host. The user should configure the target instead.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -155,7 +155,8 @@ type rejection struct{ body []byte }
 
 func (r *rejection) Error() string { return "the endpoint rejected the request" }
 
-// Rejects reports whether err is that the endpoint rejected a request with a body that contains text.
+// Rejects reports whether err means that the endpoint found a request invalid, and its response
+// contains text.
 func Rejects(err error, text string) bool {
 	r, ok := errors.AsType[*rejection](err)
 	return ok && bytes.Contains(r.body, []byte(text))
@@ -199,7 +200,8 @@ func (e *Endpoint) Reported(raw []byte) *model.Error {
 	}
 }
 
-// BrokenOff returns the error for an answer that is incomplete or damaged.
+// BrokenOff returns the error for an answer that is incomplete or damaged. what describes the part
+// that was received.
 func (e *Endpoint) BrokenOff(what string) *model.Error {
 	return &model.Error{
 		Code:      abi.CodeModel,
@@ -212,7 +214,7 @@ func (e *Endpoint) tooLarge() *model.Error {
 	return model.Errorf(abi.CodeModel, "%s answered with more than %d bytes", e.Shown, e.MaxAnswer)
 }
 
-// NotJSON returns the error for a body that is not JSON although the status is 200.
+// NotJSON returns the error for a response with status 200 whose body is not JSON.
 func (e *Endpoint) NotJSON(body []byte) *model.Error {
 	if bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("[")) {
 		return e.BrokenOff("JSON that is not whole: " + e.Short(string(body)))
@@ -273,7 +275,8 @@ func pause(seconds float64) time.Duration {
 	return time.Duration(max(0, min(seconds, 24*60*60)) * float64(time.Second))
 }
 
-// Failure returns the error for a request without a complete answer.
+// Failure returns the error of the call if err, or a timeout, ended it before the answer was
+// complete.
 func (k *Call) Failure(err error) error {
 	var modelErr *model.Error
 	switch cause := context.Cause(k.Context); {
@@ -306,7 +309,7 @@ func plain(err error) error {
 	return err
 }
 
-// unreached returns the error for an endpoint from which there is no answer.
+// unreached returns the error for an endpoint that sent no answer because of err.
 func (e *Endpoint) unreached(err error) *model.Error {
 	failed := &model.Error{Code: abi.CodeUnavailable, Retryable: true, Err: err}
 	var dns *net.DNSError

@@ -52,8 +52,8 @@ const (
 type filler struct {
 	prompt string
 	number float64 // the first number in the prompt, or 1
-	values int     // left
-	bytes  int     // left
+	values int     // remaining number of values
+	bytes  int     // remaining bytes of schemas
 }
 
 var numbers = regexp.MustCompile(`-?[0-9]+(\.[0-9]+)?`)

@@ -76,11 +76,11 @@ func (echo) Generate(ctx context.Context, req *model.Request, sink func(abi.Chun
 	return res, nil
 }
 
-// A turn is the last user message of a conversation and what follows it.
+// A turn is the last user message of a conversation and the messages after it.
 type turn struct {
 	prompt  string
 	called  bool     // whether the model called tools after the prompt
-	results []string // of the last calls, in order
+	results []string // results of the last calls, in order
 }
 
 // lastTurn returns the last turn of a conversation.

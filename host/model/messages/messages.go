@@ -1,13 +1,14 @@
 // Package messages is a client for endpoints with Anthropic's Messages API.
 //
-// Signed thinking and other blocks that the ABI does not know are parts of their type in the content of a message. The
-// client sends them back unchanged; thinking can also be read in the message's reasoning content. Messages
-// of other models can be in the same conversation: their reasoning is left out.
+// Signed thinking and other blocks that the ABI does not know are parts of a message's content with
+// the blocks' types. The client sends them back unchanged. The text of thinking is also in the
+// message's ReasoningContent. A conversation can contain messages of other models, whose reasoning
+// the client does not send.
 //
-// Parameters have the names of OpenAI's chat completions where there are such: max_tokens, stop, tool_choice,
-// parallel_tool_calls, response_format with a JSON Schema, reasoning_effort, user. Others have their own: thinking,
-// top_k, metadata and so on. The API requires max_tokens; the default is 8192 tokens in addition to a budget for
-// thinking.
+// Parameters that OpenAI's chat completions have, too, have the same names here: max_tokens, stop,
+// tool_choice, parallel_tool_calls, response_format with a JSON Schema, reasoning_effort, user.
+// Other parameters have the API's names, such as thinking, top_k and metadata. The API requires
+// max_tokens; the default is 8192 tokens in addition to a budget for thinking.
 package messages
 
 import (

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "sk-ant-very-secret"
 
-// An upstream answers with the given text, and keeps the last request.
+// An upstream answers with the given text, and records the last request.
 type upstream struct {
 	contentType, answer string
 	status              int
@@ -88,7 +88,8 @@ data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"a
 	`data: {"type":"message_stop"}`,
 }, "\n\n") + "\n\n"
 
-// TestAnswer checks that a streamed and a whole answer are the same, and that the next request has their reasoning.
+// TestAnswer checks that a streamed answer equals a whole one, and that the next request contains
+// the reasoning of both.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	var messages []string
@@ -185,7 +186,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestNotSent checks that a request which the API cannot carry is an error that is not retried.
+// TestNotSent checks that a request that the API cannot represent is an error that is not retried.
 func TestNotSent(t *testing.T) {
 	t.Parallel()
 	c, err := New(nil)

@@ -31,7 +31,7 @@ type answer struct {
 	usage     *abi.Usage
 }
 
-// event processes one event of the answer.
+// event processes raw, one event of the answer.
 func (a *answer) event(raw []byte) error {
 	raw, err := strict(raw)
 	if err != nil {
@@ -287,7 +287,8 @@ func (c *content) add(p abi.Part) {
 	c.pieces[len(c.pieces)-1].text.WriteString(p.Text)
 }
 
-// content returns null if there are no pieces, a string if there is only text, or parts.
+// content returns the assembled content: null if there are no pieces, a string if there is only
+// text, and parts otherwise.
 func (c *content) content() abi.Content {
 	if len(c.pieces) == 0 {
 		return abi.Content{}

@@ -1,13 +1,15 @@
 // Package responses is a client for endpoints with OpenAI's Responses API.
 //
-// The API does not store answers, unless the parameter store is true. Encrypted reasoning and other items that the ABI
-// does not know are parts of their type in the content of a message. The client sends them back unchanged; the
-// summaries of reasoning can also be read in the message's reasoning content. Messages of other models can be in
-// the same conversation: their reasoning is left out.
+// The API does not store answers unless the parameter store is true. Encrypted reasoning and other
+// items that the ABI does not know are parts of a message's content with the items' types. The
+// client sends them back unchanged. Summaries of reasoning are also in the message's
+// ReasoningContent. A conversation can contain messages of other models, whose reasoning the client
+// does not send.
 //
-// Parameters have the names of OpenAI's chat completions where there are such: max_tokens, tool_choice,
-// parallel_tool_calls, response_format, reasoning_effort, verbosity. Others have their own: reasoning, text, include
-// and so on. The API has no stop and no seed.
+// Parameters that OpenAI's chat completions have, too, have the same names here: max_tokens,
+// tool_choice, parallel_tool_calls, response_format, reasoning_effort, verbosity. Other parameters
+// have the API's names, such as reasoning, text and include. The API has no parameters stop and
+// seed.
 package responses
 
 import (
@@ -67,7 +69,7 @@ type Client struct {
 	client *modelapi.Client
 
 	mu    sync.Mutex
-	plain map[string]bool // the models that reject a request for encrypted reasoning
+	plain map[string]bool // names of models that reject requests for encrypted reasoning
 }
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not
@@ -95,7 +97,7 @@ func New(o *Options) (*Client, error) {
 // active requests.
 func (c *Client) Close() { c.client.Close() }
 
-// include is the parameter that asks for encrypted reasoning, which models without reasoning reject.
+// include is the parameter that asks for encrypted reasoning. Models without reasoning reject it.
 const include = "include"
 
 // Generate implements [model.Model].
@@ -115,7 +117,7 @@ func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi
 	return res, err
 }
 
-// maxPlain bounds the number of models that a client remembers.
+// maxPlain limits the number of names in Client.plain.
 const maxPlain = 100
 
 func (c *Client) isPlain(name string) bool {

@@ -21,11 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const key = "sk-very-secret"
 
-// An upstream answers with the given text, and keeps the requests.
+// An upstream answers with the given text, and records the requests.
 type upstream struct {
 	contentType, answer string
 	status              int
-	rejects             string // what a request must not contain
+	rejects             string // rejects requests that contain this text
 	got                 http.Header
 	path                string
 	bodies              []string
@@ -92,7 +92,8 @@ data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","
 	`data: {"type":"response.completed","response":` + document + `}`,
 }, "\n\n") + "\n\n"
 
-// TestAnswer checks that a streamed and a whole answer are the same, and that the next request has their reasoning.
+// TestAnswer checks that a streamed answer equals a whole one, and that the next request contains
+// the reasoning of both.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	var messages []string
@@ -142,7 +143,8 @@ func TestAnswer(t *testing.T) {
 	require.JSONEq(t, messages[0], messages[1])
 }
 
-// TestModelsWithoutReasoning checks that the client does not ask a model for encrypted reasoning again that rejects it.
+// TestModelsWithoutReasoning checks that the client asks a model for encrypted reasoning only until
+// the model rejects that.
 func TestModelsWithoutReasoning(t *testing.T) {
 	t.Parallel()
 	u := &upstream{contentType: "application/json", answer: document, rejects: "encrypted_content"}
@@ -160,7 +162,8 @@ func TestModelsWithoutReasoning(t *testing.T) {
 	require.ErrorContains(t, err, "Encrypted content is not supported")
 }
 
-// TestUnreadableReasoning checks that reasoning which the endpoint could only find if it had stored it is not sent.
+// TestUnreadableReasoning checks that the client does not send references to reasoning that the
+// endpoint has not stored.
 func TestUnreadableReasoning(t *testing.T) {
 	t.Parallel()
 	u := &upstream{contentType: "application/json", answer: document}
