@@ -97,8 +97,8 @@ type Options struct {
 type Admission struct {
 	Parallel int    // maximum number of concurrent tool calls
 	Release  func() // called when the run has ended or paused
-	// Room reserves a slot before a middleware makes a call of its own; see [chain.Nester]. Such
-	// calls are not limited if Room is nil.
+	// Room reserves resources for a call that a middleware makes for itself; see [chain.Nester]. If
+	// Room is nil, such calls reserve nothing.
 	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 

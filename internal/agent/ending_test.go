@@ -19,8 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// kind returns the name of the ending type that errors.As finds in err. It requires that there is
-// exactly one.
+// kind returns the name of the type in the table of [agent.Error] that errors.As finds in err. It
+// requires that errors.As finds exactly one.
 func kind(t *testing.T, err error) string {
 	t.Helper()
 	var kinds []string
@@ -48,8 +48,8 @@ func as[T error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// TestEveryEndingHasAType checks that errors.As finds exactly one type of ending in the error of a
-// failed run, and that the error and run_finished have the same finish reason.
+// TestEveryEndingHasAType checks that errors.As finds exactly one type of the table of [agent.Error] in
+// the error of a failed run, and that the error and run_finished have the same finish reason.
 func TestEveryEndingHasAType(t *testing.T) {
 	t.Parallel()
 	before := func(answer *abi.BeforeModelAnswer, err error) []hook.Entry {

@@ -27,10 +27,10 @@ type MemoryError = ending.MemoryError
 // A memory counts the bytes that a run makes the host hold. Runs inside it use the
 // same accounts.
 //
-// A change of the state is pending until it is persisted, an event until it is persisted and taken
-// by the caller. Pending bytes are counted without checking the limit: hooks wait for room before
-// they emit, and the loop waits after each phase. So pending bytes exceed their limit by at most
-// the output of the loop in one phase.
+// A change of the state is pending until it is persisted, an event until it is persisted and taken by
+// the caller. Pending bytes are counted without checking the limit: hooks wait for free memory before
+// they emit, and the loop waits after each phase. So pending bytes exceed their limit by at most the
+// output of the loop in one phase.
 type memory struct {
 	delivery.Memory
 	run   *account.Account

@@ -189,7 +189,8 @@ func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*a
 }
 
 // failedBy returns a [*ModelError] for the error of a model call. Its message names the module that
-// failed the call, if any. Endings and errors that contain no [*abi.Error] are returned unchanged.
+// failed the call, if any. It returns other errors unchanged: those that end or pause the run, and
+// those that contain no [*abi.Error].
 func failedBy(source string, err error) error {
 	var failed *abi.Error
 	if ending.Is(err) || !errors.As(err, &failed) {

@@ -29,7 +29,7 @@ type Requested struct {
 	Check func(text string) string
 }
 
-// WithRequest returns a copy of a for the run of a request. It is no method, because embedders see the
+// WithRequest returns a copy of a for the run of a request. It is a function, because embedders see the
 // methods of [Agent].
 func WithRequest(a *Agent, r Requested) *Agent {
 	b := *a
@@ -37,8 +37,9 @@ func WithRequest(a *Agent, r Requested) *Agent {
 	return &b
 }
 
-// takeRequest sets what the client's request asks of the run. A run that continues without a request, because its
-// process ended, keeps the parameters of the last one.
+// takeRequest sets the parameters, the choice of tools and the check that the client's request has for
+// the run. A run that continues without a request, because its process ended, keeps the parameters of
+// the last one.
 func (r *run) takeRequest() {
 	asked := r.root.requested
 	if asked == nil {
@@ -94,7 +95,7 @@ func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	}
 	for _, name := range []string{paramMaxTokens, paramMaxCompletionTokens} {
 		if limit != "" && a.Params[name] != nil {
-			limit = name // the agent's spelling, which its model understands
+			limit = name // the name that the agent uses, since its model understands it
 		}
 	}
 	if limit != "" {
@@ -103,7 +104,7 @@ func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	return out
 }
 
-// lower returns the lower one of two limits, of which the first one may be absent.
+// lower returns the lower of the limits old and next, or next if old is not an integer.
 func lower(old, next abi.JSON) abi.JSON {
 	was, err := strconv.ParseInt(string(old), 10, 64)
 	if err != nil {

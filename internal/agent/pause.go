@@ -112,8 +112,8 @@ func (r *run) expired() error {
 	return &ExpiredError{Limit: r.root.PauseTimeout, At: at}
 }
 
-// legacyRevisions exceeds every revision of a run that was paused by a version which
-// didn't store State.Revisions. It leaves room below 2^53, the limit of numbers in JSON.
+// legacyRevisions exceeds every revision of a run that was paused by a version which didn't store
+// State.Revisions. Later revisions stay below 2^53, the limit of numbers in JSON.
 const legacyRevisions = 1 << 40
 
 // resumed returns a run of root agent a with a copy of state. The run continues with the agent that

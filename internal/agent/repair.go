@@ -15,8 +15,8 @@ import (
 // wentOn is the reason for the result of a call that was open when the conversation continued.
 const wentOn = "the conversation went on before it was answered"
 
-// maxRepairs is the maximum number of repair events of one repair. A further event has the number of
-// repairs that have none.
+// maxRepairs is the maximum number of repair events of one repair. One more event has the number of the
+// other repairs.
 const maxRepairs = 64
 
 // A repair changes messages into a form that model APIs accept: each tool call has one result,
@@ -75,7 +75,8 @@ func (f *repair) report(action, id, name string) {
 
 func (f *repair) moved(m *abi.Message) { f.report(contract.RepairMoved, m.ToolCallID, m.Name) }
 
-// orphan returns nil, or the message that keeps the text of a result without a call.
+// orphan returns the message that keeps the text of m, a result without a call, or nil if the agent
+// does not keep such results.
 func (f *repair) orphan(m *abi.Message) *abi.Message {
 	if !f.run.agent.KeepOrphanResults {
 		f.report(contract.RepairRemoved, m.ToolCallID, m.Name)
@@ -85,8 +86,8 @@ func (f *repair) orphan(m *abi.Message) *abi.Message {
 	return asText(m)
 }
 
-// asText returns a message of the user with the content of a tool's result. It keeps the id, the
-// origin and the labels, and adds that of the host.
+// asText returns a message of the user with the content of m, a tool's result. It keeps the id, the
+// origin and the labels of m, and adds the label of the host.
 func asText(m *abi.Message) *abi.Message {
 	head := "Result of a tool call that is not in the conversation:"
 	if m.Name != "" {

@@ -55,7 +55,7 @@ type run struct {
 	within   context.Context  // context of the next phase, if it changes
 	past     []abi.EntryStats // statistics of agents that transferred the run
 	parallel int              // maximum number of concurrent tool calls
-	// room reserves a slot before a middleware makes a call of its own; nil: unlimited.
+	// room is the Room of the current agent's [Admission]; it may be nil.
 	room     func(context.Context, hook.Own) (release func(), err error)
 	stepOpen bool
 	repaired int64 // the last revision of the messages that repair has examined
@@ -64,7 +64,7 @@ type run struct {
 	flat     message.Flat  // cache of the messages of the last model request
 	revs     *message.Revisions
 	choice   abi.JSON                 // the tool_choice of the next model call with tools, if the client's request has one
-	check    func(text string) string // returns what is wrong with a final answer; nil: nothing
+	check    func(text string) string // the Check of [Requested]; it may be nil
 	traced   tracing.Outcome          // outcome for the trace of the run
 }
 

@@ -118,8 +118,9 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	return labelledBy(&r.state, call.Name, res), err
 }
 
-// labelledBy returns a sub-agent's result with the labels of all that the sub-agent has read. s is
-// the state of its run, and name that of the tool.
+// labelledBy returns the result res of a sub-agent with labels: those of its instruction and messages,
+// of the tools that it called, and of its own tool, which is called name. s is the state of the
+// sub-agent's run.
 func labelledBy(s *runlog.State, name string, res *abi.Result) *abi.Result {
 	if res == nil {
 		return nil

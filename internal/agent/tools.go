@@ -129,10 +129,10 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 	return abi.Message{}, false
 }
 
-// runCalls executes the calls of the round that have no result yet. A call that has started
-// finishes even if another call fails. Once the run's memory is full, no further calls are started.
-// runCalls returns the first ending in the order of the calls, and a pause only if there is no
-// other ending.
+// runCalls executes the calls of the round that have no result yet. A call that has started finishes
+// even if another call fails. Once the run's memory is full, no further calls are started. runCalls
+// returns the first error that ends the run, in the order of the calls. If there is none, it returns
+// the first error that pauses the run, or nil.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))

@@ -61,8 +61,8 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	return b, nil
 }
 
-// checkWith returns an error if the run of state s had other additional middlewares than the agent
-// has. A run must not continue without a middleware that guards it.
+// checkWith returns an error if the run of state s had other additional middlewares than the agent has.
+// A run must not continue without a middleware that guards it.
 func (a *Agent) checkWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {
 		return nil

@@ -26,7 +26,7 @@ type Queue struct {
 	n       int
 	waiting bool // the caller waits for more
 	polling bool // the caller waits for more, for at most pollInterval
-	full    bool // the run waits for room
+	full    bool // the run waits until events are taken
 	closed  bool
 
 	timer *time.Timer // timer of a polling caller; created on first use

@@ -32,7 +32,7 @@ var errDied = errors.New("the process died")
 // write is made.
 type crashingJournal struct {
 	journal.Journal
-	at     int64 // the write; 0: none
+	at     int64 // number of the write; 0 for no death
 	after  bool
 	writes atomic.Int64
 	dead   atomic.Bool

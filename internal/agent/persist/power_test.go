@@ -30,7 +30,7 @@ import (
 // write and all others in memory are lost.
 type powerJournal struct {
 	journal.Journal
-	at int64 // the write; 0: none
+	at int64 // number of the write; 0 for no failure
 
 	mu     sync.Mutex
 	writes int64

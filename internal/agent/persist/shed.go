@@ -16,7 +16,7 @@ const maxLastBytes = 256 << 10
 type shedder struct {
 	stopped chan struct{} // closed by Stop
 	ending  bool          // the loop has ended, and after_agent is next
-	room    int           // bytes left for events that are emitted while ending
+	room    int           // bytes of events that hooks may still emit once ending is set
 	dropped int64         // number of dropped events
 }
 

@@ -110,7 +110,7 @@ func (p *passing) put(c abi.Chunk) error {
 	return nil
 }
 
-// add queues chunks. If there is no room, it passes the queued ones on first.
+// add queues chunks. If they do not fit into the queue, it first passes on the queued ones.
 func (p *passing) add(chunks ...abi.Chunk) error {
 	for !p.waiting.Add(chunks...) {
 		p.flush()

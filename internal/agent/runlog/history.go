@@ -115,8 +115,8 @@ type reader struct {
 	instruction string // before the current phase
 	removed     int    // bytes of the messages removed from requests
 
-	// The requests of the current phase, by attempt: as requester left them, whose edits were applied
-	// last, and as the entries outside of it did.
+	// The requests of the current phase, by attempt. requester is the entry whose edits were applied
+	// last. requests holds the requests after its edits, and outer those before them.
 	requests, outer map[int][]abi.Message
 	requester       string
 }
