@@ -70,7 +70,7 @@ func isLast(l *message.List, answer json.RawMessage) bool {
 // isResult reports whether a call's result and message have the content of the tool's answer.
 func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 	b, err := abijson.Marshal(c.Result)
-	if c.Result == nil || err != nil || !bytes.Contains(answer, b) {
+	if c.Result == nil || err != nil || !bytes.Contains(answer, b) && !bytes.Contains(answer, beforeLabels(b)) {
 		return false
 	}
 	for i := range c.Messages {
@@ -84,6 +84,12 @@ func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 		}
 	}
 	return true
+}
+
+// beforeLabels returns the beginning of a result that equals b and has labels, which are its last field. A
+// sub-agent's answer has them. The state keeps them with the call's messages.
+func beforeLabels(b []byte) []byte {
+	return slices.Concat(bytes.TrimSuffix(b, []byte("}")), []byte(`,"labels":[`))
 }
 
 // erase adds the phases of the window that precede phase end to the next rewrite. It does nothing
