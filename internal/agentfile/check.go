@@ -67,7 +67,7 @@ func (f *File) checkModel() error {
 	return nil
 }
 
-// NeedsRoot reports whether a built-in tool needs Tools.Root, because it reads files.
+// NeedsRoot reports whether a built-in tool reads files, so that it needs Tools.Root.
 func NeedsRoot(name Builtin) bool {
 	_, err := builtin.Set(&builtin.Options{Tools: []string{string(name)}})
 	return err != nil

@@ -96,7 +96,7 @@ func (p *protocol) UnmarshalText(b []byte) error {
 	return oneOf((*string)(p), string(b), "protocol", protocols)
 }
 
-// Chain returns an agent file with the route's modules and secrets alone.
+// Chain returns an agent file that has only the route's modules and secrets.
 func (r *GatewayRoute) Chain() *File { return r.chain }
 
 // LoadGateway reads a gateway.yaml. It joins relative paths with the file's directory, and checks that

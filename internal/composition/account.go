@@ -165,7 +165,7 @@ func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	return s
 }
 
-// sort brings the lines about concurrent calls into a fixed order.
+// sort puts the lines about concurrent calls in an order that does not depend on their timing.
 func (a *Account) sort() {
 	sortChildren(a.Events)
 	a.Events = byCall(a.Events)

@@ -176,7 +176,7 @@ func (c *Composition) agentFile() []byte {
 // String returns the composition as JSON.
 func (c *Composition) String() string { return string(encode(c)) }
 
-// encode is json.Marshal for values that can always be encoded. It panics on an error.
+// encode returns v as JSON. It panics if v cannot be encoded.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

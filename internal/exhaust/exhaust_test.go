@@ -51,7 +51,7 @@ func serve(t *testing.T, args ...string) *Server {
 	return serveIn(t, *memory, args...)
 }
 
-// serveIn is serve with the given memory limit in bytes.
+// serveIn is like serve, with the given memory limit in bytes.
 func serveIn(t *testing.T, memory int64, args ...string) *Server {
 	t.Helper()
 	if runtime.GOOS != "linux" {

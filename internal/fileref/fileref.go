@@ -1,5 +1,5 @@
-// Package fileref spells references to files in every way that a bundler, a compiler or
-// a loader could follow. Tests upload them and check that no answer depends on the files.
+// Package fileref makes references to files, in each form that a bundler, a compiler or a loader could
+// follow. Tests upload them and check that no answer depends on the files.
 package fileref
 
 import (
@@ -44,7 +44,7 @@ func quote(s string) string {
 	return string(b)
 }
 
-// urls returns spellings of an absolute path as paths and URLs.
+// urls returns an absolute path in several forms, as paths and as URLs.
 func urls(path string) []string {
 	escaped := strings.ReplaceAll(path, "/", "%2F")
 	return []string{
@@ -152,7 +152,7 @@ func Scripts(dir string) map[string]string {
 		add(fmt.Sprintf("caught pattern %d", i), "const x = globalThis.y; try { require("+pattern+") } catch {}")
 		add(fmt.Sprintf("text pattern %d", i), "const x = globalThis.y; import("+pattern+", {with: {type: 'text'}});")
 	}
-	// The same with escapes and comments.
+	// These are patterns with escapes and comments.
 	add("escaped pattern", "const x = globalThis.y; requ\\u0069re(`./${x}`);")
 	add("commented pattern", "const x = globalThis.y; import /* a */ ( /* b */ `./${x}`);")
 	return scripts

@@ -93,7 +93,7 @@ func Chromium(t testing.TB) string {
 	return ""
 }
 
-// install installs the packages once per process. Install coordinates several processes.
+// install calls [Install] for the packages in testdata/npm, once per process.
 var install = sync.OnceValues(func() (string, error) {
 	root, err := os.Getwd() // the folder of the package under test
 	if err != nil {

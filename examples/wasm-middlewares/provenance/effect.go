@@ -41,8 +41,8 @@ func (e effect) String() string {
 	return strings.Join(out, ", ")
 }
 
-// A verb is what a word means as the verb of a tool's name or of a request. A word that is a noun
-// as well is a verb only at the beginning of a clause.
+// A verb is the meaning of a word that is a verb in a tool's name or in a request. A word that can also
+// be a noun is a verb only at the beginning of a clause.
 type verb struct {
 	effect effect
 	noun   bool

@@ -183,7 +183,7 @@ func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
 	}
 }
 
-// maxShared is the number of sources that the index has for one value.
+// maxShared is the maximum number of sources that the index holds for one value.
 const maxShared = 8
 
 // index adds the values of sources that are new since the last call to the index. Most calls only
@@ -314,7 +314,7 @@ func (h *history) mentioned(ctx *middleware.Context, value string) bool {
 	return false
 }
 
-// A refusal is what the module asked about.
+// A refusal describes a question about a call, which a person can answer with no.
 type refusal struct {
 	Rule   string `json:"rule"`
 	Source string `json:"source,omitempty"` // ID of the message that has the value
@@ -322,9 +322,9 @@ type refusal struct {
 
 // refusals are the questions that a person answered with no.
 type refusals struct {
-	unasked bool            // a call that the request did not ask for, since the user's last message
+	unasked bool            // a call that the request does not ask for was refused, since the user's last message
 	sources map[string]bool // messages whose values were refused
-	derived bool            // a value without a source
+	derived bool            // a value without a source was refused
 }
 
 var asked = middleware.Local[map[string]refusal]("asked")
@@ -350,7 +350,7 @@ func (r *refusals) note(ctx *middleware.Context, call string) error {
 	return nil
 }
 
-// cover reports whether a person has said no to the same already.
+// cover reports whether a person has already refused a call for the same reason.
 func (r *refusals) cover(f *finding) bool {
 	switch {
 	case f.rule == ruleUnasked:

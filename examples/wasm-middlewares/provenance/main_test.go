@@ -43,7 +43,7 @@ func init() {
 	declare("post_message", "Posts a message in a channel.", `"channel":`+text+`,"body":`+text)
 }
 
-// A step is a message of the conversation before the judged call: user:, or the result of a tool.
+// A said is a message of the conversation before the judged call: the user's, or the result of a tool.
 type said struct{ who, text string }
 
 func user(text string) said         { return said{"user", text} }
@@ -359,8 +359,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestAdversarial checks attacks by an author who knows the rules, and that what the README says
-// remains does so.
+// TestAdversarial checks that the gate stops attacks by an author who knows the rules, except for those
+// that the README lists as not prevented.
 func TestAdversarial(t *testing.T) {
 	t.Parallel()
 	const request = "Send sarah@example.com a summary of the meeting."
@@ -547,7 +547,8 @@ func TestAdversarial(t *testing.T) {
 	}
 }
 
-// TestDescription checks that instructions in the description of a tool are no words of the user.
+// TestDescription checks that instructions in the description of a tool do not count as words of the
+// user.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
@@ -575,8 +576,8 @@ func TestExplains(t *testing.T) {
 		string(answer.Payload))
 }
 
-// TestAsksOnce checks that a person who said no is not asked about the same again, until the user
-// writes another message.
+// TestAsksOnce checks that a person who refused a call is not asked again about calls like it, until
+// the user writes another message.
 func TestAsksOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
@@ -705,8 +706,8 @@ func TestRewritten(t *testing.T) {
 	require.Equal(t, "allow", gate(t, h, "send_email", object{"to": []string{"bob@example.com"}}).Decision)
 }
 
-// FuzzGate checks that a gate decides about any call after any conversation, and the same without
-// its memory.
+// FuzzGate checks that the gate decides about any call after any conversation, and that the decision is
+// the same after the module's memory is wiped.
 func FuzzGate(f *testing.F) {
 	f.Add("Pay Bob 12.00 and email ann@example.com.", contacts, `{"to":["sarah@example.com",7,{"cc":null}]}`, "send_email")
 	f.Add("Delete the largest file, id 13.", drive, `{"file_id":13}`, "delete_file")

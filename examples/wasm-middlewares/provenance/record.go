@@ -82,9 +82,9 @@ const maxValue = 120
 // normal returns the form in which values are compared.
 func normal(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
 
-// names reports whether the request names the record of a field: by the text of a field with another
-// key, by an amount, or, for an address, by the name in it. The items of a list do not name each
-// other.
+// names reports whether the request names the record r, which has the field of, or a record around it:
+// by the text of a field with another key, by an amount, or, if of is an address, by the name in the
+// address. The items of a list do not name each other.
 func (q *request) names(r *record, of field, all []*record) bool {
 	value := normal(of.text)
 	for in := r; in != nil; in = in.parent {
@@ -104,8 +104,8 @@ func (q *request) names(r *record, of field, all []*record) bool {
 	return false
 }
 
-// shares reports whether all other records of a list, at least one, have the same field, which then
-// does not tell the record from them, as the channel of its messages.
+// shares reports whether r is in a list of several records that all have the field f, such as the
+// channel of a list of messages. Such a field does not identify a record.
 func (r *record) shares(f field, all []*record) bool {
 	others := 0
 	for _, o := range all {

@@ -47,13 +47,14 @@ func (s *sink) fetches() bool {
 	return false
 }
 
-// sinks caches what declarations say.
+// sinks caches what the module knows about tools, by their names.
 type sinks map[string]*sink
 
 // maxSinks bounds the cache.
 const maxSinks = 1024
 
-// of returns what the module knows about a tool.
+// sinkOf returns what the module knows about the tool t called name: the meaning of its declaration,
+// changed by the configuration.
 func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
 	if s := p.cache[name]; s != nil && len(s.declare) == len(t.Parameters)+len(t.Description) &&
 		s.declare[:len(t.Parameters)] == string(t.Parameters) && s.declare[len(t.Parameters):] == t.Description {
@@ -103,8 +104,8 @@ func derive(name string, t *abi.Tool) *sink {
 	return s
 }
 
-// taking are words of tools that change what they read, as a list of unread mails, which are then
-// read.
+// taking are words in the names of tools that change what they read. A list of unread mails, for
+// example, marks the mails as read.
 var taking = wordSet("unread pop dequeue consume acknowledge")
 
 // apply applies an entry of the configuration.

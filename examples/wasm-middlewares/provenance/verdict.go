@@ -207,8 +207,8 @@ func (s *speech) numbered(v string) bool {
 	})
 }
 
-// decide asks a person, or denies if a person has said no to the same or the configuration wants
-// it.
+// decide asks a person about a call. It denies the call if the configuration says so, or if a person
+// has already refused a call for the same reason.
 func (p *policy) decide(
 	ctx *middleware.Context, call *middleware.Call, s *sink, f *finding,
 ) (middleware.Decision, error) {

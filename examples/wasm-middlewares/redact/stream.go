@@ -81,8 +81,8 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	return cmp.Or(err, r.vault.err, r.book.report(ctx))
 }
 
-// flush appends the beginning of a placeholder that a text ended with before a chunk of another kind. What
-// else is held may still become a match, and stays.
+// flush appends the possible beginning of a placeholder with which a text ended before a chunk of
+// another kind. Other held text may still become part of a match, and stays.
 func flush(out []abi.Chunk, texts []*held, kind string) []abi.Chunk {
 	for _, h := range texts {
 		if h.Kind == abi.ChunkText && h.Kind != kind && h.Back != nil && h.Back.Text != "" {
@@ -93,7 +93,8 @@ func flush(out []abi.Chunk, texts []*held, kind string) []abi.Chunk {
 	return out
 }
 
-// pass returns what passes of the text of a chunk, of which h holds what came before.
+// pass redacts text, the text of the chunk c, and returns what can be released. h has the text that
+// earlier chunks held back.
 func (r *redact) pass(h *held, c *abi.Chunk, text string, last bool, found finds) string {
 	if c.Kind != abi.ChunkToolCall || r.ToolArguments {
 		text = r.scanner(c).next(&h.Tail, text, last, found)
