@@ -30,7 +30,7 @@ type Case struct {
 	Strict bool
 
 	archive   *txtar.Archive
-	arguments map[string][]string // by tool: what its turns state; "": nothing
+	arguments map[string][]string // the arguments that the turns of each tool state; "" if a turn states none
 	expect    []expectation       // in the file's order
 }
 
@@ -42,7 +42,8 @@ type expectation struct {
 	index int // in the archive
 }
 
-// part names the expectation as the file does.
+// part returns the kind and the argument of the expectation as the case's file has them, such as
+// "request 2".
 func (e *expectation) part() string { return strings.TrimSpace(e.kind + " " + e.arg) }
 
 // Load reads all cases of a folder, sorted by name. It fails if there is none.

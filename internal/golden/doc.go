@@ -1,7 +1,7 @@
 // Package golden reads golden cases and compares what a host reported with what they expect. Package
 // tck has the cases of the conformance kit; the test conversations of a module have the same format.
 //
-// A case is a txtar file. Its head names the behavior that it guards. Its files:
+// A case is a txtar file. Its head names the behavior that it guards. It has these files:
 //
 //	agent.yaml       optional: the agent in the format of agent-runner; middlewares name modules below. Keys for
 //	                 tests: "runs: 2" runs the agent twice with the same messages, "metadata: {…}" is the metadata

@@ -205,7 +205,7 @@ func byTinyGo(ctx context.Context, root, folder, path string) error {
 	}
 	p.TinyGo = TinyGoCommand(root)
 	if _, err := exec.LookPath(p.TinyGo); err != nil {
-		return p.Build(ctx, path) // whose error says how to install TinyGo
+		return p.Build(ctx, path) // the error says how to install TinyGo
 	}
 	key := func() (string, error) { return tinyGoKey(ctx, root, folder, p.TinyGo) }
 	return cached(path, key, func() error { return p.Build(ctx, path) })

@@ -1,6 +1,5 @@
-// Command phrases reports comments and documents that are not plain English: phrases
-// of a dialect that this project was once written in. CONTRIBUTING.md says what to write
-// instead.
+// Command phrases reports phrases in comments and documents that are not plain English.
+// CONTRIBUTING.md says what to write instead.
 //
 //	go run ./internal/phrases [-allow FILE] [-update]
 //

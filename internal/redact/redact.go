@@ -171,7 +171,7 @@ type spelling struct {
 }
 
 // maxSpellings limits the number of spellings at one position. Without nested escapes there are at
-// most three: "&lt;" spells &, < without the semicolon, and < with it.
+// most three: "&lt;" denotes &, < without the semicolon, and < with it.
 const maxSpellings = 12
 
 // A spellings holds the spellings at one position, at most maxSpellings.

@@ -18,8 +18,8 @@ import (
 // maxAge is the time after its last use at which RemoveUnused removes an entry.
 const maxAge = 30 * 24 * time.Hour
 
-// maxCodeAge is the same time for machine code. It is shorter, because each version of the pipeline
-// has up to 1 GB of machine code.
+// maxCodeAge is the time after its last use at which machine code is removed. It is shorter than
+// maxAge, because each version of the pipeline has up to 1 GB of machine code.
 const maxCodeAge = 3 * 24 * time.Hour
 
 // pipeline lists the directories whose code determines the machine code of a module.

@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Out receives the parts of a tool's result. Its methods are safe for concurrent use. They block
-// until the run has room for more, and return an error once the call has ended or the result is too
-// large. Later parts are discarded.
+// Out receives the parts of a tool's result. Its methods are safe for concurrent use. They block until
+// the run can take more, and return an error once the call has ended or the result is too large. Later
+// parts are discarded.
 //
 // Out is also an [io.Writer] of text. Characters may be split between writes.
 type Out struct {
