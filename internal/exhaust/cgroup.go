@@ -66,8 +66,7 @@ func newCgroup(name string, limit int64) (*cgroup, error) {
 	return nil, &CgroupError{failed}
 }
 
-// limited creates a cgroup below parent and writes the limit to its files, of which the second is
-// optional.
+// limited creates a cgroup below parent and writes the limit to its files. The second file is optional.
 func limited(parent, name string, files []string, limit int64) (*cgroup, error) {
 	dir := filepath.Join(parent, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {

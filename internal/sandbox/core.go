@@ -90,9 +90,9 @@ func (c *core) findGlobals() error {
 	return nil
 }
 
-// capture takes a snapshot of an instance that is not running. The error is an *ImageRoomError if
-// the image budget has no room for it. The caller has the only reference. The snapshot may be
-// stored as a difference from near, which may be nil.
+// capture takes a snapshot of an instance that is not running. The error is an *ImageRoomError if it
+// exceeds the image budget. The caller has the only reference. The snapshot may be stored as a
+// difference from near, which may be nil.
 func (c *core) capture(ctx context.Context, box *Sandbox, near *image.Snapshot) (*image.Snapshot, error) {
 	memory, _ := c.memory.Read(0, c.memory.Size())
 	s, err := c.linear.Capture(memory, near, box.portable)

@@ -73,9 +73,9 @@ const (
 	maxAge  = 10 * time.Minute
 )
 
-// put resets an instance and returns it to the pool. It reports false, and leaves the instance to
-// the caller, if the instance is at maxUses or maxAge or cannot be reset, or if the pool is closed
-// or has no room.
+// put resets an instance and returns it to the pool. It reports false, and leaves the instance to the
+// caller, if the instance is at maxUses or maxAge or cannot be reset, or if the pool is closed or is
+// full.
 func (p *pool) put(c *core) bool {
 	if c.uses++; c.uses >= maxUses || time.Since(c.created) >= maxAge {
 		return false

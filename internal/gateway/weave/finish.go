@@ -91,7 +91,7 @@ type blockChange struct {
 	text    string // all of the block's text
 }
 
-// A text is a block of text of which a part or all is left.
+// A text is a block of text. The client has not received all of it.
 type text struct {
 	kind string
 	was  string // the upstream's text that the client has not received
@@ -164,7 +164,9 @@ func assign(all []*text, kind, rest string) string {
 	return ""
 }
 
-// begin decides on the block of which the client has received a part.
+// begin decides on the open block, which the client has received in part. If
+// its text is not the upstream's, begin records the change and appends the
+// text that remains.
 func (f *finish) begin(dst []byte) []byte {
 	b := f.block
 	if b == nil {

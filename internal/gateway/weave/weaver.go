@@ -34,7 +34,7 @@ type Weaver struct {
 	o       Options
 	queue   []queued                    // items that the client has not received
 	held    int                         // bytes of the queue
-	block   *block                      // the block of text of which the client has received a part, or nil
+	block   *block                      // the block of text that the client has received in part, or nil
 	told    map[string]*strings.Builder // the text that the client has received, by the kind of chunks
 	waiting bool                        // everything waits for Finish
 	sent    bool
@@ -51,7 +51,7 @@ type queued struct {
 // itemSize is the memory of an item in the queue without its event, in bytes.
 const itemSize = 256
 
-// A block is a block of text or reasoning of which the client has received a part.
+// A block is a block of text or reasoning that the client has received in part.
 type block struct {
 	open    wire.Item
 	text    strings.Builder // as the client has received it

@@ -31,7 +31,7 @@ type parser struct {
 	maxBlocks, maxCalls int // that are left
 }
 
-// content parses the content of c, of which only object and role are set.
+// content parses v, the content of c. Only object and role of c are set before.
 func (p *parser) content(c *container, v rawjson.Value) *fieldError {
 	c.content = v
 	switch {
@@ -161,7 +161,8 @@ func (c *container) abiContent(parts []abi.Part) abi.Content {
 	return abi.Parts(parts...)
 }
 
-// checkCallIDs rejects an answer with two calls of the same ID, of which a gate could allow only one.
+// checkCallIDs rejects an answer with two calls of the same ID, since a gate could allow only one of
+// them.
 func (c *container) checkCallIDs() *fieldError {
 	seen := map[string]bool{}
 	for i := range c.blocks {

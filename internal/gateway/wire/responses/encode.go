@@ -37,7 +37,7 @@ func (r *request) Encode(next *wire.Call) ([]byte, error) {
 // An encoder writes the input of a request.
 type encoder struct {
 	*request
-	changed map[int][]byte  // items of which tools changed, by their number
+	changed map[int][]byte  // the texts of items with changed tools, by the number of the item
 	added   map[string]form // the forms of calls that modules added, by their ID
 	out     []element
 	edited  bool // whether an item differs from the request's

@@ -196,8 +196,8 @@ func (s *stream) passStart(dst, event []byte) []byte {
 	return s.send(dst, event, nil, nil, nil)
 }
 
-// passMessage appends the end of a message, with the texts that changed. A message of which every part was
-// dropped is not written, if its beginning was not.
+// passMessage appends the end of a message, with the texts that changed. If every part of a message was
+// dropped and its beginning was not written, the message is not written.
 func (s *stream) passMessage(dst []byte, it *streamItem, e *event) []byte {
 	textChanges := it.textChanges()
 	item := e.fields["item"]
