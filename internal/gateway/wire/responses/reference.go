@@ -33,8 +33,9 @@ func addedText(id string) (text string, ok bool) {
 }
 
 // withAdded returns the body of a request without the IDs of messages that the gateway has added to
-// answers: the upstream knows none of them. A reference becomes the message, and a message loses its ID.
-func withAdded(body []byte, root rawjson.Value) []byte {
+// answers: the upstream knows none of them. A reference becomes the message, and a message loses its ID. changed
+// reports whether the request has such IDs.
+func withAdded(body []byte, root rawjson.Value) (next []byte, changed bool) {
 	edits := rawjson.Edits{Doc: body}
 	for _, v := range root.Get("input").Elements() {
 		text, ok := addedText(v.Get("id").String())
@@ -49,5 +50,5 @@ func withAdded(body []byte, root rawjson.Value) []byte {
 			edits.Members(v, map[string][]byte{"id": nil})
 		}
 	}
-	return edits.Apply()
+	return edits.Apply(), edits.Changed()
 }

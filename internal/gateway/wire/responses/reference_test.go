@@ -56,3 +56,23 @@ func TestReferenceToAdded(t *testing.T) {
 		})
 	}
 }
+
+// TestReferenceOfAnyLength checks that references become messages also if that does not change the size of the request.
+func TestReferenceOfAnyLength(t *testing.T) {
+	same := 0
+	for size := 70; size <= 100; size++ {
+		reason := strings.Repeat("x", size)
+		reference := `{"type":"item_reference","id":"` + addedID(reason) + `"}`
+		message := `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"` + reason + `"}]}`
+		if len(reference) == len(message) {
+			same++
+		}
+		r, err := Protocol{}.ParseRequest([]byte(`{"model":"m","input":[` + reference + `]}`))
+		require.NoError(t, err)
+		got, err := r.Encode(r.Call())
+		require.NoError(t, err)
+		require.Equal(t, `{"model":"m","input":[`+message+`]}`, string(got), "%d bytes", size)
+		require.Equal(t, reason, r.Call().Messages[0].Content.String())
+	}
+	require.NotZero(t, same, "a size with which the request keeps its size")
+}

@@ -44,7 +44,7 @@ func (Protocol) ParseRequest(body []byte) (wire.Request, error) {
 	if !root.IsObject() {
 		return nil, invalid("", "the request must be an object")
 	}
-	if next := withAdded(body, root); len(next) != len(body) {
+	if next, changed := withAdded(body, root); changed {
 		body, root = next, parsed(next)
 	}
 	r := &request{body: body, root: root, top: members(root), spans: map[string]span{}, forms: map[string]form{}}
