@@ -109,6 +109,7 @@ func TestRoutes(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("Alt-Svc", `h3=":443"`)
+		w.Header().Set("X-Accel-Redirect", "/internal/secrets")
 		w.Header().Set("X-Request-Id", "theirs")
 		w.Header().Set("Openai-Version", "1")
 		_, _ = io.WriteString(w, chatAnswer)
@@ -135,7 +136,7 @@ routes:
 	r = f.chat(f.acme, ask, "Cookie", "session=1", "X-Forwarded-For", "192.0.2.7", "X-Stainless-Lang", "js")
 	require.Equal(t, 200, r.status, "%s", r.body)
 	require.Contains(t, string(r.body), `"HELLO (checked)"`)
-	for _, name := range []string{"Set-Cookie", "Alt-Svc"} {
+	for _, name := range []string{"Set-Cookie", "Alt-Svc", "X-Accel-Redirect"} {
 		require.Empty(t, r.header.Get(name), name)
 	}
 	require.Equal(t, "1", r.header.Get("Openai-Version"))

@@ -1,6 +1,11 @@
 package routes
 
-import "net/http"
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
 
 // private lists the headers of requests that upstreams do not receive: keys of this server, and
 // headers in which browsers, tracers and proxies identify the client. A client cannot send its own
@@ -11,38 +16,34 @@ var private = []string{
 	"X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Request-Id", "Traceparent", "Tracestate", "Baggage",
 }
 
-// foreign lists the headers of responses that a browser would apply to this server. A tenant's
-// upstream must not set them.
-var foreign = []string{
-	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Alt-Svc",
-	"Www-Authenticate", "Refresh", "Location", "Link", "Service-Worker-Allowed", "Nel", "Report-To",
-	"Reporting-Endpoints", "Content-Security-Policy", "Content-Security-Policy-Report-Only", "X-Frame-Options",
-	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers",
-	"Access-Control-Allow-Methods", "Access-Control-Expose-Headers", "Access-Control-Max-Age",
-	"Cross-Origin-Resource-Policy", "Timing-Allow-Origin", "Sourcemap", "X-Sourcemap",
+// passed lists the headers of responses that a tenant's upstream may set: those that describe the
+// body, and those that SDKs of model APIs read. With any other header it could give orders to browsers
+// or to a proxy in front of this server, such as X-Accel-Redirect.
+var passed = map[string]bool{
+	"Content-Type": true, "Content-Encoding": true, "Content-Length": true, "Date": true, "Request-Id": true,
+	"X-Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,
 }
 
-// owned lists the headers of responses that this server sets itself.
-var owned = []string{"X-Request-Id", "X-Content-Type-Options", "Referrer-Policy"}
+// passedPrefixes lists the beginnings of names of further headers like those in passed.
+var passedPrefixes = []string{"X-Ratelimit-", "Anthropic-", "Openai-"}
 
-// A response is the response to a request through a route. It removes the headers in foreign, and
-// keeps this server's values of the headers in owned.
+// passes reports whether a tenant's upstream may set the header with the given canonical name.
+func passes(name string) bool {
+	return passed[name] ||
+		slices.ContainsFunc(passedPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// A response is the response to a request through a route. It keeps the headers that this server has
+// set, and removes others that do not pass.
 type response struct {
 	http.ResponseWriter
 	begun bool
-	own   http.Header // this server's values of the headers in owned
+	own   http.Header // the headers that this server has set
 }
 
-// newResponse returns a response that writes to w. It keeps the headers in owned that w already
-// has.
+// newResponse returns a response that writes to w. It keeps the headers that w already has.
 func newResponse(w http.ResponseWriter) *response {
-	out := &response{ResponseWriter: w, own: http.Header{}}
-	for _, name := range owned {
-		if v, ok := w.Header()[name]; ok {
-			out.own[name] = v
-		}
-	}
-	return out
+	return &response{ResponseWriter: w, own: w.Header().Clone()}
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -50,12 +51,8 @@ func (r *response) WriteHeader(status int) {
 	if !r.begun {
 		r.begun = true
 		h := r.Header()
-		for _, name := range foreign {
-			h.Del(name)
-		}
-		for name, v := range r.own {
-			h[name] = v
-		}
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return !passes(name) })
+		maps.Copy(h, r.own)
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
