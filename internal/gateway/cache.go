@@ -43,20 +43,21 @@ func (x *exchange) reportCacheBreak() {
 	}
 }
 
-// maxChanges limits the changes that a gateway remembers, in each of two lists.
-const maxChanges = 1 << 15
+// DefaultMaxChanges is the default of Options.MaxChanges.
+const DefaultMaxChanges = 1 << 15
 
 // A changeLog remembers how modules changed texts. A change that they repeat in the next request of a
 // conversation does not disturb the upstream's cache. It is safe for concurrent use.
 type changeLog struct {
 	seed maphash.Seed
+	max  int // limits each of the two maps
 
 	mu       sync.Mutex
 	now, old map[uint64]uint64 // from the hash of the client's blocks up to a changed one to that of the sent blocks
 }
 
-func newChangeLog() *changeLog {
-	return &changeLog{seed: maphash.MakeSeed(), now: map[uint64]uint64{}}
+func newChangeLog(limit int) *changeLog {
+	return &changeLog{seed: maphash.MakeSeed(), max: limit, now: map[uint64]uint64{}}
 }
 
 // broken compares the blocks of the client's request with those after the modules. It returns the
@@ -99,7 +100,7 @@ func (l *changeLog) repeats(was, is uint64) bool {
 	if !ok {
 		known, ok = l.old[was]
 	}
-	if len(l.now) == maxChanges {
+	if len(l.now) == l.max {
 		l.now, l.old = map[uint64]uint64{}, l.now
 	}
 	l.now[was] = is

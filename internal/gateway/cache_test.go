@@ -85,7 +85,8 @@ func TestCacheBreak(t *testing.T) {
 
 // TestChangeLog checks that the log of changes stays small, and that a change of the order is none of the text.
 func TestChangeLog(t *testing.T) {
-	l := newChangeLog()
+	const maxChanges = 1000
+	l := newChangeLog(maxChanges)
 	blocks := func(texts ...string) []wire.CacheBlock {
 		var out []wire.CacheBlock
 		for _, text := range texts {

@@ -94,6 +94,7 @@ type Options struct {
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
 	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
 	MaxHeld     int           // limits the part of an answer that waits for modules, in bytes; default weave.MaxHeld
+	MaxChanges  int           // limits the changes of prompts remembered, in each of two lists; default DefaultMaxChanges
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
 
 	// ReserveTimeout limits the time for which a request waits for the memory of its modules. The
@@ -177,10 +178,13 @@ func New(o Options) (*Gateway, error) {
 	if o.keepAlive == 0 {
 		o.keepAlive = pingInterval
 	}
+	if o.MaxChanges == 0 {
+		o.MaxChanges = DefaultMaxChanges
+	}
 	if o.ReserveTimeout == 0 {
 		o.ReserveTimeout = DefaultReserveTimeout
 	}
-	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests), changes: newChangeLog()}, nil
+	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests), changes: newChangeLog(o.MaxChanges)}, nil
 }
 
 // NewClient returns a client for upstreams: no redirects, no decompression, and enough idle

@@ -23,9 +23,13 @@ import (
 
 // Estimates of a route's memory, in bytes, as for agents. They exclude module images.
 const (
-	routeBytes = 32 << 10
-	entryBytes = 16 << 10
+	routeBytes  = 32<<10 + 2*maxChanges*changeBytes
+	entryBytes  = 16 << 10
+	changeBytes = 40
 )
+
+// maxChanges limits the changes of prompts that a route remembers, in each of two lists.
+const maxChanges = 1 << 10
 
 // maxConns limits the connections of a route to its upstream.
 const maxConns = 1024
@@ -115,6 +119,7 @@ func (s *Service) build(ctx context.Context, p *plan, t *table, i int) (_ *route
 		OnEvent:     func(e abi.Event) { s.observe(p.tenant.ID(), out, e) },
 		OnEnd:       func(e *gateway.End) { s.ended(p.tenant.ID(), out, e) },
 		MaxRequests: maxRequests,
+		MaxChanges:  maxChanges,
 		Timeout:     time.Duration(cmp.Or(t.Timeout, agentfile.Duration(gateway.DefaultTimeout))),
 		Hidden:      out.hidden(),
 		Work:        s.work(p.tenant.ID()),
