@@ -106,7 +106,7 @@ func (r *request) readMessages(budget *int) error {
 		if err != nil {
 			return invalid(param, "%s is not valid: %v", param, err)
 		}
-		if m.abi.Role == "" || m.abi.Role == "function" {
+		if !knownRole(m.abi.Role) {
 			return invalid(param+".role", "%s.role must be system, developer, user, assistant or tool", param)
 		}
 		m.abi.ID = "msg_" + strconv.Itoa(i+1)

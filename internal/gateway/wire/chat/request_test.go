@@ -256,6 +256,7 @@ func TestParseRequestRejects(t *testing.T) {
 		"a text as message":       {message(`"Hi"`), "messages[0]", "object"},
 		"no role":                 {message(`{"content":"Hi"}`), "messages[0].role", "role"},
 		"a function's role":       {message(`{"role":"function","content":"Hi"}`), "messages[0].role", "role"},
+		"an unknown role":         {message(`{"role":"boss","content":"Hi"}`), "messages[0].role", "must be system"},
 		"a function's call":       {message(`{"role":"assistant","function_call":{"name":"f"}}`), "messages[0]", "use tool_calls"},
 		"a number as text":        {message(`{"role":"user","content":1}`), "messages[0]", "content"},
 		"a custom call":           {message(`{"role":"assistant","tool_calls":[{"custom":{}}]}`), "messages[0]", "type custom"},
