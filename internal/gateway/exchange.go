@@ -76,6 +76,7 @@ func (x *exchange) run(ctx context.Context) *wire.Error {
 	x.announce(abi.Event{Type: abi.EventRunStarted, Agent: x.route.Name, Model: x.model})
 	messages := slices.Clone(call.Messages)
 	message.AdoptLabels(messages)
+	labelParts(messages)
 	list := message.NewList(message.NewRevisions(), messages)
 	model := chain.ModelCall{
 		Request: chain.ModelRequest{

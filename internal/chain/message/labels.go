@@ -38,8 +38,10 @@ func derived(m *abi.Message) string {
 		return abi.LabelSystem
 	case abi.RoleAssistant:
 		return abi.OriginModel
-	default:
+	case abi.RoleUser:
 		return abi.OriginUser
+	default: // nobody knows whose words these are
+		return abi.LabelAny
 	}
 }
 

@@ -29,6 +29,15 @@ func IsReasoning(p *abi.Part) bool {
 	return false
 }
 
+// IsModels reports whether the model alone writes the opaque parts of a type: reasoning and refusals.
+func IsModels(typ string) bool {
+	switch typ {
+	case partThinking, partRedacted, partItem, KindRefusal:
+		return true
+	}
+	return false
+}
+
 // HasReasoning reports whether a message has a part for which [IsReasoning] reports true.
 func HasReasoning(m *abi.Message) bool {
 	return m.Content.IsParts() && slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return IsReasoning(&p) })
