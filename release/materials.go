@@ -124,7 +124,7 @@ func (r *release) notices(ctx context.Context, p platform) ([]byte, error) {
 	for _, line := range append(modules, "Go\t"+root, "The engine of scripts\t"+filepath.Join(r.source, engineDir)) {
 		title, dir, ok := strings.Cut(strings.TrimSpace(line), "\t")
 		if !ok {
-			continue // packages of this module
+			continue // a package of this module or of the standard library
 		}
 		if err := appendLicenses(&text, title, dir); err != nil {
 			return nil, err

@@ -33,7 +33,8 @@ var outcomes = map[string]*wire.Outcome{
 	},
 }
 
-// canned is a host that reports outcomes. It fails for other cases.
+// canned is a host that returns the outcome of a case from the map outcomes, and an error for a case
+// that is not in the map.
 type canned struct{ quiet }
 
 func (canned) Run(_ context.Context, r *wire.Request) (*wire.Outcome, error) {

@@ -93,16 +93,16 @@ func write(h *maphash.Hash, b *wire.CacheBlock) {
 	_ = h.WriteByte(0)
 }
 
-// repeats reports whether blocks with the hash was were changed to blocks with the hash is before. It
-// remembers the change.
-func (l *changeLog) repeats(was, is uint64) bool {
-	known, ok := l.now[was]
+// repeats reports whether the last recorded change of the blocks with the hash from resulted in blocks with
+// the hash to. It then records this change.
+func (l *changeLog) repeats(from, to uint64) bool {
+	known, ok := l.now[from]
 	if !ok {
-		known, ok = l.old[was]
+		known, ok = l.old[from]
 	}
 	if len(l.now) == l.max {
 		l.now, l.old = map[uint64]uint64{}, l.now
 	}
-	l.now[was] = is
-	return ok && known == is
+	l.now[from] = to
+	return ok && known == to
 }

@@ -122,5 +122,9 @@ func TestCachePrefix(t *testing.T) {
 		`"messages":[{"role":"user","content":"hi"}]}`)), 3)
 	with := p.CachePrefix([]byte(`{"tools":[{"name":"t","cache_control":{}},{"name":"u"}]}`))
 	require.Len(t, with, 1)
-	require.Equal(t, with[0], p.CachePrefix([]byte(`{"tools":[{"name":"t"}],"system":[{"type":"text","text":"s","cache_control":{}}]}`))[0])
+	require.Equal(
+		t,
+		with[0],
+		p.CachePrefix([]byte(`{"tools":[{"name":"t"}],"system":[{"type":"text","text":"s","cache_control":{}}]}`))[0],
+	)
 }

@@ -57,7 +57,8 @@ func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 // it checks the limits, and ends the call if its time or fuel is used up or it was canceled.
 func (g *Guest) Charge(bytes int) { g.in.charge(int64(bytes) / fuelBytes) }
 
-// ChargeFuel charges fuel, and ends the call as Charge does.
+// ChargeFuel charges fuel. Like Charge, it ends the call only if a limit is reached or the call was
+// canceled.
 func (g *Guest) ChargeFuel(fuel int64) { g.in.charge(fuel) }
 
 // Abort ends the call from inside an import and does not return. All frames of the guest are

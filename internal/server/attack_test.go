@@ -642,7 +642,9 @@ func TestOperatorsSecondModel(t *testing.T) {
 	defer endpoint.Close()
 	f.server.agents.Options.Model = nil
 	f.server.agents.Options.Getenv = func(name string) string {
-		return map[string]string{agentfile.EnvAnthropicBaseURL: endpoint.URL, agentfile.EnvAnthropicAPIKey: operatorsKey}[name]
+		return map[string]string{
+			agentfile.EnvAnthropicBaseURL: endpoint.URL, agentfile.EnvAnthropicAPIKey: operatorsKey,
+		}[name]
 	}
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 	require.Equal(t, 200, f.apply(f.acme, "helper", "model: {name: small, provider: messages}\n").status)

@@ -72,7 +72,7 @@ func routed(t *testing.T, answer http.HandlerFunc, set ...func(*Options)) (*fixt
 	return f, u
 }
 
-// putGateway stores a tenant's gateway. In yaml, UPSTREAM stands for the address of u.
+// putGateway stores a tenant's gateway. It replaces UPSTREAM in yaml with the address of u.
 func (f *fixture) putGateway(key string, u *upstream, yaml string) *reply {
 	f.t.Helper()
 	if u != nil {

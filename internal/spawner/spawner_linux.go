@@ -81,9 +81,9 @@ type spawner struct {
 // serve is the main function of a spawner. It returns when the server has closed the
 // socket and all processes have ended.
 func serve() error {
-	// A terminal and a service manager signal all processes. The server decides when commands end,
-	// and the spawner ends with them. Caught signals have their default action again in the
-	// commands; ignored ones would stay ignored.
+	// Drop the signals that terminals and service managers send to all processes: the spawner runs
+	// until the server closes the socket. They are caught, not ignored, because commands would
+	// inherit ignored signals, and exec resets caught ones to their default action.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	var o order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {

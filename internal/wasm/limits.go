@@ -38,7 +38,7 @@ type Limits struct {
 	// Globals is the maximum number of globals, including imported ones. A compiled function
 	// reloads the mutable globals it uses after each call.
 	Globals int
-	// Exports is the maximum number of exports of every kind.
+	// Exports is the maximum number of exports, of all kinds together.
 	Exports int
 	// NameBytes is the maximum length in bytes of one name of an import or export. Names appear in
 	// errors, logs and events.

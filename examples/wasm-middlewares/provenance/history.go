@@ -322,7 +322,7 @@ type refusal struct {
 
 // refusals are the questions that a person answered with no.
 type refusals struct {
-	unasked bool            // a call that the request does not ask for was refused, since the user's last message
+	unasked bool            // whether a person has refused, since the user's last message, a call that the request does not ask for
 	sources map[string]bool // messages whose values were refused
 	derived bool            // a value without a source was refused
 }

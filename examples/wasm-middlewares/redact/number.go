@@ -194,8 +194,8 @@ func upper(c byte) byte {
 	return c
 }
 
-// mod97 reports whether the check digits of a number without separators are valid (ISO
-// 7064).
+// mod97 reports whether the check digits of an IBAN are valid (ISO 13616). compact has digits and
+// upper-case letters only.
 func mod97(compact []byte) bool {
 	rest := 0
 	for i := range compact {

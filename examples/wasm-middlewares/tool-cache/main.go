@@ -99,8 +99,8 @@ func (c *cache) WrapToolCall(
 		return result, err
 	}
 	if raw, err := json.Marshal(result); err == nil && len(raw) <= c.MaxBytes {
-		// Save at once, unless a concurrent call was faster. A result that does not fit is
-		// not cached.
+		// save fails if a concurrent call has stored a result since the lookup, or if there is no
+		// space left.
 		if err := c.resultCache.save(ctx, key, cached{raw, ctx.Run.NowMS}, version); err != nil {
 			ctx.Debugf("the answer of %s is not cached: %v", call.Name, err)
 		}

@@ -131,10 +131,14 @@ func TestAnswer(t *testing.T) {
 			abi.ToolMessage("t2", "g", abi.Text("two")))
 		_, err = c.Generate(t.Context(), req, nil)
 		require.NoError(t, err)
-		require.Contains(t, u.body, `{"role":"assistant","content":[`+thinking+`,`+redacted+`,{"type":"text","text":"I look."},`+
-			`{"type":"tool_use","id":"t1","name":"f","input":{"a":1}},{"type":"tool_use","id":"t2","name":"g","input":{}}]},`+
-			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"},`+
-			`{"type":"tool_result","tool_use_id":"t2","content":"two"}]}`)
+		require.Contains(
+			t,
+			u.body,
+			`{"role":"assistant","content":[`+thinking+`,`+redacted+`,{"type":"text","text":"I look."},`+
+				`{"type":"tool_use","id":"t1","name":"f","input":{"a":1}},{"type":"tool_use","id":"t2","name":"g","input":{}}]},`+
+				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"},`+
+				`{"type":"tool_result","tool_use_id":"t2","content":"two"}]}`,
+		)
 		require.NotContains(t, u.body, `"stream"`)
 	}
 	require.JSONEq(t, messages[0], messages[1])

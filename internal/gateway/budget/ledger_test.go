@@ -51,7 +51,11 @@ func TestBudget(t *testing.T) {
 	second, err := l.Begin("ann", limits, Amount{Tokens: 90})
 	require.NoError(t, err, "something is left")
 	_, err = l.Begin("ann", limits, Amount{Tokens: 1})
-	require.EqualError(t, err, "the key ann has spent its budget of 100 tokens a day; the next one begins at 2026-11-25 00:00 UTC")
+	require.EqualError(
+		t,
+		err,
+		"the key ann has spent its budget of 100 tokens a day; the next one begins at 2026-11-25 00:00 UTC",
+	)
 	_, err = l.Begin("bob", limits, Amount{Tokens: 1})
 	require.NoError(t, err, "another key has its own budget")
 	r.Settle(Amount{Tokens: 5})

@@ -32,9 +32,19 @@ func TestTable(t *testing.T) {
 	require.Equal(t, "EUR", table.Currency)
 	tokens := &usage.Tokens{Input: 1000, CacheRead: 10_000, CacheWrite: 100, Output: 10}
 	require.Equal(t, "0.0065", table.Find("big").Of(tokens).String())
-	require.Equal(t, AmountOf((11_100+20)/1e6), table.Find("vendor/a/b").Of(tokens), "cached input costs as much as other input")
+	require.Equal(
+		t,
+		AmountOf((11_100+20)/1e6),
+		table.Find("vendor/a/b").Of(tokens),
+		"cached input costs as much as other input",
+	)
 	require.Zero(t, table.Find("other").Of(tokens))
-	require.Equal(t, Amount(maxAmount), table.Find("big").Of(&usage.Tokens{Input: math.MaxInt64}), "sums must not overflow")
+	require.Equal(
+		t,
+		Amount(maxAmount),
+		table.Find("big").Of(&usage.Tokens{Input: math.MaxInt64}),
+		"sums must not overflow",
+	)
 	require.Nil(t, (*Table)(nil).Find("big"))
 
 	table, err = Parse([]byte(liteLLM))
@@ -90,7 +100,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for i := range table.rows {
-			got := table.rows[i].price.Of(&usage.Tokens{Input: 1 << 40, CacheRead: 1 << 40, CacheWrite: 1 << 40, Output: 1 << 40})
+			got := table.rows[i].price.Of(
+				&usage.Tokens{Input: 1 << 40, CacheRead: 1 << 40, CacheWrite: 1 << 40, Output: 1 << 40},
+			)
 			require.GreaterOrEqual(t, got, Amount(0))
 			require.LessOrEqual(t, got, Amount(maxAmount))
 		}

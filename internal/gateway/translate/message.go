@@ -93,7 +93,12 @@ var hints = map[string]bool{
 func onlyHints(fields abi.Fields, where string) error {
 	for _, f := range fields {
 		if !hints[f.Name] && !isEmpty(rawjson.Value{Text: f.Value}) {
-			return invalid(where+"."+f.Name, "%s has the field %.60q, which the upstream's protocol does not have", where, f.Name)
+			return invalid(
+				where+"."+f.Name,
+				"%s has the field %.60q, which the upstream's protocol does not have",
+				where,
+				f.Name,
+			)
 		}
 	}
 	return nil

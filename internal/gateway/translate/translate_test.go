@@ -286,7 +286,8 @@ func TestAnswer(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	b, err := pairOf("messages to chat").Answer([]byte(
-		`{"choices":[{"index":0,"message":{"role":"assistant","content":null,"refusal":"I cannot."},"finish_reason":"stop"}]}`), &Request{})
+		`{"choices":[{"index":0,"message":{"role":"assistant","content":null,"refusal":"I cannot."},"finish_reason":"stop"}]}`,
+	), &Request{})
 	require.NoError(t, err)
 	require.Contains(t, string(b), `"text":"I cannot."`)
 }

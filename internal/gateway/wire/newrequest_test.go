@@ -58,8 +58,11 @@ func TestNewRequest(t *testing.T) {
 			{"role":"tool","tool_call_id":"c2","name":"f","content":null},
 			{"role":"user","content":"Go on"}]`),
 		Tools: []abi.Tool{{Name: "f", Description: "does", Parameters: abi.JSON(`{"type":"object"}`)}, {Name: "g"}},
-		Params: paramsOf(t, `{"temperature":0.5,"max_tokens":10,"tool_choice":"required","parallel_tool_calls":false,"user":null,`+
-			`"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{"type":"object"}}},"reasoning_effort":"low"}`),
+		Params: paramsOf(
+			t,
+			`{"temperature":0.5,"max_tokens":10,"tool_choice":"required","parallel_tool_calls":false,"user":null,`+
+				`"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{"type":"object"}}},"reasoning_effort":"low"}`,
+		),
 	}
 	want := map[string]string{
 		"chat": `{"model":"m","messages":[{"role":"system","content":"Be kind."},` +
@@ -184,9 +187,24 @@ func TestMaxTokens(t *testing.T) {
 // FuzzNewRequest checks that a new request for the call of a parsed one makes the same call.
 func FuzzNewRequest(f *testing.F) {
 	names := []string{"chat", "messages", "responses"}
-	f.Add(0, []byte(`{"model":"m","messages":[{"role":"system","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"custom","custom":{"name":"f","input":"x"}}]},{"role":"tool","tool_call_id":"1","content":"b"}],"stop":"x"}`))
-	f.Add(1, []byte(`{"model":"m","system":[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"type":"ephemeral"}}],"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"tool_result","tool_use_id":"1","content":[{"type":"image","source":{"type":"url","url":"https://x"}}]}]},{"role":"assistant","content":[{"type":"redacted_thinking","data":"x"},{"type":"tool_use","id":"1","name":"f","input":{}}]}],"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},"stop_sequences":["x"],"tools":[{"name":"f","input_schema":{}}]}`))
-	f.Add(2, []byte(`{"model":"m","instructions":"a","input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]},{"type":"reasoning","summary":[],"encrypted_content":"x"},{"type":"custom_tool_call","call_id":"1","name":"f","input":"x"},{"type":"custom_tool_call_output","call_id":"1","output":[{"type":"input_text","text":"b"}]}],"text":{"format":{"type":"json_schema","name":"n","schema":{}}},"tool_choice":{"type":"function","name":"f"},"store":true}`))
+	f.Add(
+		0,
+		[]byte(
+			`{"model":"m","messages":[{"role":"system","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"custom","custom":{"name":"f","input":"x"}}]},{"role":"tool","tool_call_id":"1","content":"b"}],"stop":"x"}`,
+		),
+	)
+	f.Add(
+		1,
+		[]byte(
+			`{"model":"m","system":[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"type":"ephemeral"}}],"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"tool_result","tool_use_id":"1","content":[{"type":"image","source":{"type":"url","url":"https://x"}}]}]},{"role":"assistant","content":[{"type":"redacted_thinking","data":"x"},{"type":"tool_use","id":"1","name":"f","input":{}}]}],"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},"stop_sequences":["x"],"tools":[{"name":"f","input_schema":{}}]}`,
+		),
+	)
+	f.Add(
+		2,
+		[]byte(
+			`{"model":"m","instructions":"a","input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]},{"type":"reasoning","summary":[],"encrypted_content":"x"},{"type":"custom_tool_call","call_id":"1","name":"f","input":"x"},{"type":"custom_tool_call_output","call_id":"1","output":[{"type":"input_text","text":"b"}]}],"text":{"format":{"type":"json_schema","name":"n","schema":{}}},"tool_choice":{"type":"function","name":"f"},"store":true}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
 		p := protocols[names[uint(i)%3]]
 		r, err := p.ParseRequest(body)

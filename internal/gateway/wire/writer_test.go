@@ -120,7 +120,9 @@ func TestStreamErrors(t *testing.T) {
 	t.Parallel()
 	for name, p := range protocols {
 		w := p.NewWriter("m")
-		b := string(w.Error(w.Begin(nil), &wire.Error{Code: wire.CodeUpstream, Reason: "response_bytes", Message: "too much"}))
+		b := string(
+			w.Error(w.Begin(nil), &wire.Error{Code: wire.CodeUpstream, Reason: "response_bytes", Message: "too much"}),
+		)
 		require.Contains(t, b, "too much", name)
 		if name == "chat" {
 			require.Contains(t, b, `"code":"response_bytes"`)

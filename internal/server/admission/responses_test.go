@@ -124,8 +124,8 @@ func TestRetryOfFullResponses(t *testing.T) {
 	})
 }
 
-// TestResponsesOfAllTenants checks that the responses to all tenants have a part of the memory of the
-// process's runs, and those to one tenant a part of that.
+// TestResponsesOfAllTenants checks that the responses to all tenants together use at most
+// 1/responsesPart of the memory of runs, and those to one tenant at most 1/tenantResponsesPart of that.
 func TestResponsesOfAllTenants(t *testing.T) {
 	t.Parallel()
 	const total = 32 << 20

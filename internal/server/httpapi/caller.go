@@ -37,8 +37,8 @@ func (c *Caller) Parse(ctx context.Context, a *admission.Controller, bytes int, 
 
 // Read calls fn, which reads and encodes a large response for the caller, once the admission
 // controller admits it. It fails with an [*admission.QuotaError], and does not call fn, if the
-// responses in memory have reached a limit. The data that fn reads may exceed the limit, since a
-// tenant has one such call at a time.
+// responses in memory have reached a limit. The size of the data that fn reads is not
+// checked, but the calls of a tenant run one at a time.
 func (c *Caller) Read(ctx context.Context, a *admission.Controller, fn func() error) error {
 	if err := c.Response.Check(); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Key is the Idempotency-Key of a request that starts or resumes a run. The zero Key stands for a
+// A Key is the Idempotency-Key of a request that starts or resumes a run. The zero Key is that of a
 // request without one. The run records the key, so that all servers know it for as long as the run
 // is stored.
 type Key struct {

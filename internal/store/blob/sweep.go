@@ -79,7 +79,8 @@ func drop(t database.Tx, ids []string, age time.Duration) (rest []string, err er
 	return nil, nil
 }
 
-// Release releases pieces whose row is changed or deleted by the same transaction.
+// Release marks the pieces with the given id for deletion by [Writer.Sweep]. The caller changes or
+// deletes the row that refers to them in the same transaction.
 func Release(t database.Tx, id string) error {
 	_, err := t.Exec(`INSERT INTO staged (id, written_ms) VALUES ($1, 0)`, id)
 	return err

@@ -14,7 +14,7 @@ import (
 const (
 	checkpointPages    = 1000                   // pages of the WAL at which a checkpoint starts
 	maxWALPages        = 16384                  // pages of the WAL at which the writer itself checkpoints
-	checkpointInterval = 100 * time.Millisecond // minimum time between two checks
+	checkpointInterval = 100 * time.Millisecond // minimum time between two checks whether the WAL needs a checkpoint
 	concurrentSyncs    = 2                      // maximum number of concurrent fsyncs
 )
 

@@ -14,8 +14,12 @@ import (
 
 // NewRoutes returns the "routes" command.
 func NewRoutes(e *cli.Env) *cobra.Command {
-	return group(&cobra.Command{Use: "routes", Short: "Set, show and delete the tenant's routes to model APIs on a server"},
-		routesApply(e), routesShow(e), routesRemove(e))
+	return group(
+		&cobra.Command{Use: "routes", Short: "Set, show and delete the tenant's routes to model APIs on a server"},
+		routesApply(e),
+		routesShow(e),
+		routesRemove(e),
+	)
 }
 
 // appliedGateway is the result of applying a gateway.yaml.

@@ -50,8 +50,12 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 	)
 	f.StringArrayVar(&t.hosts, "allow-host", nil,
 		"allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)")
-	f.StringArrayVar(&t.upstreams, "allow-upstream", nil,
-		"allow routes to send requests to this `HOST`, such as api.openai.com; repeatable (default: any with a public address)")
+	f.StringArrayVar(
+		&t.upstreams,
+		"allow-upstream",
+		nil,
+		"allow routes to send requests to this `HOST`, such as api.openai.com; repeatable (default: any with a public address)",
+	)
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 

@@ -98,7 +98,9 @@ func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
 	if len(c.connectPorts) == 0 {
 		return n, nil
 	}
-	for _, name := range []string{agentfile.EnvBaseURL, agentfile.EnvAnthropicBaseURL, hosting.EnvOTLP, hosting.EnvOTLPTraces} {
+	for _, name := range []string{
+		agentfile.EnvBaseURL, agentfile.EnvAnthropicBaseURL, hosting.EnvOTLP, hosting.EnvOTLPTraces,
+	} {
 		if port := portOf(c.env.Getenv(name)); port != 0 {
 			ports = append(ports, port)
 		}

@@ -193,7 +193,8 @@ func (d *draft) add(place int, p *abi.Part) error {
 	return nil
 }
 
-// applyCalls adds the calls that stay, those that are denied, as text, and new ones at the end.
+// applyCalls adds the tool calls of e to the draft. Calls of the container keep their place, a denied call
+// is replaced with a text block that has the reason, and new calls follow the last block.
 func (d *draft) applyCalls(e *edit) error {
 	places := map[string][]int{}
 	replaced := map[string]bool{}
@@ -355,7 +356,8 @@ func (d *draft) array() []byte {
 	return rawjson.Array(list)
 }
 
-// text returns the object with its content.
+// text returns the message as a JSON object: the original one with the draft's content, or a new one if
+// the message is new.
 func (d *draft) text() []byte {
 	if d.of == nil {
 		return slices.Concat([]byte(`{"role":"`+d.role+`","content":`), d.array(), []byte("}"))
