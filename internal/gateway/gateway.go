@@ -39,6 +39,8 @@ const (
 	DefaultTimeout     = 10 * time.Minute
 
 	DefaultReserveTimeout = 5 * time.Second
+
+	readTimeout = time.Minute // the default of Options.readTimeout
 )
 
 // pingInterval is the default of Options.keepAlive. Proxies close connections that are silent for about a
@@ -92,7 +94,7 @@ type Options struct {
 	// that account counts instead.
 	Memory      *account.Account
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
-	MaxRequests int           // limits concurrent requests; the default is DefaultMaxRequests
+	MaxRequests int           // limits concurrent requests, one of several keys to half; default DefaultMaxRequests
 	MaxHeld     int           // limits the part of an answer that waits for modules, in bytes; default weave.MaxHeld
 	MaxChanges  int           // limits the changes of prompts remembered, in each of two lists; default DefaultMaxChanges
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
@@ -101,7 +103,8 @@ type Options struct {
 	// default is DefaultReserveTimeout.
 	ReserveTimeout time.Duration
 
-	keepAlive time.Duration // the time between two pings while an approver decides
+	keepAlive   time.Duration // the time between two pings while an approver decides
+	readTimeout time.Duration // limits the time for which a client sends the body of its request
 }
 
 // A Key is a key of a client.
@@ -140,7 +143,7 @@ type Upstream struct {
 // A Gateway is a handler of requests to model APIs. It is safe for concurrent use.
 type Gateway struct {
 	o       Options
-	slots   chan struct{}
+	slots   *budget.Slots
 	changes *changeLog
 }
 
@@ -184,7 +187,11 @@ func New(o Options) (*Gateway, error) {
 	if o.ReserveTimeout == 0 {
 		o.ReserveTimeout = DefaultReserveTimeout
 	}
-	return &Gateway{o: o, slots: make(chan struct{}, o.MaxRequests), changes: newChangeLog(o.MaxChanges)}, nil
+	if o.readTimeout == 0 {
+		o.readTimeout = readTimeout
+	}
+	slots := budget.NewSlots(o.MaxRequests, len(o.Keys) > 1)
+	return &Gateway{o: o, slots: slots, changes: newChangeLog(o.MaxChanges)}, nil
 }
 
 // NewClient returns a client for upstreams: no redirects, no decompression, and enough idle
@@ -240,7 +247,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	switch {
 	case err != nil:
 		c.fail(err)
-		if r.Context().Err() == nil { // the client is there, and the request was not canceled
+		// A client that is gone, or whose request was canceled, gets no answer. A body that does not arrive
+		// in time also cancels the request.
+		if r.Context().Err() == nil || c.reading == 0 {
 			refuse(c.client, e.protocol, err)
 		}
 	case c.outcome == outcomePanic:
@@ -248,20 +257,30 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 }
 
-// admit serves a request if the gateway has not too many. It returns an error if it wrote nothing.
+// admit serves a request if neither its key nor the gateway has too many. It returns an error if it wrote nothing.
 func (g *Gateway) admit(c *record) *wire.Error {
-	select {
-	case g.slots <- struct{}{}:
-		defer func() { <-g.slots }()
-	default:
-		return wire.Errorf(wire.CodeBusy, "the gateway has %d requests, its limit; try again later", g.o.MaxRequests)
+	control := http.NewResponseController(c.client)
+	// A client that sends slowly must not keep its slot, nor its connection after a rejection.
+	_ = control.SetReadDeadline(time.Now().Add(min(g.o.readTimeout, g.o.Timeout)))
+	key, refused := g.authenticate(c.r)
+	if refused != nil {
+		return refused
 	}
+	if key != nil {
+		c.key = key.Name
+	}
+	if err := c.allow(key); err != nil {
+		return err
+	}
+	free, full := g.slots.Take(c.key)
+	if full != nil {
+		return wire.Errorf(wire.CodeBusy, "the gateway has too many requests: %v; try again later", full)
+	}
+	defer free()
 	ctx, cancel := context.WithTimeout(c.r.Context(), g.o.Timeout)
 	defer cancel()
-	control, end := http.NewResponseController(c.client), time.Now().Add(g.o.Timeout)
-	_ = control.SetReadDeadline(end) // a client that sends or reads slowly must not keep its slot for longer
-	_ = control.SetWriteDeadline(end.Add(lateTime))
-	err := g.answer(ctx, c)
+	_ = control.SetWriteDeadline(time.Now().Add(g.o.Timeout + lateTime))
+	err := g.answer(ctx, c, key)
 	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
 		return g.late()
 	}
@@ -272,14 +291,7 @@ func (g *Gateway) admit(c *record) *wire.Error {
 const lateTime = 10 * time.Second
 
 // answer forwards a request along its route. It returns an error if it wrote nothing.
-func (g *Gateway) answer(ctx context.Context, c *record) *wire.Error {
-	key, err := g.authenticate(c.r)
-	if err != nil {
-		return err
-	}
-	if key != nil {
-		c.key = key.Name
-	}
+func (g *Gateway) answer(ctx context.Context, c *record, key *Key) *wire.Error {
 	held := newMemory(cmp.Or(account.FromContext(c.r.Context()), g.o.Memory))
 	defer held.release()
 	body, err := g.read(c.client, c.r, held)

@@ -120,6 +120,19 @@ func (c *record) start(ctx context.Context) context.Context {
 	return ctx
 }
 
+// allow counts the request against the rate limit of its key.
+func (c *record) allow(k *Key) *wire.Error {
+	if c.g.o.Ledger == nil || k == nil {
+		return nil
+	}
+	err := c.g.o.Ledger.Allow(k.Name, k.Limits)
+	if fast, ok := errors.AsType[*budget.RateError](err); ok {
+		c.limited = outcomeRate
+		return &wire.Error{Code: wire.CodeBusy, Message: fast.Error(), RetryAfter: fast.RetryAfter}
+	}
+	return nil
+}
+
 // reserve reserves what the request may use of its key's budget.
 func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
 	if c.g.o.Ledger == nil || k == nil {
@@ -142,10 +155,6 @@ func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
 	}
 	var err error
 	c.reserved, err = c.g.o.Ledger.Begin(k.Name, k.Limits, estimate)
-	if fast, ok := errors.AsType[*budget.RateError](err); ok {
-		c.limited = outcomeRate
-		return &wire.Error{Code: wire.CodeBusy, Message: fast.Error(), RetryAfter: fast.RetryAfter}
-	}
 	if err != nil { // clients would repeat a 429 until the next period
 		c.limited = outcomeBudget
 		return wire.Errorf(wire.CodeDenied, "%v", err)

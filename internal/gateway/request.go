@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"os"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -59,6 +60,10 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]
 			"the request has more than %d bytes, the limit of the gateway",
 			g.o.MaxBody,
 		)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, wire.Errorf(wire.CodeInvalid,
+			"the request did not arrive within %v, the limit of the gateway", g.o.readTimeout)
 	}
 	if err != nil {
 		return nil, wire.Errorf(wire.CodeInvalid, "reading the request failed: %v", err)

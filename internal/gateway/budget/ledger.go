@@ -131,8 +131,28 @@ func Open(path string, log *slog.Logger) (*Ledger, error) {
 	return l, nil
 }
 
-// Begin admits a request of a key, and reserves an estimate of what it uses. The error is a *RateError or
-// a *SpentError. The caller settles the reservation.
+// Allow counts a request of a key against its rate limit. The error is a *RateError.
+func (l *Ledger) Allow(key string, limits Limits) error {
+	if limits.RequestsPerMinute <= 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now().UTC()
+	s := l.sumsOf(key, Period(limits.Per.Name()), now)
+	if s.rate == nil || s.rate.Burst() != limits.RequestsPerMinute {
+		s.rate = rate.NewLimiter(rate.Limit(limits.RequestsPerMinute)/60, limits.RequestsPerMinute)
+	}
+	if r := s.rate.ReserveN(now, 1); r.DelayFrom(now) > 0 {
+		wait := r.DelayFrom(now)
+		r.CancelAt(now)
+		return &RateError{Key: key, PerMinute: limits.RequestsPerMinute, RetryAfter: wait}
+	}
+	return nil
+}
+
+// Begin reserves an estimate of what a request of a key uses, if something of the key's budget is left. The
+// error is a *SpentError. The caller settles the reservation.
 func (l *Ledger) Begin(key string, limits Limits, estimate Amount) (*Reservation, error) {
 	limits.Per = Period(limits.Per.Name())
 	l.mu.Lock()
@@ -175,17 +195,6 @@ func (s *sums) admit(key string, limits Limits, now time.Time) error {
 	}
 	if spent != "" {
 		return &SpentError{Key: key, Limit: spent, Until: limits.Per.End(now)}
-	}
-	if limits.RequestsPerMinute <= 0 {
-		return nil
-	}
-	if s.rate == nil || s.rate.Burst() != limits.RequestsPerMinute {
-		s.rate = rate.NewLimiter(rate.Limit(limits.RequestsPerMinute)/60, limits.RequestsPerMinute)
-	}
-	if r := s.rate.ReserveN(now, 1); r.DelayFrom(now) > 0 {
-		wait := r.DelayFrom(now)
-		r.CancelAt(now)
-		return &RateError{Key: key, PerMinute: limits.RequestsPerMinute, RetryAfter: wait}
 	}
 	return nil
 }

@@ -98,19 +98,19 @@ func TestRate(t *testing.T) {
 	l := open(t, "", &now)
 	limits := Limits{RequestsPerMinute: 2}
 	for range 2 {
-		_, err := l.Begin("ann", limits, Amount{})
+		err := l.Allow("ann", limits)
 		require.NoError(t, err)
 	}
 	for range 3 {
-		_, err := l.Begin("ann", limits, Amount{})
+		err := l.Allow("ann", limits)
 		var fast *RateError
 		require.ErrorAs(t, err, &fast)
 		require.Equal(t, 30*time.Second, fast.RetryAfter, "rejected requests do not count")
 	}
 	now = now.Add(31 * time.Second)
-	_, err := l.Begin("ann", limits, Amount{})
+	err := l.Allow("ann", limits)
 	require.NoError(t, err)
-	_, err = l.Begin("ann", Limits{RequestsPerMinute: 5}, Amount{})
+	err = l.Allow("ann", Limits{RequestsPerMinute: 5})
 	require.NoError(t, err, "a new limit is active at once")
 }
 
