@@ -637,7 +637,10 @@ func TestOperatorsSecondModel(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		keys = append(keys, r.URL.Path+" "+r.Header.Get("X-Api-Key"))
-		_, _ = io.WriteString(w, `{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn"}`)
+		_, _ = io.WriteString(
+			w,
+			`{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn"}`,
+		)
 	}))
 	defer endpoint.Close()
 	f.server.agents.Options.Model = nil

@@ -259,7 +259,11 @@ func TestRouteAddresses(t *testing.T) {
 		"127.0.0.1" + port, "localhost" + port, "[::1]" + port, "[::ffff:127.0.0.1]" + port, "0.0.0.0" + port,
 		"169.254.169.254", "10.0.0.1", "0x7f.1" + port, "2130706433" + port, "127.1" + port, "[fd00:ec2::254]",
 	} {
-		r := f.putGateway(f.acme, nil, fmt.Sprintf("routes: [{protocol: chat, timeout: 5s, upstream: \"http://%s\"}]\n", host))
+		r := f.putGateway(
+			f.acme,
+			nil,
+			fmt.Sprintf("routes: [{protocol: chat, timeout: 5s, upstream: \"http://%s\"}]\n", host),
+		)
 		if r.status == 422 {
 			continue
 		}
@@ -435,7 +439,11 @@ func TestRoutesChangeLive(t *testing.T) {
 	require.Empty(t, f.server.pool.Count())
 
 	f.ok("PUT", "/v1/secrets/K", f.acme, map[string]string{"value": "first"}, nil)
-	require.Equal(t, 200, f.putGateway(f.acme, u, "routes: [{protocol: chat, upstream: UPSTREAM, api_key_env: K}]\n").status)
+	require.Equal(
+		t,
+		200,
+		f.putGateway(f.acme, u, "routes: [{protocol: chat, upstream: UPSTREAM, api_key_env: K}]\n").status,
+	)
 	for _, value := range []string{"second", "third"} {
 		f.ok("PUT", "/v1/secrets/K", f.acme, map[string]string{"value": value}, nil)
 		require.Equal(t, 200, f.chat(f.acme, ask).status)

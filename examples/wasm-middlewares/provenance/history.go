@@ -322,7 +322,9 @@ type refusal struct {
 
 // refusals are the questions that a person answered with no.
 type refusals struct {
-	unasked bool            // whether a person has refused, since the user's last message, a call that the request does not ask for
+	// unasked reports whether a person has refused, since the user's last message, a call that the request
+	// does not ask for.
+	unasked bool
 	sources map[string]bool // messages whose values were refused
 	derived bool            // a value without a source was refused
 }

@@ -59,7 +59,8 @@ the API and the model, which passes the request to its upstream.
 
 Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result
 and the same model, continues the same run. The requests of an agent may set the parameters that it and the policy
-allow; docs/platform.md lists the fields that have no effect. A field with an effect that agents do not have gets 400. If the client disconnects, the run ends, unless the request has an Idempotency-Key.`
+allow; docs/platform.md lists the fields that have no effect. A field with an effect that agents do not have gets 400.
+If the client disconnects, the run ends, unless the request has an Idempotency-Key.`
 
 // Routes registers the endpoints of the model APIs.
 func (x *Models) Routes(rt *httpapi.Router) {
