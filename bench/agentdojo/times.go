@@ -28,7 +28,10 @@ func times(ctx context.Context, w io.Writer, l *library) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(w, "| messages before | first step adds | its fuel | a later step adds | its fuel | a step without modules |\n")
+	fmt.Fprint(
+		w,
+		"| messages before | first step adds | its fuel | a later step adds | its fuel | a step without modules |\n",
+	)
 	fmt.Fprint(w, "|---:|---:|---:|---:|---:|---:|\n")
 	for _, n := range []int{10, 100, 1000} {
 		var first, later, bare []float64
