@@ -19,10 +19,9 @@ import (
 // to out.
 func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) (*abi.Response, error) {
 	switch {
-	case res.StatusCode >= http.StatusBadRequest || x.endpoint.count && res.StatusCode == http.StatusOK:
+	case isRefusal(res.StatusCode) || x.endpoint.count && res.StatusCode == http.StatusOK:
 		return nil, x.refuse(res)
 	case res.StatusCode != http.StatusOK:
-		// A client would follow a redirect past the modules, and would take other responses for the model's answer.
 		return nil, abort(unexpected(res))
 	}
 	x.reply.answeredBy(res.Header)

@@ -471,26 +471,33 @@ func TestArgumentsWithDuplicateNames(t *testing.T) {
 	require.Contains(t, got, "the gateway denied the call of rm")
 }
 
-// TestOtherStatus checks that redirects, and answers with a status other than 200 that a client would
-// take for the model's, do not reach the client.
+// TestOtherStatus checks that no status but 200 and those of errors reaches a client, which would follow a redirect,
+// and would take other answers for the model's.
 func TestOtherStatus(t *testing.T) {
-	for _, status := range []int{201, 206, 302, 307, 308} {
-		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", "https://example.com/v1/chat/completions")
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, `{"choices":[{"message":{"tool_calls":[{"id":"c1"}]}}]}`)
-		})
-		for _, mws := range [][]*native.Middleware{nil, {gate(abi.DecideDeny, "")}} {
-			if len(mws) == 0 && status < 300 {
-				continue // without modules all answers pass
+	for _, status := range []int{0, 99, 101, 201, 204, 206, 302, 307, 308, 600, 999} {
+		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { // net/http writes only statuses that exist
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
 			}
-			g := newGateway(t, u, nil, mws...)
-			got, body, header := g.ask(t, question)
-			require.Equal(t, http.StatusBadGateway, got)
+			defer conn.Close()
+			const body = `{"choices":[{"message":{"tool_calls":[{"id":"c1"}]}}]}`
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 %03d Other\r\nLocation: https://example.com/v1/chat/completions\r\n"+
+				"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+		})
+		for name, c := range map[string]struct {
+			change func(*Options)
+			mws    []*native.Middleware
+		}{
+			"without modules": {}, "a gate": {mws: []*native.Middleware{gate(abi.DecideDeny, "")}}, "translated": {change: toMessages},
+		} {
+			g := newGateway(t, u, c.change, c.mws...)
+			got, body, header := g.ask(t, plainQuestion)
+			require.Equal(t, http.StatusBadGateway, got, "%s, %d", name, status)
+			require.Contains(t, body, "which the gateway does not pass on", "%s, %d", name, status)
 			require.NotContains(t, body, "c1")
 			require.Empty(t, header.Get("Location"))
-			if events := g.events(); len(mws) > 0 {
+			if events := g.events(); len(c.mws) > 0 {
 				require.Equal(t, abi.CodeModel, events[len(events)-1].Error.Code)
 			}
 		}

@@ -55,6 +55,10 @@ func (r *refusal) endsWith(err error) bool {
 	return ok && failed.Message == was.Message && failed.Status == was.Status
 }
 
+// isRefusal reports whether a status is an error that the client gets. Other statuses than these and 200 do not reach
+// the client: it would follow a redirect past the modules, and would take other responses for the model's answer.
+func isRefusal(status int) bool { return status >= 400 && status <= 599 }
+
 // unexpected returns the error for a response that is neither an answer of the model nor an error.
 func unexpected(res *http.Response) *wire.Error {
 	return wire.Errorf(wire.CodeUpstream, "the upstream answered %s, which the gateway does not pass on", res.Status)

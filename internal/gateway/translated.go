@@ -87,7 +87,7 @@ func (c *record) translated(
 	}
 	isStream := strings.HasPrefix(res.Header.Get("Content-Type"), eventStream)
 	switch {
-	case res.StatusCode != http.StatusOK && res.StatusCode < http.StatusBadRequest:
+	case res.StatusCode != http.StatusOK && !isRefusal(res.StatusCode):
 		return nil, unexpected(res)
 	case res.StatusCode == http.StatusOK && isStream != q.Stream:
 		return nil, wire.Errorf(wire.CodeUpstream,

@@ -175,10 +175,10 @@ func (c *record) forward(ctx context.Context, body []byte, held *memory) *wire.E
 	}
 	defer call.close()
 	switch {
-	case call.StatusCode >= 300 && call.StatusCode < 400:
-		return unexpected(call.Response) // the client would send its next request elsewhere
-	case call.StatusCode >= 400:
+	case isRefusal(call.StatusCode):
 		c.passed(call.StatusCode)
+	case call.StatusCode != http.StatusOK:
+		return unexpected(call.Response)
 	}
 	c.relay(call.Response)
 	return nil
