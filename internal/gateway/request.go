@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -77,8 +79,11 @@ type head struct {
 	maxOutput int64 // tokens of the answer
 }
 
-// usualOutput is the estimate of an answer's tokens for requests without a limit.
-const usualOutput = 1000
+// The tokens of an answer: an estimate for requests without a limit, and the largest limit that counts.
+const (
+	usualOutput = 1000
+	mostOutput  = 1 << 20
+)
 
 // headOf reads the head of a request's body.
 func headOf(body []byte) (head, *wire.Error) {
@@ -86,22 +91,32 @@ func headOf(body []byte) (head, *wire.Error) {
 	if err != nil {
 		return head{}, wire.Errorf(wire.CodeInvalid, "the request is not valid: %v", err)
 	}
-	h, named := head{maxOutput: usualOutput}, false
+	h, named := head{}, false
 	for _, m := range v.Members() {
 		switch m.Name {
 		case "model":
 			h.model, named = m.Value.String(), m.Value.IsString()
-		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			if n := m.Value.Int(); n > 0 {
-				h.maxOutput = min(n, 1<<20)
-			}
+		case "max_tokens", "max_completion_tokens", "max_output_tokens": // upstreams differ in which they read
+			h.maxOutput = max(h.maxOutput, outputLimit(m.Value))
 		}
 	}
+	h.maxOutput = cmp.Or(h.maxOutput, usualOutput)
 	if !named {
 		return head{}, &wire.Error{Code: wire.CodeInvalid, Param: "model",
 			Message: "the request must be an object with a model"}
 	}
 	return h, nil
+}
+
+// outputLimit returns a limit of tokens, which is the largest one if upstreams could read it differently, such as 1e4.
+func outputLimit(v rawjson.Value) int64 {
+	if n, err := strconv.ParseInt(string(v.Text), 10, 64); err == nil {
+		return min(n, mostOutput)
+	}
+	if v.IsNull() {
+		return 0
+	}
+	return mostOutput
 }
 
 // known returns those of params whose names are in requested, the parameters of the client's request.

@@ -1,0 +1,39 @@
+package gateway
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestHeadOf(t *testing.T) {
+	for body, want := range map[string]head{
+		`{"model":"m"}`: {"m", usualOutput},
+		`{"model":"m","max_tokens":0,"max_output_tokens":null}`:                                 {"m", usualOutput},
+		`{"model":"m","max_tokens":-5}`:                                                         {"m", usualOutput},
+		`{"model":"m","max_tokens":3}`:                                                          {"m", 3},
+		`{"max_tokens":5000,"max_completion_tokens":1,"model":"m"}`:                             {"m", 5000},
+		`{"max_tokens":1,"max_completion_tokens":2,"max_output_tokens":6000,"model":"m\u0031"}`: {"m1", 6000},
+		`{"model":"m","max_tokens":1e4}`:                                                        {"m", mostOutput},
+		`{"model":"m","max_tokens":"5000"}`:                                                     {"m", mostOutput},
+		`{"model":"m","max_tokens":99999999999999999999999}`:                                    {"m", mostOutput},
+		`{"model":"m","max_tokens":9000000000}`:                                                 {"m", mostOutput},
+	} {
+		h, err := headOf([]byte(body))
+		require.Nil(t, err, body)
+		require.Equal(t, want, h, body)
+	}
+	for body, want := range map[string]string{
+		`{"model":"m","model":"n"}`:                          "duplicate",
+		`{"model":"m","mod\u0065l":"n"}`:                     "duplicate",
+		`{"model":"m","max_tokens":9999,"max_tokens":1}`:     "duplicate",
+		`{"model":"m","messages":[{"role":"a","role":"b"}]}`: "duplicate",
+		`{"model":1}`:      "with a model",
+		`["model"]`:        "with a model",
+		`{"model":"m"} {}`: "text after",
+	} {
+		_, err := headOf([]byte(body))
+		require.NotNil(t, err, body)
+		require.Contains(t, err.Message, want, body)
+	}
+}
