@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -28,7 +27,7 @@ func (x *exchange) read(ctx context.Context, res *http.Response, out pipe.Sink) 
 	switch {
 	case out == nil:
 		return x.whole(res.Body)
-	case !strings.HasPrefix(res.Header.Get("Content-Type"), eventStream):
+	case !isEventStream(res):
 		return nil, abort(wire.Errorf(wire.CodeUpstream, "the upstream did not stream its answer"))
 	}
 	return pump.Run(ctx, out, true, "the upstream",

@@ -314,7 +314,7 @@ func (g *Gateway) answer(ctx context.Context, c *record, key *Key) *wire.Error {
 		return wire.Errorf(wire.CodeInvalid,
 			"the tokens cannot be counted: the upstream of the route %q has another protocol", c.route.Name)
 	}
-	if err := c.reserve(key, len(body), head.maxOutput); err != nil {
+	if err := c.reserve(key, &head); err != nil {
 		return err
 	}
 	ctx = c.start(ctx)

@@ -12,7 +12,7 @@ import (
 
 // upstreams are the protocols of routes, by their names in gateway.yaml.
 var upstreams = map[string]Upstream{
-	agentfile.ProtocolChat:      {Protocol: chat.Protocol{}, Path: "/v1/chat/completions"},
+	agentfile.ProtocolChat:      {Protocol: chat.Protocol{}, Path: chatPath},
 	agentfile.ProtocolResponses: {Protocol: responses.Protocol{}, Path: "/v1/responses"},
 	agentfile.ProtocolMessages:  {Protocol: messages.Protocol{}, Path: messagesPath, KeyHeader: "X-Api-Key"},
 }

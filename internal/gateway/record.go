@@ -38,10 +38,12 @@ type record struct {
 	client  *clientWriter
 	waited  atomic.Int64 // nanoseconds of waiting for the upstream or an approver
 
-	reserved *budget.Reservation
-	limited  string // outcomeBudget or outcomeRate, if a limit of the key rejects the request
-	asked    bool   // the upstream was called
-	endSpan  func(tracing.Outcome)
+	reserved  *budget.Reservation
+	hasBudget bool   // the key has a budget in tokens or money
+	maxOutput int64  // the most tokens that one answer can have
+	limited   string // outcomeBudget or outcomeRate, if a limit of the key rejects the request
+	asked     bool   // the upstream was called
+	endSpan   func(tracing.Outcome)
 
 	mu         sync.Mutex
 	outcome    string // "ok", another outcome, or the code of an error
@@ -52,7 +54,8 @@ type record struct {
 	tokens     usage.Tokens
 	estimated  bool // the upstream did not report all tokens
 	cost       price.Amount
-	unpriced   bool // a model has no price
+	paid       budget.Amount // what the key's budget pays
+	unpriced   bool          // a model has no price
 	cacheBreak int64
 }
 
@@ -134,9 +137,24 @@ func (c *record) allow(k *Key) *wire.Error {
 }
 
 // reserve reserves what the request may use of its key's budget.
-func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
+func (c *record) reserve(k *Key, q *head) *wire.Error {
+	c.maxOutput = q.maxOutput
 	if c.g.o.Ledger == nil || k == nil {
 		return nil
+	}
+	c.hasBudget = k.Limits.Tokens > 0 || k.Limits.Cost > 0
+	if c.hasBudget && !c.endpoint.count {
+		if name := unestimated(q.request); name != "" {
+			err := wire.Errorf(
+				wire.CodeInvalid,
+				"the key %s has a budget, and the gateway cannot know the tokens that %s uses: "+
+					"send the messages and files in the request itself, and wait for the answer",
+				k.Name,
+				name,
+			)
+			err.Param = name
+			return err
+		}
 	}
 	model := cmp.Or(c.route.Model, c.model)
 	p := c.g.o.Prices.Find(model)
@@ -147,7 +165,7 @@ func (c *record) reserve(k *Key, asked int, maxOutput int64) *wire.Error {
 	}
 	var estimate budget.Amount
 	if !c.endpoint.count {
-		t := usage.Tokens{Input: tokensOf(asked), Output: maxOutput}
+		t := usage.Tokens{Input: tokensOf(len(q.request.Text)), Output: q.maxOutput}
 		estimate.Tokens = t.Total()
 		if p != nil {
 			estimate.Cost = p.Of(&t)
@@ -179,14 +197,21 @@ func (c *record) observe(e *abi.Event) {
 	}
 }
 
-// spend adds the tokens t of an answer of model, and their cost.
+// spend adds the tokens t of an answer of model, and their cost. The key's budget pays at least the most output if t is
+// an estimate, so that a client does not save tokens by leaving.
 func (c *record) spend(model string, t *usage.Tokens, estimated bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tokens.Add(t)
 	c.estimated = c.estimated || estimated
+	most := *t
+	if estimated {
+		most.Output = max(most.Output, c.maxOutput)
+	}
+	c.paid.Tokens += most.Total()
 	if p := c.g.o.Prices.Find(model); p != nil {
 		c.cost += p.Of(t)
+		c.paid.Cost += p.Of(&most)
 	} else if c.g.o.Prices != nil && t.Total() > 0 {
 		c.unpriced = true
 	}
@@ -203,7 +228,7 @@ func (c *record) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reserved != nil {
-		c.reserved.Settle(budget.Amount{Tokens: c.tokens.Total(), Cost: c.cost})
+		c.reserved.Settle(c.paid)
 	}
 	c.g.o.Metrics.end(c)
 	if f := c.g.o.OnEnd; f != nil && c.route != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -242,31 +241,4 @@ func TestBudgets(t *testing.T) {
 	status, got, _ := g.ask(t, strings.Replace(question, "m-1", "m-2", 1), "X-Api-Key", "secret-of-ann")
 	require.Equal(t, 400, status)
 	require.Contains(t, got, "no price of the model")
-}
-
-// TestLeavingClientPays checks that tokens count against the budget of a client that leaves during the
-// answer.
-func TestLeavingClientPays(t *testing.T) {
-	gone := make(chan struct{})
-	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		answers(streamed)(w, r)
-		<-r.Context().Done()
-		close(gone)
-	})
-	book, _, options := observed(t, budget.Limits{})
-	g := newGateway(t, u, options)
-	req, err := http.NewRequestWithContext(t.Context(), "POST", g.at+"/v1/chat/completions", strings.NewReader(question))
-	require.NoError(t, err)
-	req.Header.Set("X-Api-Key", "secret-of-ann")
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	_, err = io.ReadFull(res.Body, make([]byte, len(streamed)))
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	<-gone
-	line := book.requests(t, 1)[0]
-	require.Equal(t, "canceled", line["outcome"])
-	require.Equal(t, float64(tokensOf(len(question))), line["input"])
-	require.Equal(t, 3., line["output"])
-	http.DefaultClient.CloseIdleConnections()
 }

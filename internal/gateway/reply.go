@@ -172,6 +172,10 @@ func (p *reply) pass(r *refusal) {
 // eventStream is the media type of streamed answers.
 const eventStream = "text/event-stream"
 
+func isEventStream(res *http.Response) bool {
+	return strings.HasPrefix(res.Header.Get("Content-Type"), eventStream)
+}
+
 // writeTimeout limits the time in which a client reads one part of an answer.
 const writeTimeout = time.Minute
 

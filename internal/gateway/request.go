@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -76,14 +75,9 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]
 // A head is what the gateway itself reads of a request.
 type head struct {
 	model     string
-	maxOutput int64 // tokens of the answer
+	maxOutput int64 // tokens of all choices of the answer
+	request   rawjson.Value
 }
-
-// The tokens of an answer: an estimate for requests without a limit, and the largest limit that counts.
-const (
-	usualOutput = 1000
-	mostOutput  = 1 << 20
-)
 
 // headOf reads the head of a request's body.
 func headOf(body []byte) (head, *wire.Error) {
@@ -91,32 +85,23 @@ func headOf(body []byte) (head, *wire.Error) {
 	if err != nil {
 		return head{}, wire.Errorf(wire.CodeInvalid, "the request is not valid: %v", err)
 	}
-	h, named := head{}, false
+	h, named, choices := head{request: v}, false, int64(1)
 	for _, m := range v.Members() {
 		switch m.Name {
 		case "model":
 			h.model, named = m.Value.String(), m.Value.IsString()
 		case "max_tokens", "max_completion_tokens", "max_output_tokens": // upstreams differ in which they read
 			h.maxOutput = max(h.maxOutput, outputLimit(m.Value))
+		case "n":
+			choices = max(1, min(outputLimit(m.Value), mostChoices))
 		}
 	}
-	h.maxOutput = cmp.Or(h.maxOutput, usualOutput)
+	h.maxOutput = cmp.Or(h.maxOutput, usualOutput) * choices
 	if !named {
 		return head{}, &wire.Error{Code: wire.CodeInvalid, Param: "model",
 			Message: "the request must be an object with a model"}
 	}
 	return h, nil
-}
-
-// outputLimit returns a limit of tokens, which is the largest one if upstreams could read it differently, such as 1e4.
-func outputLimit(v rawjson.Value) int64 {
-	if n, err := strconv.ParseInt(string(v.Text), 10, 64); err == nil {
-		return min(n, mostOutput)
-	}
-	if v.IsNull() {
-		return 0
-	}
-	return mostOutput
 }
 
 // known returns those of params whose names are in requested, the parameters of the client's request.

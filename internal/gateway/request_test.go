@@ -8,19 +8,22 @@ import (
 
 func TestHeadOf(t *testing.T) {
 	for body, want := range map[string]head{
-		`{"model":"m"}`: {"m", usualOutput},
-		`{"model":"m","max_tokens":0,"max_output_tokens":null}`:                                 {"m", usualOutput},
-		`{"model":"m","max_tokens":-5}`:                                                         {"m", usualOutput},
-		`{"model":"m","max_tokens":3}`:                                                          {"m", 3},
-		`{"max_tokens":5000,"max_completion_tokens":1,"model":"m"}`:                             {"m", 5000},
-		`{"max_tokens":1,"max_completion_tokens":2,"max_output_tokens":6000,"model":"m\u0031"}`: {"m1", 6000},
-		`{"model":"m","max_tokens":1e4}`:                                                        {"m", mostOutput},
-		`{"model":"m","max_tokens":"5000"}`:                                                     {"m", mostOutput},
-		`{"model":"m","max_tokens":99999999999999999999999}`:                                    {"m", mostOutput},
-		`{"model":"m","max_tokens":9000000000}`:                                                 {"m", mostOutput},
+		`{"model":"m"}`: {model: "m", maxOutput: usualOutput},
+		`{"model":"m","max_tokens":0,"max_output_tokens":null}`:                                 {model: "m", maxOutput: usualOutput},
+		`{"model":"m","max_tokens":-5}`:                                                         {model: "m", maxOutput: usualOutput},
+		`{"model":"m","max_tokens":3}`:                                                          {model: "m", maxOutput: 3},
+		`{"max_tokens":5000,"max_completion_tokens":1,"model":"m"}`:                             {model: "m", maxOutput: 5000},
+		`{"max_tokens":1,"max_completion_tokens":2,"max_output_tokens":6000,"model":"m\u0031"}`: {model: "m1", maxOutput: 6000},
+		`{"model":"m","max_tokens":7,"n":3}`:                                                    {model: "m", maxOutput: 21},
+		`{"model":"m","n":1000}`:                                                                {model: "m", maxOutput: usualOutput * mostChoices},
+		`{"model":"m","max_tokens":1e4}`:                                                        {model: "m", maxOutput: mostOutput},
+		`{"model":"m","max_tokens":"5000"}`:                                                     {model: "m", maxOutput: mostOutput},
+		`{"model":"m","max_tokens":99999999999999999999999}`:                                    {model: "m", maxOutput: mostOutput},
+		`{"model":"m","max_tokens":9000000000}`:                                                 {model: "m", maxOutput: mostOutput},
 	} {
 		h, err := headOf([]byte(body))
 		require.Nil(t, err, body)
+		h.request = want.request
 		require.Equal(t, want, h, body)
 	}
 	for body, want := range map[string]string{

@@ -27,8 +27,9 @@ func (e endpoint) name() string {
 	return e.path
 }
 
-// countTokens is appended to messagesPath in the path of requests that count tokens.
+// The paths of endpoints. countTokens is appended to messagesPath in the path of requests that count tokens.
 const (
+	chatPath     = "/v1/chat/completions"
 	messagesPath = "/v1/messages"
 	countTokens  = "/count_tokens"
 )

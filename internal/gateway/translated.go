@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/gateway/translate"
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
@@ -49,7 +48,7 @@ func (u *Upstream) targetHeader(client http.Header) http.Header {
 func (c *record) ask(ctx context.Context, body []byte, model string, held *memory) (*modelCall, *wire.Error) {
 	t := c.route.Upstream.Target
 	if t == nil {
-		return c.send(ctx, body, model)
+		return c.send(ctx, body, model, held)
 	}
 	pair := translate.Pair{Client: c.endpoint.protocol, Upstream: t.Protocol, MaxCompletionTokens: t.MaxCompletionTokens}
 	q, err := asError(pair.Request(body))
@@ -59,7 +58,7 @@ func (c *record) ask(ctx context.Context, body []byte, model string, held *memor
 	if _, full := asError(0, held.charge(bodyCopies*len(q.Body))); full != nil {
 		return nil, full
 	}
-	call, err := c.send(ctx, q.Body, model)
+	call, err := c.send(ctx, q.Body, model, held)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func (c *record) translated(
 			out.Header[name] = values
 		}
 	}
-	isStream := strings.HasPrefix(res.Header.Get("Content-Type"), eventStream)
+	isStream := isEventStream(res)
 	switch {
 	case res.StatusCode != http.StatusOK && !isRefusal(res.StatusCode):
 		return nil, unexpected(res)

@@ -26,18 +26,22 @@ type modelCall struct {
 	asked  int           // bytes of the request
 	usage  *usage.Reader // nil if the response is no answer of the model
 	ended  bool          // the body was read to its end
+	added  bool          // the gateway asked for the chunk with the usage
 	end    func(tracing.Outcome)
 }
 
-// send sends a body to the upstream of the record's route, with the headers of the client's request. The
-// caller closes the call.
-func (c *record) send(ctx context.Context, body []byte, model string) (*modelCall, *wire.Error) {
+// send sends a body to the upstream of the record's route, with the headers of the client's request. held counts what
+// it reads ahead of the answer. The caller closes the call.
+func (c *record) send(ctx context.Context, body []byte, model string, held *memory) (*modelCall, *wire.Error) {
 	call := &modelCall{record: c, model: model, asked: len(body), end: func(tracing.Outcome) {}}
 	if t := c.g.o.Tracer; t != nil {
 		ctx, call.end = t.Start(ctx, tracing.Operation{
 			Kind: tracing.OperationModel, Run: abi.Run{ID: c.id, Agent: c.route.Name, Step: 1}, Model: model})
 	}
 	c.asked = true
+	if c.hasBudget && c.endpoint.path == chatPath && c.route.Upstream.Target == nil {
+		body, call.added = withUsageChunk(body)
+	}
 	req, err := c.upstreamRequest(ctx, body)
 	if err == nil {
 		start := time.Now()
@@ -45,7 +49,7 @@ func (c *record) send(ctx context.Context, body []byte, model string) (*modelCal
 		c.waited.Add(int64(time.Since(start)))
 	}
 	if err != nil {
-		if ctx.Err() != nil { // the upstream may have begun
+		if ctx.Err() != nil && !c.endpoint.count { // the upstream may have begun
 			c.spend(model, &usage.Tokens{Input: tokensOf(len(body))}, true)
 		}
 		if with, ok := errors.AsType[*url.Error](err); ok {
@@ -56,9 +60,12 @@ func (c *record) send(ctx context.Context, body []byte, model string) (*modelCal
 		return nil, wire.Errorf(wire.CodeUpstream, "the upstream %s cannot be reached", c.route.Upstream.URL.Host)
 	}
 	if call.StatusCode == http.StatusOK && !c.endpoint.count {
-		call.usage = usage.NewReader(strings.HasPrefix(call.Header.Get("Content-Type"), eventStream))
+		call.usage = usage.NewReader(isEventStream(call.Response))
 	}
 	call.Body = &callBody{call.Body, call}
+	if call.added && call.usage != nil && isEventStream(call.Response) {
+		call.Body, call.ContentLength = removeUsage(call.Body, held), -1
+	}
 	return call, nil
 }
 
@@ -102,7 +109,7 @@ func (m *modelCall) close() {
 	case m.StatusCode >= http.StatusBadRequest:
 		out.Err = &abi.Error{Code: abi.CodeModel, Status: m.StatusCode}
 	case u == nil: // a count of tokens
-	case u.Known && (m.ended || u.Events == 0):
+	case u.Known && (m.ended || u.Final):
 		m.record.spend(m.model, &u.Tokens, false)
 		out.Usage = abiUsage(&u.Tokens)
 	default:
@@ -122,9 +129,6 @@ func (m *modelCall) close() {
 func abiUsage(t *usage.Tokens) *abi.Usage {
 	return &abi.Usage{PromptTokens: t.Total() - t.Output, CompletionTokens: t.Output, TotalTokens: t.Total()}
 }
-
-// tokensOf estimates the tokens of a text from its bytes.
-func tokensOf(bytes int) int64 { return int64(bytes+3) / 4 }
 
 // A callBody is the body of an upstream's response. It notes what is read, and how long that takes.
 type callBody struct {

@@ -36,6 +36,7 @@ const (
 type Reader struct {
 	Tokens Tokens
 	Known  bool  // the answer reported its usage
+	Final  bool  // the usage is not only that of the start of a stream
 	Bytes  int64 // of the answer
 	Events int64 // of a stream
 
@@ -116,6 +117,7 @@ func (r *Reader) read(b []byte) {
 		n, found := r.text.read(b)
 		if b = b[n:]; found {
 			r.report(r.text.object)
+			r.Final = r.Final || r.Known && !r.text.start
 		}
 	}
 }
@@ -167,6 +169,7 @@ type scan struct {
 	name     [maxName]byte // the last string
 	length   int           // of that string
 	within   bool          // the scan is within the member "response" or "message" of the document
+	start    bool          // within "message", which the first event of Anthropic's streams has
 	wanted   bool          // the value that follows is the usage
 	capture  int           // the depth of the object with the usage; 0 outside
 	object   []byte
@@ -235,7 +238,8 @@ func (s *scan) outside(c byte) bool {
 	case ':':
 		switch s.depth {
 		case 1:
-			s.within = s.named("response") || s.named("message")
+			s.start = s.named("message")
+			s.within = s.start || s.named("response")
 			s.wanted = s.named("usage")
 		case 2:
 			s.wanted = s.within && s.named("usage")

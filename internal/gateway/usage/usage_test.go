@@ -7,6 +7,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestFinal checks that the usage in the start of a stream is not taken for that of the whole answer.
+func TestFinal(t *testing.T) {
+	r := NewReader(true)
+	for _, c := range []struct {
+		event string
+		final bool
+	}{
+		{`{"type":"message_start","message":{"content":[],"usage":{"input_tokens":3,"output_tokens":1}}}`, false},
+		{`{"type":"content_block_delta","delta":{"usage":{"output_tokens":1}}}`, false},
+		{`{"type":"message_delta","delta":{},"usage":{"output_tokens":7}}`, true},
+		{`{"type":"message_start","message":{"usage":{"input_tokens":3}}}`, true},
+	} {
+		_, _ = r.Write([]byte("data: " + c.event + "\n\n"))
+		require.True(t, r.Known)
+		require.Equal(t, c.final, r.Final, c.event)
+	}
+	for _, name := range []string{"chat, streamed", "responses, streamed", "messages"} {
+		r := NewReader(answers[name].stream)
+		_, _ = r.Write([]byte(answers[name].text))
+		require.True(t, r.Final, name)
+	}
+}
+
 // answers are answers of the APIs, and the usage that they report.
 var answers = map[string]struct {
 	text   string
