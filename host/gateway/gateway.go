@@ -257,7 +257,7 @@ func (g *Gateway) options(f *File) (*gateway.Options, error) {
 
 // approver returns a client for the approver that a file names.
 func (g *Gateway) approver(f *File) (*approver.Approver, error) {
-	o := approver.Options{URL: string(f.Approver.URL), Timeout: time.Duration(f.Approver.Timeout)}
+	o := approver.Options{URL: string(f.Approver.URL), Timeout: time.Duration(f.Approver.Timeout), Shared: len(f.Keys) > 1}
 	if f.Approver.KeyEnv != "" {
 		var err error
 		o.Key, err = g.secret(f, "approver.key_env", f.Approver.KeyEnv, "the key of the approver")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
+	"github.com/agent-runner/agent-runner/internal/gateway/budget"
 )
 
 // Defaults and limits.
@@ -31,13 +32,14 @@ type Options struct {
 	URL     string
 	Key     string        // sent as a bearer token if not empty
 	Timeout time.Duration // limits a question with its answer; the default is DefaultTimeout
+	Shared  bool          // several keys of clients share the approver; one takes at most half of it
 }
 
 // An Approver asks the endpoint. It is safe for concurrent use.
 type Approver struct {
 	o       Options
 	client  *http.Client
-	waiting chan struct{}
+	waiting *budget.Slots
 }
 
 // New returns an approver.
@@ -51,7 +53,7 @@ func New(o Options) (*Approver, error) {
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = maxWaiting
-	return &Approver{o: o, waiting: make(chan struct{}, maxWaiting), client: &http.Client{
+	return &Approver{o: o, waiting: budget.NewSlots(maxWaiting, o.Shared), client: &http.Client{
 		Transport: t,
 		// The question has the arguments of a call, which must not go elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -101,12 +103,11 @@ type Answer struct {
 
 // Ask asks the endpoint. If the error is not nil, the call is denied.
 func (a *Approver) Ask(ctx context.Context, q Question) (*Answer, error) {
-	select {
-	case a.waiting <- struct{}{}:
-		defer func() { <-a.waiting }()
-	default:
-		return nil, fmt.Errorf("%d questions wait for the approver, its limit", maxWaiting)
+	free, err := a.waiting.Take(q.Key)
+	if err != nil {
+		return nil, fmt.Errorf("too many questions wait for the approver: %w", err)
 	}
+	defer free()
 	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
 	if end, ok := ctx.Deadline(); ok {

@@ -115,7 +115,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestTooMany checks that an approver that hangs cannot make the gateway hold any number of questions.
+// TestTooMany checks that an approver that hangs cannot make the gateway hold any number of questions, and that one key
+// cannot keep those of others waiting.
 func TestTooMany(t *testing.T) {
 	asked := make(chan struct{}, maxWaiting)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,22 +124,32 @@ func TestTooMany(t *testing.T) {
 		hang(w, r)
 	}))
 	defer s.Close()
-	a, err := New(Options{URL: s.URL})
+	a, err := New(Options{URL: s.URL, Shared: true})
 	require.NoError(t, err)
 	defer a.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, maxWaiting)
-	for range maxWaiting {
-		go func() {
-			_, err := a.Ask(ctx, question)
-			failed <- err
-		}()
+	fill := func(q Question) {
+		for range maxWaiting / 2 {
+			go func() {
+				_, err := a.Ask(ctx, q)
+				failed <- err
+			}()
+		}
+		for range maxWaiting / 2 {
+			<-asked
+		}
 	}
-	for range maxWaiting {
-		<-asked
-	}
+	fill(question)
 	_, err = a.Ask(ctx, question)
-	require.ErrorContains(t, err, "64 questions wait")
+	require.EqualError(t, err,
+		"too many questions wait for the approver: 32 of the key ann are in progress, the limit of one key")
+	other := question
+	other.Key = "bob"
+	fill(other)
+	other.Key = "eve"
+	_, err = a.Ask(ctx, other)
+	require.EqualError(t, err, "too many questions wait for the approver: 64 are in progress, the limit")
 	cancel()
 	for range maxWaiting {
 		require.Error(t, <-failed)
