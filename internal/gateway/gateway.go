@@ -40,7 +40,7 @@ const (
 
 	DefaultReserveTimeout = 5 * time.Second
 
-	readTimeout = time.Minute // the default of Options.readTimeout
+	maxReadTime = time.Minute // for the body of a request
 )
 
 // pingInterval is the default of Options.keepAlive. Proxies close connections that are silent for about a
@@ -103,8 +103,7 @@ type Options struct {
 	// default is DefaultReserveTimeout.
 	ReserveTimeout time.Duration
 
-	keepAlive   time.Duration // the time between two pings while an approver decides
-	readTimeout time.Duration // limits the time for which a client sends the body of its request
+	keepAlive time.Duration // the time between two pings while an approver decides
 }
 
 // A Key is a key of a client.
@@ -187,9 +186,6 @@ func New(o Options) (*Gateway, error) {
 	if o.ReserveTimeout == 0 {
 		o.ReserveTimeout = DefaultReserveTimeout
 	}
-	if o.readTimeout == 0 {
-		o.readTimeout = readTimeout
-	}
 	slots := budget.NewSlots(o.MaxRequests, len(o.Keys) > 1)
 	return &Gateway{o: o, slots: slots, changes: newChangeLog(o.MaxChanges)}, nil
 }
@@ -261,7 +257,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 func (g *Gateway) admit(c *record) *wire.Error {
 	control := http.NewResponseController(c.client)
 	// A client that sends slowly must not keep its slot, nor its connection after a rejection.
-	_ = control.SetReadDeadline(time.Now().Add(min(g.o.readTimeout, g.o.Timeout)))
+	_ = control.SetReadDeadline(time.Now().Add(g.readTimeout()))
 	key, refused := g.authenticate(c.r)
 	if refused != nil {
 		return refused
@@ -270,6 +266,7 @@ func (g *Gateway) admit(c *record) *wire.Error {
 		c.key = key.Name
 	}
 	if err := c.allow(key); err != nil {
+		c.route = g.onlyRoute(c.endpoint.path) // the model is not known yet
 		return err
 	}
 	free, full := g.slots.Take(c.key)
@@ -281,7 +278,7 @@ func (g *Gateway) admit(c *record) *wire.Error {
 	defer cancel()
 	_ = control.SetWriteDeadline(time.Now().Add(g.o.Timeout + lateTime))
 	err := g.answer(ctx, c, key)
-	if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
+	if err != nil && c.limited == "" && ctx.Err() != nil && c.r.Context().Err() == nil {
 		return g.late()
 	}
 	return err
@@ -290,11 +287,14 @@ func (g *Gateway) admit(c *record) *wire.Error {
 // lateTime is the time in which a client gets the error of a request that took too long.
 const lateTime = 10 * time.Second
 
+// readTimeout limits the time for which a client sends the body of its request.
+func (g *Gateway) readTimeout() time.Duration { return min(maxReadTime, g.o.Timeout) }
+
 // answer forwards a request along its route. It returns an error if it wrote nothing.
 func (g *Gateway) answer(ctx context.Context, c *record, key *Key) *wire.Error {
 	held := newMemory(cmp.Or(account.FromContext(c.r.Context()), g.o.Memory))
 	defer held.release()
-	body, err := g.read(c.client, c.r, held)
+	body, err := c.read(held)
 	if err != nil {
 		return err
 	}

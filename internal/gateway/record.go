@@ -41,7 +41,7 @@ type record struct {
 	reserved  *budget.Reservation
 	hasBudget bool   // the key has a budget in tokens or money
 	maxOutput int64  // the most tokens that one answer can have
-	limited   string // outcomeBudget or outcomeRate, if a limit of the key rejects the request
+	limited   string // outcomeBudget, outcomeRate or outcomeTimeout, if that limit rejects the request
 	asked     bool   // the upstream was called
 	endSpan   func(tracing.Outcome)
 
@@ -62,17 +62,18 @@ type record struct {
 // The outcomes of requests that are not codes of errors.
 const (
 	outcomeOK       = "ok"
-	outcomePanic    = "panic"          // a defect of the gateway
-	outcomeUpstream = "upstream_error" // the upstream answered with an error, which the client got
-	outcomeCanceled = "canceled"       // the client left
-	outcomeBudget   = "budget"         // the key has spent its budget
-	outcomeRate     = "rate"           // the key has sent too many requests in a minute
+	outcomePanic    = "panic"           // a defect of the gateway
+	outcomeUpstream = "upstream_error"  // the upstream answered with an error, which the client got
+	outcomeCanceled = "canceled"        // the client left
+	outcomeBudget   = "budget"          // the key has spent its budget
+	outcomeRate     = "rate"            // the key has sent too many requests in a minute
+	outcomeTimeout  = "request_timeout" // the body of the request did not arrive in time
 )
 
 // An End describes a request that has ended.
 type End struct {
 	Run     string
-	Outcome string // "ok", "canceled", "upstream_error", "budget", "rate", "panic", or the code of an error
+	Outcome string // "ok", another outcome, or the code of an error
 	Took    time.Duration
 	Tokens  usage.Tokens // estimated if the upstream did not report them
 	Entries []abi.EntryStats
@@ -90,7 +91,7 @@ func (g *Gateway) newRecord(w http.ResponseWriter, r *http.Request, e endpoint) 
 
 // fail notes the error with which the request ended.
 func (c *record) fail(err *wire.Error) {
-	if c.r.Context().Err() != nil {
+	if c.limited == "" && c.r.Context().Err() != nil {
 		c.canceled()
 		return
 	}

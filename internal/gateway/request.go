@@ -44,14 +44,15 @@ func clientKey(h http.Header) string {
 	return h.Get(anthropicKey)
 }
 
-// read reads the body of a request, which held counts.
-func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]byte, *wire.Error) {
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+// read reads the body of the request, which held counts.
+func (c *record) read(held *memory) ([]byte, *wire.Error) {
+	o := &c.g.o
+	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, wire.Errorf(wire.CodeInvalid,
 			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed "+
 				"(Codex: -c features.enable_request_compression=false)", encoding)
 	}
-	body, err := io.ReadAll(held.counted(http.MaxBytesReader(w, r.Body, g.o.MaxBody)))
+	body, err := io.ReadAll(held.counted(http.MaxBytesReader(c.client, c.r.Body, o.MaxBody)))
 	if full, ok := errors.AsType[*wire.Error](err); ok {
 		return nil, full
 	}
@@ -59,12 +60,13 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, held *memory) ([]
 		return nil, wire.Errorf(
 			wire.CodeTooLarge,
 			"the request has more than %d bytes, the limit of the gateway",
-			g.o.MaxBody,
+			o.MaxBody,
 		)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.limited = outcomeTimeout
 		return nil, wire.Errorf(wire.CodeInvalid,
-			"the request did not arrive within %v, the limit of the gateway", g.o.readTimeout)
+			"the request did not arrive within %v, the limit of the gateway", c.g.readTimeout())
 	}
 	if err != nil {
 		return nil, wire.Errorf(wire.CodeInvalid, "reading the request failed: %v", err)

@@ -70,6 +70,20 @@ func (g *Gateway) route(endpoint, model string) *Route {
 	return nil
 }
 
+// onlyRoute returns the route of an endpoint that has one, or nil.
+func (g *Gateway) onlyRoute(endpoint string) *Route {
+	var only *Route
+	for i := range g.o.Routes {
+		if r := &g.o.Routes[i]; r.Upstream.Path == endpoint {
+			if only != nil {
+				return nil
+			}
+			only = r
+		}
+	}
+	return only
+}
+
 // has reports whether the route has the model.
 func (r *Route) has(model string) bool { return Match(r.Models, model) }
 

@@ -50,8 +50,8 @@ func TestSlotsOfOneKey(t *testing.T) {
 // rate of a key is checked before its request takes a slot.
 func TestSlowBody(t *testing.T) {
 	u := newUpstream(t, answers(whole))
-	book, _, options := observed(t, budget.Limits{RequestsPerMinute: 1})
-	g := newGateway(t, u, func(o *Options) { options(o); o.readTimeout = 50 * time.Millisecond })
+	book, r, options := observed(t, budget.Limits{RequestsPerMinute: 1})
+	g := newGateway(t, u, func(o *Options) { options(o); o.Timeout = 50 * time.Millisecond })
 	for _, want := range []string{"the request did not arrive within 50ms", "the key ann has sent 1 requests a minute"} {
 		c := g.slowly(t, "secret-of-ann")
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -60,5 +60,8 @@ func TestSlowBody(t *testing.T) {
 		require.Contains(t, string(b), want)
 	}
 	lines := book.requests(t, 2)
-	require.Equal(t, []any{"canceled", "rate"}, []any{lines[0]["outcome"], lines[1]["outcome"]})
+	require.Equal(t, []any{nil, "test"}, []any{lines[0]["route"], lines[1]["route"]}, "the only one of its endpoint")
+	all := counts(t, r)
+	require.Equal(t, 1., all["requests_total /v1/chat/completions ann rate test"], all)
+	require.Equal(t, []any{"request_timeout", "rate"}, []any{lines[0]["outcome"], lines[1]["outcome"]})
 }
