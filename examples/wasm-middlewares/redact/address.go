@@ -18,6 +18,9 @@ const (
 // labels, the last of which begins with a letter. Letters are those of the Latin script.
 type email struct{}
 
+// mayFind implements [detector].
+func (email) mayFind(s *survey) bool { return s.at }
+
 // find implements [detector].
 func (email) find(text string, from int) []span {
 	var out []span
@@ -108,9 +111,9 @@ func back(text string, minimum, to int, class func(rune) bool) int {
 	return to
 }
 
-func alnum(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
-func digit(c byte) bool { return c >= '0' && c <= '9' }
-func word(c byte) bool  { return alnum(c) || c == '_' }
+func alnum(c byte) bool  { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
+func digit(c byte) bool  { return c >= '0' && c <= '9' }
+func inWord(c byte) bool { return alnum(c) || c == '_' }
 
 // ip finds IPv4 and IPv6 addresses. An IPv6 address must contain a decimal digit:
 // face::cafe is more often something else.
@@ -125,22 +128,26 @@ const (
 // A version describes the addresses of one version of the Internet protocol.
 type version struct {
 	in      [256]bool // the characters of an address
+	every   byte      // a character that every address has
 	longest int
 	length  func(run string) int // length of the address in run, without a dot or colon after it; 0 if none
 }
 
 var versions = []*version{
-	newVersion("0123456789.", maxIPv4, ipv4),
-	newVersion("0123456789.:abcdefABCDEF", maxIPv6, ipv6),
+	newVersion("0123456789.", '.', maxIPv4, ipv4),
+	newVersion("0123456789.:abcdefABCDEF", ':', maxIPv6, ipv6),
 }
 
-func newVersion(chars string, longest int, length func(string) int) *version {
-	v := &version{longest: longest, length: length}
+func newVersion(chars string, every byte, longest int, length func(string) int) *version {
+	v := &version{every: every, longest: longest, length: length}
 	for i := range len(chars) {
 		v.in[chars[i]] = true
 	}
 	return v
 }
+
+// mayFind implements [detector].
+func (ip) mayFind(s *survey) bool { return s.digit }
 
 // find implements [detector].
 func (ip) find(text string, from int) []span {
@@ -170,11 +177,11 @@ func (ip) open(text string, from int) int {
 // of an address's characters that is not adjacent to a word character, and ignores a run that
 // begins before from.
 func (v *version) find(out []span, text string, from int) []span {
-	for i := from; i < len(text); i++ {
-		if !v.in[text[i]] {
-			continue
-		}
+	for i := nextByte(text, from, v.every); i < len(text); i = nextByte(text, i, v.every) {
 		begin := i
+		for begin > from && v.in[text[begin-1]] {
+			begin--
+		}
 		for i < len(text) && v.in[text[i]] {
 			i++
 		}
@@ -185,7 +192,7 @@ func (v *version) find(out []span, text string, from int) []span {
 		if text[begin] == ':' && !strings.HasPrefix(text[begin:], "::") {
 			begin++
 		}
-		if begin > 0 && word(text[begin-1]) || i < len(text) && word(text[i]) {
+		if begin > 0 && inWord(text[begin-1]) || i < len(text) && inWord(text[i]) {
 			continue
 		}
 		if n := v.length(text[begin:i]); n > 0 {

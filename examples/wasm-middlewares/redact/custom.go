@@ -44,6 +44,9 @@ func newCustom(pattern string) (*custom, error) {
 	return &custom{re, program}, nil
 }
 
+// mayFind implements [detector].
+func (c *custom) mayFind(*survey) bool { return true }
+
 // find implements [detector].
 func (c *custom) find(text string, from int) []span {
 	var out []span

@@ -16,27 +16,15 @@ const (
 	maxEncodings = 3
 )
 
-// encoded returns the runs of base64 or hexadecimal digits whose decoded text contains a match.
-// Each span covers a whole run.
-func (s *scanner) encoded(text string, from int) []span { return s.runs(text, from, maxEncodings) }
-
-// runs returns the encoded runs in text[from:] whose decoded text contains a match. It also decodes
-// runs in the decoded text, up to the given depth.
-func (s *scanner) runs(text string, from, depth int) []span {
+// encoded returns the runs of base64 or hexadecimal digits in v.text[v.from:] whose decoded text contains a
+// match. Each span covers a whole run. It also decodes runs in the decoded text, up to the given depth.
+func (s *scanner) encoded(v *view, depth int) []span {
 	var out []span
-	for i := from; i < len(text); i++ {
-		begin, plain := i, true
-		for i < len(text) && runs[text[i]] {
-			plain = plain && (text[i] >= 'a' && text[i] <= 'z' || text[i] == '-')
-			i++
-		}
-		if i-begin < minRun || plain { // too short, or probably a word
-			continue
-		}
-		for _, decoded := range decode(text[begin:i]) {
+	for _, r := range v.survey.runs {
+		begin, end := r[0], r[1]
+		for _, decoded := range decode(v.text[begin:end]) {
 			if k := s.holds(decoded, depth-1); k != nil {
-				end := i
-				for end < len(text) && end < i+2 && text[end] == '=' {
+				for n := end; end < len(v.text) && end < n+2 && v.text[end] == '='; {
 					end++
 				}
 				out = append(out, span{begin, end, k})
@@ -51,12 +39,12 @@ func (s *scanner) runs(text string, from, depth int) []span {
 func (s *scanner) holds(text string, depth int) *kind {
 	for i, v := range s.views(&tail{}, text, 0, true) {
 		for _, k := range s.kinds {
-			if k.name != "" && len(k.find(v.text, 0)) > 0 {
+			if k.name != "" && k.mayFind(&v.survey) && len(k.find(v.text, 0)) > 0 {
 				return k
 			}
 		}
 		if depth > 0 && i == 0 {
-			if spans := s.runs(v.text, 0, depth); len(spans) > 0 {
+			if spans := s.encoded(v, depth); len(spans) > 0 {
 				return spans[0].kind
 			}
 		}

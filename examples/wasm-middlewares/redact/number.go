@@ -14,14 +14,13 @@ const (
 
 func separator(c byte) bool { return c == ' ' || c == '-' }
 
+// mayFind implements [detector].
+func (card) mayFind(s *survey) bool { return s.digit }
+
 // find implements [detector].
 func (card) find(text string, from int) []span {
 	var out []span
-	for i := from; i < len(text); {
-		if !digit(text[i]) {
-			i++
-			continue
-		}
+	for i := nextDigit(text, from); i < len(text); i = nextDigit(text, i) {
 		if end := cardAt(text, i); end > 0 {
 			out = append(out, span{from: i, to: end})
 			i = end
@@ -35,7 +34,7 @@ func (card) find(text string, from int) []span {
 
 // beginsGroup reports whether the digit at i may begin a number.
 func beginsGroup(text string, i int) bool {
-	return i == 0 || !word(text[i-1]) && text[i-1] != '.'
+	return i == 0 || !inWord(text[i-1]) && text[i-1] != '.'
 }
 
 // cardAt returns the end of the longest card number that begins at i, or 0.
@@ -53,7 +52,7 @@ func cardAt(text string, i int) (end int) {
 		if q-p < minGroup || digits > maxCard {
 			return end
 		}
-		if digits >= minCard && (q == len(text) || !word(text[q])) && luhn(text[i:q]) {
+		if digits >= minCard && (q == len(text) || !inWord(text[q])) && luhn(text[i:q]) {
 			end = q
 		}
 		if q+1 >= len(text) || !separator(text[q]) || !digit(text[q+1]) {
@@ -122,11 +121,14 @@ const (
 	maxIBAN = 33 + 8
 )
 
+// mayFind implements [detector].
+func (iban) mayFind(s *survey) bool { return s.digit }
+
 // find implements [detector].
 func (iban) find(text string, from int) []span {
 	var out []span
-	for i := from; i+minIBAN <= len(text); i++ {
-		if !digit(text[i+2]) || !beginsWord(text, i) {
+	for i := nextDigit(text, from+2) - 2; i+minIBAN <= len(text); i = nextDigit(text, i+3) - 2 {
+		if !beginsWord(text, i) {
 			continue
 		}
 		if end, _ := ibanAt(text, i); end > 0 {

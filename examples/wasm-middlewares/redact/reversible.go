@@ -170,10 +170,16 @@ type verbatim struct {
 // open implements [detector]. Nothing can follow complete text.
 func (v verbatim) open(text string, _ int) int { return len(text) }
 
+// mayFind implements [detector].
+func (v verbatim) mayFind(s *survey) bool { return s.digit || len(v.book.seen.byStart) > 0 }
+
 // find implements [detector].
 func (v verbatim) find(text string, from int) []span {
-	var out []span
 	known, bracket := v.book.seen, v.lookalikes.brackets[0]
+	if len(known.byStart) == 0 {
+		return v.lookalikes.find(text, from)
+	}
+	var out []span
 	for i := from; i < len(text); i++ {
 		end := 0
 		switch {

@@ -16,6 +16,8 @@ const maxTail = 1024
 // A detector finds one kind of data in text[from:]. The text before that has been processed and
 // only provides context.
 type detector interface {
+	// mayFind reports whether text with the given survey may contain a match.
+	mayFind(s *survey) bool
 	// find returns the matches.
 	find(text string, from int) []span
 	// open returns the index from which more text could change the result of find, or the
@@ -114,6 +116,9 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	text, from := t.Before+t.Text+piece, len(t.Before)
 	views := s.views(t, text, from, last)
 	spans := s.find(views)
+	if last && len(spans) == 0 && len(t.Before)+len(t.Text) == 0 {
+		return piece
+	}
 	cut := len(text)
 	if !last {
 		cut = s.cut(text, views, spans)
@@ -142,7 +147,7 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	_, size := utf8.DecodeLastRuneInString(text[:cut])
 	t.Before, t.Text = text[cut-size:cut], text[cut:]
 	t.Seen = t.Before
-	if v := views[len(views)-1]; v.begins != nil {
+	if v := views[len(views)-1]; v.pieces != nil {
 		t.Seen = v.last(cut)
 	}
 	return out.String()
@@ -153,13 +158,14 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 // it is only the undisguised form, because a match must not begin within an escape.
 func (s *scanner) views(t *tail, text string, from int, last bool) []*view {
 	bare := func() *view { return undisguised(text, from, t.Seen, t.JSON, last) }
+	plain := asItIs(text, from)
 	switch {
-	case t.JSON:
+	case t.JSON && (from > 0 || disguised(text, from, &plain.survey, true, last)):
 		return []*view{bare()}
-	case s.decode && (t.Seen != t.Before || disguised(text[from:])):
-		return []*view{asItIs(text, from), bare()}
+	case s.decode && !t.JSON && (t.Seen != t.Before || disguised(text, from, &plain.survey, false, last)):
+		return []*view{plain, bare()}
 	default:
-		return []*view{asItIs(text, from)}
+		return []*view{plain}
 	}
 }
 
@@ -168,7 +174,7 @@ func (s *scanner) find(views []*view) []span {
 	var all []span
 	for i, v := range views {
 		for _, k := range s.kinds {
-			if i > 0 && k.name == "" {
+			if i > 0 && k.name == "" || !k.mayFind(&v.survey) {
 				continue
 			}
 			for _, f := range k.find(v.text, v.from) {
@@ -176,7 +182,7 @@ func (s *scanner) find(views []*view) []span {
 			}
 		}
 		if s.decode {
-			for _, f := range s.encoded(v.text, v.from) {
+			for _, f := range s.encoded(v, maxEncodings) {
 				all = append(all, span{v.begin(f.from), v.end(f.to), f.kind})
 			}
 		}

@@ -107,13 +107,13 @@ type tokens struct {
 // maxDigits is the maximum number of digits of a token's number.
 const maxDigits = 3
 
+// mayFind implements [detector].
+func (t tokens) mayFind(s *survey) bool { return s.digit }
+
 // find implements [detector].
 func (t tokens) find(text string, from int) []span {
 	var out []span
-	for i := from; i < len(text); i++ {
-		if text[i] != t.brackets[0] {
-			continue
-		}
+	for i := nextByte(text, from, t.brackets[0]); i < len(text); i = nextByte(text, i+1, t.brackets[0]) {
 		if end, _ := t.at(text, i); end > 0 {
 			out = append(out, span{from: i, to: end})
 			i = end - 1

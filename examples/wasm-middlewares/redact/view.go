@@ -1,7 +1,8 @@
 package main
 
 import (
-	"slices"
+	"math/bits"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -11,37 +12,60 @@ import (
 
 // A view is a form of text for the detectors: the text itself, or its undisguised form.
 type view struct {
-	text string
-	from int // start of unprocessed text
+	text   string
+	from   int    // start of unprocessed text
+	survey survey // of text[from:]
 
-	// For each byte of an undisguised view: the start and the end of its character in the original
-	// text. Nil for the text itself.
-	begins, ends []int
-	to           int    // length of the part of the original that the view covers
-	escapes      []span // ranges of the original
+	// For an undisguised view: its pieces in order, which say where its characters come from. Nil for the text
+	// itself.
+	pieces  []piece
+	to      int    // length of the part of the original that the view covers
+	escapes []span // ranges of the original
+}
+
+// A piece of an undisguised view is either unchanged text, or the plain form of one character.
+type piece struct {
+	at       int // index in the view
+	from, to int // range of the original
+	changed  bool
 }
 
 // asItIs returns the view of the text itself.
-func asItIs(text string, from int) *view { return &view{text: text, from: from, to: len(text)} }
+func asItIs(text string, from int) *view {
+	return &view{text: text, from: from, survey: read(text, from), to: len(text)}
+}
 
 // begin returns the original start of the character at index i of the view.
 func (v *view) begin(i int) int {
 	switch {
-	case v.begins == nil:
+	case v.pieces == nil:
 		return i
-	case i == len(v.begins):
+	case i == len(v.text):
 		return v.to
-	default:
-		return v.begins[i]
 	}
+	p := v.piece(i)
+	if p.changed {
+		return p.from
+	}
+	return p.from + i - p.at
 }
 
 // end returns the original end of the character that ends before index i of the view.
 func (v *view) end(i int) int {
-	if v.ends == nil {
+	if v.pieces == nil {
 		return i
 	}
-	return v.ends[i-1]
+	p := v.piece(i - 1)
+	if p.changed {
+		return p.to
+	}
+	return p.from + i - p.at
+}
+
+// piece returns the piece that contains index i of the view.
+func (v *view) piece(i int) *piece {
+	n := sort.Search(len(v.pieces), func(n int) bool { return v.pieces[n].at > i })
+	return &v.pieces[n-1]
 }
 
 // whole returns the largest index that is at most cut and does not split an escape.
@@ -56,36 +80,37 @@ func (v *view) whole(cut int) int {
 
 // last returns the last character of the view that ends at or before index cut of the original.
 func (v *view) last(cut int) string {
-	i, _ := slices.BinarySearch(v.ends, cut+1)
-	_, size := utf8.DecodeLastRuneInString(v.text[:i])
-	return v.text[i-size : i]
-}
-
-// disguised reports whether text may have a different undisguised form.
-func disguised(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c >= utf8.RuneSelf || c == '%' || c == '\\' || c == '&' {
-			return true
+	n := sort.Search(len(v.pieces), func(n int) bool {
+		p := &v.pieces[n]
+		return p.from > cut || p.changed && p.to > cut
+	})
+	end := 0
+	if n > 0 {
+		p := &v.pieces[n-1]
+		end = len(v.text)
+		if n < len(v.pieces) {
+			end = v.pieces[n].at
+		}
+		if !p.changed {
+			end = min(end, p.at+cut-p.from)
 		}
 	}
-	return false
+	_, size := utf8.DecodeLastRuneInString(v.text[:end])
+	return v.text[end-size : end]
 }
 
 // undisguised returns the view of text[from:] in plain characters. It removes invisible characters
 // and decodes escapes, including those of JSON if json is true. before is the preceding text.
 // Unless last is true, undisguised stops before an escape that may be incomplete.
 func undisguised(text string, from int, before string, json, last bool) *view {
-	v := &view{text: before, from: len(before), to: from}
-	room := len(before) + len(text) - from
-	v.begins, v.ends = make([]int, len(before), room), make([]int, len(before), room)
-	for i := range len(before) {
-		v.begins[i], v.ends[i] = from, from
-	}
-	out := append(make([]byte, 0, room), before...)
+	v := &view{from: len(before), to: from}
+	out := append(make([]byte, 0, len(before)+len(text)-from), before...)
+	v.pieces = append(v.pieces, piece{from: from, to: from, changed: true})
 	for v.to < len(text) {
-		if b := text[v.to]; b < utf8.RuneSelf && b != '%' && b != '\\' && b != '&' {
-			out, v.begins, v.ends = append(out, b), append(v.begins, v.to), append(v.ends, v.to+1)
-			v.to++
+		if n := plainStart(text[v.to:]); n > 0 {
+			v.pieces = append(v.pieces, piece{at: len(out), from: v.to, to: v.to + n})
+			out = append(out, text[v.to:v.to+n]...)
+			v.to += n
 			continue
 		}
 		c, size := escape(text[v.to:], json)
@@ -98,15 +123,45 @@ func undisguised(text string, from int, before string, json, last bool) *view {
 			c, size = utf8.DecodeRuneInString(text[v.to:])
 		}
 		if c = disguise.FoldRune(c); c >= 0 {
+			v.pieces = append(v.pieces, piece{at: len(out), from: v.to, to: v.to + size, changed: true})
 			out = utf8.AppendRune(out, c)
-		}
-		for len(v.begins) < len(out) {
-			v.begins, v.ends = append(v.begins, v.to), append(v.ends, v.to+size)
 		}
 		v.to += size
 	}
 	v.text = string(out)
+	v.survey = read(v.text, v.from)
 	return v
+}
+
+// disguised reports whether the undisguised form of text[from:] may differ from it, given the survey of
+// text[from:]. The other arguments are those of [undisguised].
+func disguised(text string, from int, s *survey, json, last bool) bool {
+	if !s.disguised {
+		return false
+	}
+	for i := from; ; i++ {
+		if i += plainStart(text[i:]); i == len(text) {
+			return false
+		}
+		if text[i] >= utf8.RuneSelf {
+			return true
+		}
+		if _, size := escape(text[i:], json); size > 0 || size < 0 && !last {
+			return true
+		}
+	}
+}
+
+// plainStart returns the number of bytes of text before the first that undisguised may replace.
+func plainStart(text string) int {
+	for i := 0; i < len(text); i += 8 {
+		w := word(text[i:])
+		low := w &^ highs
+		if m := (w | between(low, '%', '&') | equal(low, '\\')) & highs; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	return len(text)
 }
 
 // maxSlashes is the maximum number of backslashes at the start of an escape: JSON in JSON
