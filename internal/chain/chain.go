@@ -44,9 +44,10 @@ func (c *Chain) With(o hook.Options) *Chain {
 	return &Chain{o, c.plans, c.scope, c.places}
 }
 
-// Join returns the chain with the entries of another: within each ring the entries of c come first,
-// so that they are the outer ones and see requests first. The options are those of c, except Values
-// and Tenant if o has Values, and HTTP if o has it. Join fails if two entries have the same name.
+// Join returns a chain of the entries of c and o. Within each ring the entries of c come first, so
+// that they are the outer ones and see requests first. The options are those of c, but Values and
+// Tenant are those of o if o has Values, and HTTP is that of o if o has it. Join fails if an entry
+// of c and one of o have the same name.
 func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined, err := New(slices.Concat(c.Entries(), o.Entries())...)
 	if err != nil {
@@ -64,8 +65,9 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	return joined, nil
 }
 
-// Scoped returns the chain with run-local values that are separate from those of other
-// scopes in the same run. Values that a ring shares stay shared.
+// Scoped returns a copy of the chain whose entries have run-local values of their own: chains with
+// other scopes in the same run do not share them. Values that the entries of a ring share stay
+// shared.
 func (c *Chain) Scoped(scope string) *Chain {
 	out := &Chain{c.Options, slices.Clone(c.plans), scope, c.places}
 	for i := range out.plans {
@@ -152,16 +154,16 @@ func (c *Chain) Entries() []hook.Entry {
 // A Run is a chain in one run of an agent.
 type Run struct {
 	*hook.Run
-	// Approve, if not nil, decides on a call for which gates ask, in place of pausing the run. Any decision
-	// but [abi.Approve] denies the call.
+	// Approve, if not nil, decides about a call when gates ask for a decision. The run then does not
+	// pause. Any decision but [abi.Approve] denies the call.
 	Approve func(ctx context.Context, call abi.Call, asks []abi.Ask) abi.Decision
 	members []*hook.Member
 	queue   *queue
 }
 
-// Open prepares the middlewares for a run, and returns the chain in that run. Entries whose
-// conditions on the run's agent and metadata do not hold are not in it. locals holds the run's
-// values, new or from before a pause. The caller closes the result.
+// Open prepares the middlewares for a run, and returns the chain in that run. It leaves out entries
+// whose conditions on the run's agent and metadata do not hold. locals holds the run's values,
+// which are empty in a new run. The caller closes the result.
 func (c *Chain) Open(ctx context.Context, run abi.Run, host hook.Host, locals *local.Values) (*Run, error) {
 	r := &Run{Run: hook.NewRun(c.Options, host, locals), queue: &queue{}}
 	r.Events = r.queue.add

@@ -36,7 +36,7 @@ type hearing struct {
 	digest string // of the arguments
 
 	worst  string        // the strictest decision so far
-	by     *hook.Control // the first gate that made the decision worst
+	by     *hook.Control // the first gate with that decision
 	answer abi.GateToolAnswer
 	asks   []abi.Ask
 
@@ -74,16 +74,17 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 	}
 }
 
-// A Verdict is the decision of the gates about a call that someone else runs.
+// A Verdict is the decision of the gates about a call that the caller of [Run.Judge] executes.
 type Verdict struct {
 	Denied bool
 	By     string // the entry that denied the call
 	Reason string // for the model and its user
 }
 
-// Judge asks the gates of all rings about a call that the caller runs, or does not run if it is denied.
-// Arguments that are not a JSON object are denied, since gates could read them in another way than the
-// tool. A gate that asks denies, unless the run can pause. The error ends or pauses the run.
+// Judge asks the gates of all rings about a call. If the call is not denied, the caller executes
+// it. Arguments that are not a JSON object are denied, since gates could read them in another way
+// than the tool. If a gate asks for a decision and the run cannot pause, the call is denied. The
+// error ends or pauses the run.
 func (r *Run) Judge(ctx context.Context, state *message.List, call abi.Call, tool abi.Tool) (Verdict, error) {
 	if len(r.Inward(contract.HookGateTool)) == 0 {
 		return Verdict{}, nil
@@ -148,8 +149,8 @@ func (h *hearing) question(ctx context.Context, c *hook.Control, out abi.GateToo
 	return h.report(ctx, c, h.variant(abi.DecideAsk), abi.Decision{Decision: abi.DecideAsk, Reason: reason})
 }
 
-// variant returns of with the number of answers so far. A gate that is asked again after an answer has
-// a new question, whose events need another variant.
+// variant returns the variant of an event: of, followed by the number of answers so far. A gate
+// that is asked again after an answer has a new question, whose events need another variant.
 func (h *hearing) variant(of string) string { return of + "/" + strconv.Itoa(h.answers) }
 
 // report sends the event of a decision. The error ends the run.

@@ -28,8 +28,8 @@ type Nester interface {
 	// [*abi.Error] with the code [abi.CodeNotFound] if there is no such tool, or [abi.CodeDenied]
 	// if it is not active.
 	OwnTool(name string) (ToolCall, error)
-	// CountTool counts a tool call before it is made, once over all passes. The error is an
-	// [*abi.Error] with the code [abi.CodeLimit], or ends the run.
+	// CountTool counts a tool call before it is made. It counts a call that a repeated pass makes again
+	// only once. The error is an [*abi.Error] with the code [abi.CodeLimit], or ends the run.
 	CountTool(name string) error
 	// Room reserves the resources that hooks need within a call that a middleware makes for itself; of
 	// is the kind of the call. The caller calls release when the call has ended. Room must not wait,

@@ -110,7 +110,7 @@ var _ exchange.Kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
 type toolKind struct {
 	run      *Run
 	call     *ToolCall
-	executed string // the arguments of the last execution
+	executed string // arguments of the last execution
 }
 
 // Applies implements [exchange.Kind].
@@ -221,8 +221,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 	return labelled(out), k.run.Persist(ctx, false)
 }
 
-// labelled returns a tool's reply with the labels of its result, which the result itself then does
-// not have.
+// labelled returns rep with the labels of its result moved to the reply.
 func labelled(rep exchange.Reply[abi.Result]) exchange.Reply[abi.Result] {
 	if rep.Res != nil && rep.Res.Labels != nil {
 		res := *rep.Res

@@ -2,8 +2,8 @@
 // the expected outcome of each. The package is for tests only, which run every module in the host,
 // from loading to the end of a run.
 //
-// [Cases] are written by hand, [LimitCases] are cases that only one limit stops, and a
-// [Generator] makes any number of others, always the same ones for a seed.
+// [Cases] are written by hand, [LimitCases] are cases that a single limit stops, and a [Generator]
+// makes any number of others, always the same ones for a seed.
 package hostile
 
 import (

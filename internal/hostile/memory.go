@@ -106,7 +106,7 @@ func memoryCases() []Case {
 }
 
 // remembering returns a guest that counts its runs in a global and in memory, and shows the
-// product. It is 1 in an instance that has not been used before.
+// product. The product is 1 in an instance that has not been used before.
 func remembering() []byte {
 	g := newGuest()
 	g.abi("read")

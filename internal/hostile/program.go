@@ -98,8 +98,8 @@ var sortedCalls = func() []string {
 
 func (p *program) someFunction() int { return p.first + p.IntN(p.count) }
 
-// callee returns a function, usually a later one, because most programs would only recurse
-// otherwise.
+// callee returns the index of a function to call, usually of a later one, because most programs
+// would only recurse otherwise.
 func (p *program) callee() int {
 	now := len(p.imported) + len(p.declared)
 	if left := p.first + p.count - now - 1; left > 0 && p.IntN(8) > 0 {
@@ -108,7 +108,7 @@ func (p *program) callee() int {
 	return p.someFunction()
 }
 
-// result pushes the result of a function: success, failure, or an invalid one.
+// result returns code that pushes the result of a function: success, failure, or an invalid one.
 func (p *program) result() []byte {
 	switch p.IntN(10) {
 	case 0:
@@ -253,7 +253,7 @@ func (p *program) offset() int {
 	return p.IntN(64)
 }
 
-// address pushes an address that is usually in the memory.
+// address returns code that pushes an address that is usually in the memory.
 func (p *program) address() []byte {
 	if p.IntN(12) == 0 {
 		return p.value(0)
@@ -261,7 +261,7 @@ func (p *program) address() []byte {
 	return join(p.value(0), i32(0x7fff), and, i32(0x8000), add)
 }
 
-// size pushes a length for bulk instructions and host calls.
+// size returns code that pushes a length for bulk instructions and host calls.
 func (p *program) size() []byte {
 	if p.IntN(3) > 0 {
 		return i32(p.IntN(1 << p.IntN(17)))

@@ -79,7 +79,7 @@ func (p *randomPlugin) call() (code []byte) {
 	return code
 }
 
-// offset pushes an offset, usually of a block or near one, or a length.
+// offset returns code that pushes an offset, usually of a block or near one, or a length.
 func (p *randomPlugin) offset() []byte {
 	switch p.IntN(24) {
 	case 0:

@@ -21,7 +21,8 @@ var (
 // callTable encodes a call of an entry of table 0. signature is the index of its type.
 func callTable(signature int) []byte { return join([]byte{0x11}, leb(signature), []byte{0}) }
 
-// typed returns a block or loop with a type index.
+// typed encodes a block or loop, depending on op, with its parts. signature is the index of its
+// type.
 func typed(op byte, signature int, parts ...[]byte) []byte {
 	return join([]byte{op}, signed(int64(signature)), join(parts...), []byte{0x0b})
 }

@@ -79,8 +79,9 @@ func (e *NoRoomError) Error() string {
 // Retryable reports that another attempt may succeed.
 func (*NoRoomError) Retryable() bool { return true }
 
-// ImageRoomError reports that there was no memory for another image: all images together have
-// reached their limit, or the tenant's images have reached its share.
+// ImageRoomError reports that the memory from which the instances of an [Image] start could not be
+// stored, because the images of all modules would then exceed Options.ImageBytes, or those of the
+// tenant its share of that memory. Another attempt may succeed after other images were closed.
 type ImageRoomError struct {
 	Bytes, All int64
 }

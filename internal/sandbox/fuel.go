@@ -139,7 +139,7 @@ func (in *Instance) checkpoint(left int64) time.Duration {
 	ran := in.watch.ran()
 	switch {
 	case in.hostCtx.Err() != nil:
-		in.ending = context.Cause(in.hostCtx)
+		in.aborted = context.Cause(in.hostCtx)
 		panic(unwind{})
 	case ran > limits.HookTime:
 		in.report.TimedOut = true

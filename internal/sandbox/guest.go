@@ -68,7 +68,7 @@ func (g *Guest) Abort(err error) {
 	if err == nil {
 		g.in.fail(FaultInternal, "aborted without an error", nil)
 	}
-	g.in.ending = err
+	g.in.aborted = err
 	panic(unwind{})
 }
 
@@ -76,7 +76,7 @@ func (g *Guest) Abort(err error) {
 func (in *Instance) fail(kind FaultKind, message string, cause error) {
 	fault := in.fault(kind, message)
 	fault.Cause = cause
-	in.ending, in.own = fault, fault
+	in.aborted, in.ownFault = fault, fault
 	panic(unwind{})
 }
 

@@ -82,8 +82,8 @@ type Instance struct {
 	watch      stopwatch
 	meter      meter
 	fuel       int64       // maximum fuel of a call
-	ending     error       // why an import ended the call
-	own        *FaultError // the value of ending, if this guest made the mistake
+	aborted    error       // error with which an import ended the call; nil if none did
+	ownFault   *FaultError // aborted, if it is a fault of this guest itself; else nil
 	report     Report
 	profiled   []profileFrame // the functions that run, if there is a profile
 }
@@ -180,7 +180,7 @@ func (in *Instance) run(ctx context.Context, export string, args []uint64, resul
 		in.setDead(false)
 		return in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
 	}
-	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
+	in.export, in.inside, in.depth, in.hostCtx, in.aborted, in.ownFault = export, "", depth, hostCtx, nil, nil
 	in.tenant = tenantOf(ctx)
 	in.core.linear.Refused, in.report = false, Report{}
 	in.wasi.Begin()
@@ -293,11 +293,11 @@ func (in *Instance) free() {
 // a call take precedence over the guest's mistakes.
 func (in *Instance) outcome(ctx context.Context, err error) error {
 	switch {
-	case in.ending != nil:
-		if in.own != nil && err != nil {
-			_, in.own.Stack, in.own.functions = in.splitTrap(err)
+	case in.aborted != nil:
+		if in.ownFault != nil && err != nil {
+			_, in.ownFault.Stack, in.ownFault.functions = in.splitTrap(err)
 		}
-		return in.ending
+		return in.aborted
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err == nil:

@@ -189,7 +189,7 @@ func TestWASIWithHostileParameters(t *testing.T) {
 func (in *Instance) inImport(do func(g *Guest)) (err error) {
 	defer func() {
 		if _, ok := recover().(unwind); ok {
-			err = in.ending
+			err = in.aborted
 		}
 	}()
 	in.hostCtx = &callContext{Context: context.Background(), in: in}

@@ -63,8 +63,8 @@ func ParseKeyring(text string) (*Keyring, error) {
 	return r, nil
 }
 
-// seal encrypts a secret with the first key, whose name it returns. The ciphertext
-// authenticates the secret's location: it cannot be opened for another one.
+// seal encrypts a secret with the first key, and returns the name of that key and the ciphertext.
+// The ciphertext authenticates the secret's location: it cannot be opened for another one.
 func (r *Keyring) seal(secret []byte, location string) (by string, sealed []byte, err error) {
 	if r == nil {
 		return "", nil, ErrNoKeyring

@@ -101,8 +101,8 @@ type rewriter struct {
 	in, out    *Module
 	options    MeterOptions
 	imported   uint32 // number of imported functions of the original
-	fuel       uint32 // index of the global
-	depth      uint32 // index of the global
+	fuel       uint32 // index of the global with the remaining fuel
+	depth      uint32 // index of the global with the remaining stack
 	pause      uint32 // index of the function that calls RefuelImport
 	added      map[string]uint32
 	tables     []Table

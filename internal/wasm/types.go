@@ -144,7 +144,7 @@ func (e External) String() string {
 	}
 }
 
-// Import is an import of a module. Kind selects the description that is valid.
+// Import is an import of a module. Kind determines which of the fields after it is valid.
 type Import struct {
 	Module, Name string
 	Kind         External
@@ -176,8 +176,8 @@ const (
 // Element is a segment of references for a table.
 type Element struct {
 	Mode   Mode
-	Table  uint32    // if Active
-	Offset ConstExpr // if Active
+	Table  uint32    // valid if Mode is Active
+	Offset ConstExpr // valid if Mode is Active
 	Type   ValueType
 	// Functions holds the entries if all of them are functions. Otherwise it is nil and
 	// Exprs holds them.
@@ -191,7 +191,7 @@ func (e *Element) Len() int { return len(e.Functions) + len(e.Exprs) }
 // Data is a segment of bytes for the memory.
 type Data struct {
 	Mode   Mode
-	Offset ConstExpr // if Active
+	Offset ConstExpr // valid if Mode is Active
 	Init   []byte
 }
 

@@ -1,11 +1,13 @@
-// Package ending defines the errors that end a run, and converts errors between the run, its
-// middlewares and the model.
+// Package ending defines the errors that end or pause a run, and converts errors between the run,
+// its middlewares and the model.
 //
-// A run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
-// [LimitError], a [MemoryError], or an [AbortedError] when its context is done; an
-// [InterruptedError] pauses it. Middlewares cannot catch these errors: once a wrapped call ends the
-// run, the host ignores the answers of the hooks that wait for it, from the inside out. The only
-// package of the chain that it imports is safetext.
+// An ending is an error that ends or pauses a run; [Is] reports whether an error is or wraps one. A
+// run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
+// [LimitError], a [MemoryError], or an [AbortedError] when its context is done. An
+// [InterruptedError] pauses it. Middlewares cannot catch an ending: once a wrapped call ends the
+// run, the host ignores the answers of the hooks that wait for it, from the inside out.
+//
+// The only package of the chain that it imports is safetext.
 package ending
 
 import (
@@ -17,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Is reports whether err ends or pauses the run.
+// Is reports whether err is or wraps an ending: an error that ends or pauses the run.
 func Is(err error) bool {
 	return err != nil &&
 		(is[*LimitError](err) || is[*InterruptedError](err) || is[*StoppedError](err) || is[*FaultError](err) ||

@@ -2,8 +2,8 @@ package ending
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// A HookError is the error that a state hook or an on_chunk hook returned. If Entry is "host", the
-// host rejected the chunks of a stream because the run's memory is full.
+// A HookError reports that a state hook or an on_chunk hook returned an error, Err. If Entry is
+// "host", the host rejected the chunks of a stream because the run's memory is full.
 type HookError struct {
 	Entry string
 	Hook  abi.Hook

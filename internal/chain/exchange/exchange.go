@@ -76,12 +76,12 @@ type Kind[Q, P, R any] interface {
 	Wrap(ctx context.Context, m *hook.Member, q Q, w *Wrapping[Q, P, R]) (*R, record.Verdict, error)
 	// After may ask for another call, with the request that it returns.
 	After(ctx context.Context, m *hook.Member, q Q, rep Reply[R]) (Reply[R], *Q, record.Verdict, error)
-	// Patch applies a patch that a wrapper passed to next.
+	// Patch returns q with the patch p, which the wrapper m passed to next, applied.
 	Patch(q Q, p P, m *hook.Member) (Q, error)
 	// Chunks returns the chunks that are equivalent to res; Assemble is the reverse.
 	Chunks(q Q, res *R) []abi.Chunk
 	Assemble(res *R, chunks []abi.Chunk) *R
-	// End returns the end of the stream that res completes.
+	// End returns the last item of a stream whose result is res.
 	End(res *R) *contract.StreamEnd
 	// Show returns the answer for member m, with labels if m reads them.
 	Show(m *hook.Member, res *R, labels []string) *R

@@ -19,7 +19,8 @@ func (w *Wrapping[Q, P, R]) connect() {
 	}
 }
 
-// Hold counts the memory of the wrapper's answer, which is not recorded.
+// Hold charges the memory of the wrapper's answer to the exchange. The answer is not recorded, so
+// the record does not charge it.
 func (w *Wrapping[Q, P, R]) Hold(c *hook.Control) error {
 	if err := w.x.Held.Add(c.Weight()); err != nil {
 		return ending.MemoryFault(err)

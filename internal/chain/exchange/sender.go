@@ -35,7 +35,8 @@ type Sender struct {
 	Failed    *ending.HookError // the error of an on_chunk hook that rejected chunks; later chunks are rejected, too
 }
 
-// sending returns an outlet as a sink that never ends the message.
+// sending returns a sink that pushes chunks to out, but never marks them as the last ones of a
+// message.
 func sending(out outlet) pipe.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }

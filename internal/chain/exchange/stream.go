@@ -26,15 +26,15 @@ type stream struct {
 	n        int               // batches that arrived
 	finished bool              // the last chunks of the message arrived
 	failed   *ending.HookError // the error of the on_chunk hook, here or further out, that rejected chunks
-	tool     bool              // the stream is of a tool's result
+	tool     bool              // whether the stream carries a tool's result
 	held     account.Meter     // memory of received and passed
 	callID   string            // the tool call's id
 	id       int64
 	seq      int64
 }
 
-// newStream returns the stream of a ring. members have its on_chunk hooks. callID is the id of the
-// tool call, or empty for the model.
+// newStream returns the stream of a ring. members are the ring's members with on_chunk hooks.
+// callID is the id of the tool call, or empty for the model.
 func newStream(r *hook.Run, members []*hook.Member, tool bool, callID string, out outlet) *stream {
 	return &stream{
 		run:     r,

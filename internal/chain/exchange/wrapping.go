@@ -30,7 +30,7 @@ type Wrapping[Q, P, R any] struct {
 	called          bool
 	last, lastReply Reply[R]
 	good            []Reply[R]
-	seen            []Reply[R] // good, and the replies with errors
+	seen            []Reply[R] // all replies of next: those in good, and those with errors
 	stream          *opened[R] // the stream that next_stream opened last; nil if there is none
 
 	head   chunkjoin.Assembly // chunks sent before the last next

@@ -69,7 +69,7 @@ type Call struct {
 	waited    time.Duration
 	nexts     int            // calls of Next and NextStream
 	owns      int            // calls of Model and Tool
-	same      map[string]int // calls of Model and Tool, by their content
+	same      map[string]int // number of calls of Model and Tool with the same content
 	requests  int            // HTTP requests
 	emits     int
 	sent      int // bytes of custom events

@@ -30,7 +30,7 @@ type Run struct {
 	// The fields below concern calls that middlewares make for themselves; see [Call.Tool].
 	Nested  nester
 	path    []frame // the middlewares' calls in progress, innermost last
-	Scope   string  // distinguishes its hooks in the record
+	Scope   string  // distinguishes the hooks within the call in the record; see [Run.Within]
 	Settled bool    // nothing within the call may pause the run
 	last    bool    // the call is within after_agent: the run has ended, so nothing may end it
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Describe returns n.Description with the hooks whose functions are set. Such a middleware requests
-// messages lazily.
+// Describe returns n.Description with the hooks whose functions are set. The input of these hooks
+// has no messages, since they read them with [hook.Call.List].
 func (n *Middleware) Describe() hook.Description {
 	d := n.Description
 	d.Messages = contract.MessagesLazy

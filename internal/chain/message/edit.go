@@ -93,8 +93,8 @@ func (by *Editor) wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	return abi.Splice{At: same, Remove: l.Len() - same, Insert: messages[same:]}
 }
 
-// leaves reports whether m is equal to the message of it, so that the entry does not change that
-// message.
+// leaves reports whether m is equal to the message of the item it, so that replacing that message
+// with m leaves it unchanged.
 func (by *Editor) leaves(m *abi.Message, it *item) bool {
 	if by.Trusted && m.Labels != nil && !slices.Equal(m.Labels, Labels(&it.message)) {
 		return false
@@ -204,8 +204,8 @@ func unchanged(m, was *abi.Message) bool {
 		len(m.ToolCalls) == len(was.ToolCalls) && Same(m, was)
 }
 
-// Own sets the id, origin and labels of a message that an entry wrote. The labels are the entry's own
-// and about, those of the content that the entry has seen.
+// Own sets the id, origin and labels of a message that an entry wrote. The labels are the entry's
+// own label and those in about, the labels of the content that the entry has seen.
 func Own(m *abi.Message, about []string, entry string, newID func() string) {
 	m.ID, m.Origin = newID(), EntryLabel(entry)
 	SetLabels(m, JoinLabels(about, []string{EntryLabel(entry)}))

@@ -40,7 +40,7 @@ func derived(m *abi.Message) string {
 		return abi.OriginModel
 	case abi.RoleUser:
 		return abi.OriginUser
-	default: // nobody knows whose words these are
+	default: // the author is unknown
 		return abi.LabelAny
 	}
 }
@@ -97,14 +97,14 @@ func Unlabelled(m abi.Message) abi.Message {
 	return m
 }
 
-// Labelled returns a message with its labels, as modules get it that read them.
+// Labelled returns a message with its labels, for modules that read them.
 func Labelled(m abi.Message) abi.Message {
 	m.Labels = Labels(&m)
 	return m
 }
 
-// AdoptLabels sets labels of tool results in messages that name no tool. The labels name the tools of
-// the calls that the results answer.
+// AdoptLabels labels tool results that name no tool: each gets the label of the tool of the call
+// that it answers. It removes duplicates from the labels of all messages.
 func AdoptLabels(messages []abi.Message) {
 	var names map[string]string
 	for i := range messages {

@@ -19,37 +19,37 @@ type List struct {
 	items []*item
 	rev   int64
 	revs  *Revisions
-	room  *room // spare capacity after the items; nil if there is none
+	spare *spare // spare capacity after the items; nil if there is none
 
 	// The revisions of the list and the prefix that [List.Prefixed] joined; 0 for other lists.
 	base, prefix int64
 }
 
-// A room is the spare capacity after the items of lists that share an array. The first list to
+// A spare is the spare capacity after the items of lists that share an array. The first list to
 // append claims it without affecting the others, so that a growing conversation is not copied in
 // each step.
-type room struct {
+type spare struct {
 	mu   sync.Mutex
 	used int // length of the array that is in use
 }
 
 // extend returns the items of l followed by those of more, in the same array if possible, and the
 // spare capacity after them.
-func (l *List) extend(more []*item) ([]*item, *room) {
-	if l.room != nil {
-		l.room.mu.Lock()
-		defer l.room.mu.Unlock()
-		if l.room.used == len(l.items) && cap(l.items)-len(l.items) >= len(more) {
-			l.room.used += len(more)
-			return append(l.items, more...), l.room
+func (l *List) extend(more []*item) ([]*item, *spare) {
+	if l.spare != nil {
+		l.spare.mu.Lock()
+		defer l.spare.mu.Unlock()
+		if l.spare.used == len(l.items) && cap(l.items)-len(l.items) >= len(more) {
+			l.spare.used += len(more)
+			return append(l.items, more...), l.spare
 		}
 	}
-	items := append(append(roomy(len(l.items)+len(more)), l.items...), more...)
-	return items, &room{used: len(items)}
+	items := append(append(newItems(len(l.items)+len(more)), l.items...), more...)
+	return items, &spare{used: len(items)}
 }
 
-// roomy returns an empty slice with spare capacity beyond n.
-func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
+// newItems returns an empty slice with capacity for n items and about a quarter more.
+func newItems(n int) []*item { return make([]*item, 0, n+n/4+8) }
 
 // An item is one message and its JSON. The JSON is encoded on first use and shared by all modules
 // and steps.
@@ -93,7 +93,8 @@ func (it *item) stored() []byte {
 func encode(m *abi.Message) []byte {
 	b, err := abijson.Marshal(m)
 	if err != nil {
-		// CheckJSON rejects such messages where Go code of this process passes them to a run.
+		// Messages of modules were decoded from JSON, so they can be encoded. CheckJSON rejects those of Go
+		// code that cannot.
 		b = []byte(`{"role":"user","content":null}`)
 	}
 	return b
@@ -102,7 +103,7 @@ func encode(m *abi.Message) []byte {
 // NewList returns a list of messages. Its revisions are comparable with those of other
 // lists that share revs.
 func NewList(revs *Revisions, messages []abi.Message) *List {
-	l := &List{revs: revs, rev: revs.root(), items: roomy(len(messages)), room: &room{used: len(messages)}}
+	l := &List{revs: revs, rev: revs.root(), items: newItems(len(messages)), spare: &spare{used: len(messages)}}
 	var block []item
 	for i := range messages {
 		if len(block) == 0 {
@@ -254,12 +255,12 @@ func (l *List) Prefixed(last, prefix *List) *List {
 	out.rev = l.revs.derive(l.rev, len(before), out.prefix)
 	if last != nil && last.base != 0 && last.prefix == out.prefix {
 		if n := len(last.items) - len(before); len(l.items) >= n && l.Changed(last.base) == n {
-			out.items, out.room = last.extend(l.items[n:])
+			out.items, out.spare = last.extend(l.items[n:])
 			return out
 		}
 	}
-	out.items = append(append(roomy(len(before)+len(l.items)), before...), l.items...)
-	out.room = &room{used: len(out.items)}
+	out.items = append(append(newItems(len(before)+len(l.items)), before...), l.items...)
+	out.spare = &spare{used: len(out.items)}
 	return out
 }
 
@@ -273,14 +274,14 @@ func (l *List) splice(splices []abi.Splice) *List {
 			}
 		}
 		out := &List{revs: l.revs, rev: l.revs.next(l.rev, at)}
-		out.items, out.room = l.extend(more)
+		out.items, out.spare = l.extend(more)
 		return out
 	}
 	grown := len(l.items)
 	for _, s := range splices {
 		grown += len(s.Insert) - s.Remove
 	}
-	items := roomy(grown)
+	items := newItems(grown)
 	done := 0
 	for _, s := range splices {
 		items = append(items, l.items[done:s.At]...)
@@ -290,7 +291,7 @@ func (l *List) splice(splices []abi.Splice) *List {
 		done = s.At + s.Remove
 	}
 	items = append(items, l.items[done:]...)
-	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, splices[0].At), room: &room{used: len(items)}}
+	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, splices[0].At), spare: &spare{used: len(items)}}
 }
 
 // MarshalJSON returns the messages as an array.

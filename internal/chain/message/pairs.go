@@ -29,7 +29,7 @@ func (l *List) Pair(from int, p *Pairing) *List {
 	}
 	from = l.roundStart(from)
 	rounds, owned := l.rounds(from)
-	items := roomy(len(l.items))
+	items := newItems(len(l.items))
 	items = append(items, l.items[:from]...)
 	for i := from; i < len(l.items); i++ {
 		it := l.items[i]
@@ -52,7 +52,7 @@ func (l *List) Pair(from int, p *Pairing) *List {
 	if first == len(items) && first == len(l.items) {
 		return l
 	}
-	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, first), room: &room{used: len(items)}}
+	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, first), spare: &spare{used: len(items)}}
 }
 
 // roundStart returns the index of the message before index i that is not a result, or 0.
@@ -88,11 +88,11 @@ func (l *List) Paired(from int) bool {
 // A round is a message with tool calls, and the indices of their results.
 type round struct {
 	message *abi.Message
-	results []int // by call; 0: none
+	results []int // index of the result of each call; 0 if the call has none
 	end     int   // index after the tool messages that directly follow the message
 }
 
-// open holds the indices of the calls of a round with the same id that have no result yet.
+// An open lists the calls of a round that have the same id and no result yet, by their indices.
 type open struct {
 	round *round
 	calls []int

@@ -11,9 +11,9 @@ import (
 // of their own. The parts of other messages have the labels of the message.
 const maxLabelledParts = 64
 
-// partLabels returns the labels of those parts of m that differ from the labels of m. m replaces was. A
-// part that is also in was keeps its labels. Other parts have the labels of those parts of was that m
-// does not have, and the labels in added.
+// partLabels returns the labels of each part of m whose labels differ from those of m. m is the
+// message that replaces was. A part that is also in was keeps its labels. Other parts have the
+// labels of those parts of was that m does not have, and the labels in added.
 func partLabels(m, was *abi.Message, added []string) []abi.PartLabels {
 	parts, before := m.Content.Parts(), was.Content.Parts()
 	if !m.Content.IsParts() || len(parts) > maxLabelledParts || len(before) > maxLabelledParts {

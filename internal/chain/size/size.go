@@ -24,7 +24,8 @@ func Message(m *abi.Message) int64 {
 	return n
 }
 
-// labels returns the approximate size of labels in bytes. Lists of them share the texts.
+// labels returns the approximate size in bytes of a list of labels, without their texts, which
+// lists share.
 func labels(list []string) int64 { return int64(16 * len(list)) }
 
 // Content returns the approximate size of content in bytes.

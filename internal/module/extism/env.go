@@ -118,8 +118,8 @@ func (row *envFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint
 	inv.End()
 }
 
-// outside aborts the guest, because no block contains the n bytes at offset at that it passed to
-// the named function.
+// outside aborts the guest, which passed the offset at to the function name although no block
+// contains the n bytes there.
 func outside(inv *invoke.Invocation, g *sandbox.Guest, name string, n, at uint64) {
 	inv.Abort(g, &CallError{fmt.Sprintf("%s: %d bytes at offset %#x are in no block", name, n, at)})
 }

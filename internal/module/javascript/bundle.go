@@ -163,8 +163,7 @@ const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 // the map names. It ignores URLs of an unknown scheme.
 const noMap = "//# sourceMappingURL=none:"
 
-// searches returns the error for the source s of a script without files that imports a computed
-// path.
+// searches returns the error that rejects s, a script without files that imports a computed path.
 func searches(s Source) *ScriptError {
 	return &ScriptError{
 		fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",

@@ -137,8 +137,9 @@ func (p *Pool) limitsOf(job Job) limits {
 	return l
 }
 
-// waitFactor bounds the time that a child may wait for processors of a busy machine: it is ended
-// after about waitFactor times its timeout, whatever it used.
+// waitFactor bounds the time that a child may wait for processors of a busy machine: it is killed
+// after about waitFactor times its timeout, even if it has used less processor time than the
+// timeout.
 const waitFactor = 10
 
 // watch calls end with errTimeout when the child pid has exceeded the timeout. A busy machine does

@@ -57,7 +57,7 @@ func (p *copiedPages) resize(size uint64) []byte {
 	return b
 }
 
-// reset requires that the pages have not grown.
+// reset copies the image back over the pages, which must not have grown.
 func (p *copiedPages) reset() int64 {
 	restore(p.buf, p.image.content, 0)
 	return int64(len(p.buf))
@@ -69,7 +69,8 @@ func (p *copiedPages) extendImage(length uint64) bool {
 	return p.moved == nil && length == uint64(len(p.buf))
 }
 
-// free leaves bytes on Go's heap to the garbage collector.
+// free frees the pages that the bytes have moved to, if any. The garbage collector frees bytes on
+// Go's heap.
 func (p *copiedPages) free() {
 	if p.moved != nil {
 		p.moved.free()

@@ -168,10 +168,11 @@ type mappedPages struct {
 	space   []byte
 	usable  uint64 // bytes from the beginning of space
 	entries []byte // buffer for the pagemap; nil if the kernel has PAGEMAP_SCAN
-	counted int64  // in mappings
+	counted int64  // number of mappings that the variable mappings counts for these pages
 }
 
-// reservePages reserves addresses for limit bytes.
+// reservePages returns pages without an image, of which no byte is usable yet. It reserves
+// addresses for limit bytes.
 func reservePages(limit uint64) (*mappedPages, error) {
 	space, err := mapAt(-1, 0, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {

@@ -76,7 +76,7 @@ func (m *Memory) Close() {
 	*m = Memory{}
 }
 
-// Allocate makes m the memory of the instance that is being made.
+// Allocate returns m as the memory of the instance that wazero is making.
 func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 // Reallocate returns nil, which memory.grow reports to the guest as -1, if size exceeds the

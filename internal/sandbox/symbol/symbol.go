@@ -13,11 +13,11 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// JobName is the name of the job of child processes that converts lines with names.
+// JobName is the name of the job with which a child process demangles function names.
 const JobName = "demangle"
 
-// maxMangled is the maximum length of a demangled name in bytes. Names of Rust and C++ functions with
-// many generic parameters exceed it, and are not read by people in any form.
+// maxMangled is the maximum length in bytes of a name that Readable demangles. Names of Rust and
+// C++ functions with many generic parameters exceed it; they are hard to read in any form.
 const maxMangled = 1 << 10
 
 // Mangled reports whether a name may be one that a compiler mangled.

@@ -62,8 +62,8 @@ func (s *Surface) Add(imp ImportInfo) bool {
 }
 
 // Verify returns a [*RefusedError], or the error of the surface's check of exports, if a module
-// with this outline does not fit the surface. It does not know the limits, which differ from load
-// to load.
+// with this outline does not fit the surface. It does not check Limits, which differ from load to
+// load.
 func (s *Surface) Verify(o *Outline) error {
 	for _, imp := range o.Imports {
 		if err := s.verifyImport(imp); err != nil {

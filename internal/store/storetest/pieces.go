@@ -21,8 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// large returns text of size bytes. The text repeats the string of, each time with the next number,
-// so that all pieces differ.
+// large returns text of size bytes: repetitions of the string of, each with the next number, so
+// that all pieces differ.
 func large(size int, of string) []byte {
 	var out bytes.Buffer
 	for n := 0; out.Len() < size; n++ {
