@@ -21,8 +21,8 @@ const (
 
 // The labels of messages, parts and results. They say whose words something contains: [OriginUser],
 // [OriginModel], [OriginHost], LabelSystem, LabelTool followed by the name of a tool, or
-// [OriginModule] followed by the name of an entry. LabelAny means all labels. A message with too many
-// labels has it.
+// [OriginModule] followed by the name of an entry. LabelAny means all labels. A message with too
+// many labels has LabelAny instead.
 const (
 	LabelSystem = "system"
 	LabelTool   = "tool:"

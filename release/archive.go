@@ -55,7 +55,7 @@ func writeZip(w io.Writer, files []file, modified time.Time) error {
 	return z.Close()
 }
 
-// writeFile creates a file with what write writes.
+// writeFile creates the named file, and calls write with it.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {

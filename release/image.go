@@ -18,8 +18,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// imageUser is the user and group of the images. It is not root, and the number that other images
-// without a distribution use.
+// imageUser is the user and group of the images. It is not root. Other images without a
+// distribution use the same number.
 const imageUser = 65532
 
 // packImages writes the OCI archive: an image for each platform, and their index. content holds the
@@ -135,7 +135,7 @@ func imageFiles(content []file) []file {
 }
 
 // authorities returns Mozilla's certificate authorities. It leaves out those that Mozilla trusts
-// for a part of their certificates only, which a file of certificates cannot say.
+// for a part of their certificates only, which a file of certificates cannot express.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {

@@ -141,7 +141,7 @@ func outputs(root string, cases []*golden.Case, transport string) (contents, err
 }
 
 // addFolder adds the files in a folder whose names end with suffix, except tests. The path of a
-// file in all is to followed by the file's name.
+// file in all is the prefix to followed by the file's name.
 func (all contents) addFolder(root, folder, to, suffix string) error {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*"+suffix))
 	if err != nil {

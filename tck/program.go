@@ -192,8 +192,8 @@ type reportedError struct{ reason string }
 
 func (e *reportedError) Error() string { return "the host reports: " + e.reason }
 
-// answered reports whether the process kept to the protocol, given err, the error of run: err is
-// nil or an error that the program reported.
+// answered reports whether the process kept to the protocol. err is the error of [process.run]: nil
+// and errors that the program reported mean that it did.
 func answered(err error) bool {
 	var reported *reportedError
 	return err == nil || errors.As(err, &reported)

@@ -86,8 +86,9 @@ func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 	return true
 }
 
-// beforeLabels returns the beginning of a result that equals b and has labels, which are its last field. A
-// sub-agent's answer has them. The state keeps them with the call's messages.
+// beforeLabels returns the JSON of a result up to its labels, which are its last field: b, which is
+// the JSON of the result without labels, and the key of the field. The answer of a sub-agent has
+// labels. The state stores them with the call's messages instead.
 func beforeLabels(b []byte) []byte {
 	return slices.Concat(bytes.TrimSuffix(b, []byte("}")), []byte(`,"labels":[`))
 }

@@ -218,13 +218,13 @@ func runError(err error) *abi.Error {
 	}
 	var refused *AdmissionError
 	if errors.As(err, &refused) {
-		return &abi.Error{Code: abi.CodeLimit, Message: err.Error(), Retryable: passes(err)}
+		return &abi.Error{Code: abi.CodeLimit, Message: err.Error(), Retryable: isTemporary(err)}
 	}
 	var late *ExpiredError
 	if errors.As(err, &late) {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	}
-	if passes(err) {
+	if isTemporary(err) {
 		return &abi.Error{
 			Code:         abi.CodeUnavailable,
 			Message:      err.Error() + "; this is not a mistake of the agent: run it again in a minute",
@@ -249,9 +249,9 @@ func asModelError(err error) (*model.Error, bool) {
 // resources.
 const shortageRetry = time.Minute
 
-// passes reports whether err is a temporary shortage of the host. Such an error, or one that it
+// isTemporary reports whether err is a temporary shortage of the host. Such an error, or one that it
 // wraps, has a method Retryable that returns true.
-func passes(err error) bool {
+func isTemporary(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()
 }

@@ -15,8 +15,8 @@ const (
 	paramMaxCompletionTokens = "max_completion_tokens"
 )
 
-// Requested has the parameters, the choice of tools and the format that a client's request sets for a run. The zero
-// value sets nothing.
+// Requested holds the parameters, the choice of tools and the format that a client's request sets
+// for a run. The zero value sets nothing.
 type Requested struct {
 	// Params replace parameters of the agent's model calls, and apply also to the agents to which it transfers. A
 	// limit of tokens only lowers the agent's, by either of its two names. The caller checks that the agent allows

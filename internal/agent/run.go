@@ -356,7 +356,7 @@ func mustEmpty() *chain.Chain {
 // errTimeout is the cause with which Options.Timeout cancels the context of a run.
 var errTimeout = errors.New("the run's time is up")
 
-// An answer ends a run successfully.
+// An answer is the error with which a phase ends a run successfully; see [run.loop].
 type answer struct {
 	reason string
 	final  abi.Message

@@ -206,7 +206,7 @@ func (g *generator) store(depth int) {
 	}
 }
 
-// address pushes an address that is sometimes out of bounds.
+// address generates code that pushes an address, which is sometimes out of bounds.
 func (g *generator) address(depth int) {
 	g.value(I32, depth+1)
 	if g.IntN(20) > 0 {
@@ -246,7 +246,7 @@ func (g *generator) loop(depth int) {
 	g.dropAll(t.Results)
 }
 
-// dropAll pops values, some of them into locals.
+// dropAll generates code that pops values, some of them into locals.
 func (g *generator) dropAll(types []ValueType) {
 	for i := len(types) - 1; i >= 0; i-- {
 		l := g.IntN(len(g.locals))
@@ -372,7 +372,8 @@ func (g *generator) dispatch(depth int) {
 	g.labels = g.labels[:len(g.labels)-1]
 }
 
-// jump sets the local of a loop, usually to a constant, and branches to the loop.
+// jump generates code that sets the local of a loop, usually to a constant, and branches to the
+// loop.
 func (g *generator) jump(local, loop uint32, n int) {
 	if g.IntN(8) > 0 {
 		g.a.i32(int32(g.IntN(n + 2)))
@@ -476,7 +477,7 @@ func (g *generator) values(types []ValueType, depth int) {
 	}
 }
 
-// value pushes a value of type t.
+// value generates code that pushes a value of type t.
 func (g *generator) value(t ValueType, depth int) {
 	if g.left--; g.left < 0 || depth > 5 || g.IntN(4) == 0 {
 		g.leaf(t)

@@ -15,12 +15,12 @@ const maxLastBytes = 256 << 10
 // remaining events are numbered without gaps. The writer's lock guards it.
 type shedder struct {
 	stopped chan struct{} // closed by Stop
-	ending  bool          // the loop has ended, and after_agent is next
-	room    int           // bytes of events that hooks may still emit once ending is set
+	atEnd   bool          // the loop has ended, and after_agent is next
+	left    int           // bytes of events that hooks may still emit once atEnd is set
 	dropped int64         // number of dropped events
 }
 
-func newShedder() shedder { return shedder{stopped: make(chan struct{}), room: maxLastBytes} }
+func newShedder() shedder { return shedder{stopped: make(chan struct{}), left: maxLastBytes} }
 
 func (s *shedder) isStopped() bool {
 	select {
@@ -36,8 +36,8 @@ func (s *shedder) drops(e *abi.Event) bool {
 	if !s.isStopped() || !delivery.Droppable(e) {
 		return false
 	}
-	if size := emittedBytes(e); s.ending && size <= s.room {
-		s.room -= size
+	if size := emittedBytes(e); s.atEnd && size <= s.left {
+		s.left -= size
 		return false
 	}
 	s.dropped++
@@ -84,7 +84,7 @@ func (w *Writer) Stop() {
 // stopped.
 func (w *Writer) Ending() {
 	w.mu.Lock()
-	w.shedder.ending = true
+	w.shedder.atEnd = true
 	w.mu.Unlock()
 }
 

@@ -107,7 +107,7 @@ type reader struct {
 	rank    map[string]int // positions of the entries, outermost first
 
 	phase    int64
-	deeds    map[string]RecordedCall // recorded calls of the current phase, by key
+	calls    map[string]RecordedCall // recorded calls of the current phase, by key
 	name     Phase
 	step     int
 	messages []abi.Message // the messages before the current phase
@@ -140,7 +140,7 @@ func (r *reader) add(e *Entry) error {
 				return err
 			}
 			attempt, _ := strconv.Atoi(key[strings.LastIndexByte(key, '#')+1:])
-			r.deeds[key] = RecordedCall{CallRecord: deed, attempt: attempt}
+			r.calls[key] = RecordedCall{CallRecord: deed, attempt: attempt}
 		}
 	}
 	if err := r.fold.add(e); err != nil {
@@ -157,7 +157,7 @@ func (r *reader) add(e *Entry) error {
 
 // begin starts a phase. The state that the log has described so far becomes its initial state.
 func (r *reader) begin(phase int64) {
-	r.phase, r.deeds = phase, map[string]RecordedCall{}
+	r.phase, r.calls = phase, map[string]RecordedCall{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
 	r.messages = slices.Clip(r.fold.messages)
 	r.outer, r.requests, r.requester = map[int][]abi.Message{}, map[int][]abi.Message{}, ""
@@ -168,20 +168,20 @@ func (r *reader) begin(phase int64) {
 
 // flush adds the calls of the current phase to the history.
 func (r *reader) flush() {
-	var deeds []RecordedCall
-	for _, key := range slices.Sorted(maps.Keys(r.deeds)) {
-		deeds = append(deeds, r.deeds[key])
+	var calls []RecordedCall
+	for _, key := range slices.Sorted(maps.Keys(r.calls)) {
+		calls = append(calls, r.calls[key])
 	}
-	r.deeds = nil
-	slices.SortStableFunc(deeds, func(a, b RecordedCall) int {
+	r.calls = nil
+	slices.SortStableFunc(calls, func(a, b RecordedCall) int {
 		return cmp.Or(cmp.Compare(order(a.What), order(b.What)), cmp.Compare(r.place(a), r.place(b)))
 	})
-	for i := range deeds {
-		r.edit(&deeds[i])
+	for i := range calls {
+		r.edit(&calls[i])
 	}
-	deeds = slices.DeleteFunc(deeds, func(d RecordedCall) bool { return !d.Done && !d.Begun })
-	if len(deeds) > 0 {
-		r.history.Phases = append(r.history.Phases, PhaseRecord{r.name, r.step, deeds})
+	calls = slices.DeleteFunc(calls, func(d RecordedCall) bool { return !d.Done && !d.Begun })
+	if len(calls) > 0 {
+		r.history.Phases = append(r.history.Phases, PhaseRecord{r.name, r.step, calls})
 	}
 }
 

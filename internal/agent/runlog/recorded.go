@@ -63,7 +63,7 @@ type recordedReader struct {
 	phase int64
 	step  int
 
-	children [][]json.RawMessage // the logs of the runs of sub-agents that fold no longer holds
+	children [][]json.RawMessage // logs of sub-agents' runs that the state in fold no longer contains
 }
 
 // add adds the calls of one line of the log.

@@ -233,7 +233,8 @@ func (t *Tool) cut(s string, limit int) string {
 		fmt.Sprintf("\n[cut: this has %d bytes; the limit for a result is %d bytes]", len(s), t.o.MaxResult)
 }
 
-// cleanError returns err, with another text if its own is too long or not valid UTF-8.
+// cleanError returns err or, if its text is too long or not valid UTF-8, an error with the text cut
+// and made valid: an [*abi.Error] with the same code, or an error that wraps err.
 func (t *Tool) cleanError(err error) error {
 	text := err.Error()
 	if len(text) <= t.o.MaxResult && utf8.ValidString(text) {

@@ -66,8 +66,8 @@ func requirePaired(t *testing.T, l *message.List) {
 	}
 }
 
-// TestPair checks random conversations: Pair leaves what model APIs accept, changes nothing else,
-// loses no kept result, and needs to look only at what changed since its last call.
+// TestPair checks random conversations: Pair returns a list that model APIs accept, changes nothing
+// else, loses no kept result, and needs to look only at what changed since its last call.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	g := rand.New(rand.NewPCG(1, 2))
