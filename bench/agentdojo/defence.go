@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// A defence is the middleware list of an agent. It may depend on the user's task only if it is an
-// oracle.
+// A defence is a list of middlewares to compare with others. list returns it for a suite and a task
+// of the user. Only that of an oracle depends on the task.
 type defence struct {
 	name string
 	list func(s *suite, user *task) ([]host.Middleware, error)
@@ -25,7 +25,7 @@ type library struct {
 	loaded map[string]*host.Module
 }
 
-// entry returns an entry with a module of the folder.
+// entry returns an entry whose module is the file NAME.wasm in the folder.
 func (l *library) entry(ctx context.Context, name string, config any) (host.Middleware, error) {
 	m := l.loaded[name]
 	if m == nil {
@@ -86,8 +86,8 @@ func (s *suite) writers() []string {
 	return out
 }
 
-// denying returns the configuration of tool-policy that denies the tools, except those that the
-// user's task calls.
+// denying returns a configuration of tool-policy that denies tools, except those that the task user
+// calls. user may be nil.
 func denying(tools []string, user *task) object {
 	tools = slices.DeleteFunc(slices.Clone(tools), func(name string) bool {
 		return user != nil && slices.ContainsFunc(user.Calls, func(c call) bool { return c.Function == name })

@@ -11,14 +11,14 @@ import (
 
 // A score sums up the replays of one suite with one defence.
 type score struct {
-	// pairs is the number of attacks, any the number of those in which a write of the attacker ran,
-	// and full the number of those in which all of them ran.
+	// pairs is the number of attacks, any the number of attacks in which a write of the attacker ran,
+	// and full the number of attacks in which all of the attacker's writes ran.
 	pairs, any, full int
-	// tasks is the number of the user's tasks, replayed without an attack, denied the number of those
-	// with a denied call, and asked the number of those with a question.
+	// tasks is the number of the user's tasks, which are replayed without an attack, denied the number
+	// of tasks with a denied call, and asked the number of tasks with a question.
 	tasks, denied, asked int
-	// calls is the number of the user's calls under attack, disturbed the number of those that were
-	// denied or asked about, and quiet the number of pairs without a disturbed call.
+	// calls is the number of the user's calls under attack, disturbed the number of these calls that
+	// were denied or asked about, and quiet the number of attacks without such a call.
 	calls, disturbed, quiet int
 	// questions holds the number of questions in each replay under attack.
 	questions []int

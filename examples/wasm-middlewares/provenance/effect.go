@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// An effect is a set of things that a tool does, or that a request asks for.
+// An effect is a bit set of kinds of actions: those of a tool, or those that a request asks for.
 type effect uint16
 
 const (
@@ -48,7 +48,8 @@ type verb struct {
 	noun   bool
 }
 
-// verbs has the base forms, because requests and names of tools use these.
+// verbs maps verbs to their meanings. It has the base forms, because requests and names of tools
+// use these.
 var verbs = map[string]verb{}
 
 func init() {
@@ -87,7 +88,8 @@ func init() {
 	}
 }
 
-// A topic is a set of things that a tool or a request is about.
+// A topic is a bit set of kinds of things: those that a tool works with, or that a request is
+// about.
 type topic uint16
 
 const (
@@ -145,8 +147,8 @@ func implied(e effect) topic {
 	return o
 }
 
-// byObject returns the effects that verbs of a general meaning, such as "send" or "make", have on
-// topics.
+// byObject returns e with the effects added that its verbs have on the topics o: to send or create
+// money is to pay, and to change, delete or create an account is to manage it.
 func byObject(e effect, o topic) effect {
 	if e&(sends|creates) != 0 && o&money != 0 {
 		e |= pays

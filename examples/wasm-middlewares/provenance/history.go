@@ -18,21 +18,22 @@ type history struct {
 	last    string // ID of the last one
 	user    *speech
 	request *request
-	calls   map[string]string // tools by the IDs of their calls, until the result
+	calls   map[string]string // names of called tools by call ID; the result of a call removes it
 	sources []source
 	indexed int                // number of sources whose values are in values
-	values  map[uint64][]int32 // indices of sources by the hashes of the values in their records
+	values  map[uint64][]int32 // indices of the sources with records that have a value, by the value's hash
 	refused refusals
 }
 
-// A source is a message that is not the user's.
+// A source is a message that is not trusted.
 type source struct {
 	at     int // index in the run's messages
 	id     string
 	origin origin
 }
 
-// An origin is who wrote a text: user, system, model, or tool: and module: with a name.
+// An origin says who wrote a text: "user", "system", "model", or "tool:" or "module:" followed by a
+// name.
 type origin string
 
 const (
@@ -41,8 +42,8 @@ const (
 	fromModel  origin = "model"
 )
 
-// originOf derives the origin of a message from its role and from the tool whose call it answers.
-// Labels of the host will replace it.
+// originOf returns the origin of m, which follows from its role and its field Origin. tool is the
+// name of the tool if m is a result.
 func originOf(m *abi.Message, tool string) origin {
 	switch {
 	case m.Role == abi.RoleTool:
@@ -103,10 +104,10 @@ func (h *history) reset(run string) {
 	h.request = (*request)(nil).follow("", "")
 }
 
-// maxCalls bounds the calls whose results are awaited.
+// maxCalls bounds the number of calls without a result in history.calls.
 const maxCalls = 4096
 
-// learn adds a message to the index.
+// learn adds the next message of the run to the history.
 func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
 	h := &p.history
 	at := h.read
@@ -146,7 +147,7 @@ func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
 	return nil
 }
 
-// maxValues bounds the values in the index. Beyond it, values of records are unknown.
+// maxValues bounds the number of values in the index. [history.named] finds no others.
 const maxValues = 200_000
 
 // hash returns the FNV-1a hash of a value. Values with the same hash are compared.
@@ -158,7 +159,8 @@ func hash(v string) uint64 {
 	return h
 }
 
-// untrusted adds a message that is neither the user's nor the operator's.
+// untrusted adds a message that neither the user nor the operator wrote. The parts of a result that
+// the configuration trusts are added to the user's text.
 func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
 	h := &p.history
 	text := m.Content.String()
@@ -186,8 +188,8 @@ func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
 // maxShared is the maximum number of sources that the index holds for one value.
 const maxShared = 8
 
-// index adds the values of sources that are new since the last call to the index. Most calls only
-// have values of the user, so that no source is ever indexed.
+// index adds to h.values the values of the sources that are new since its last call. Only values
+// that the user did not write need it, which most conversations do not have.
 func (h *history) index(ctx *middleware.Context) {
 	for ; h.indexed < len(h.sources); h.indexed++ {
 		s := &h.sources[h.indexed]
@@ -215,8 +217,8 @@ func (s *source) hasRecords() bool {
 	return ok && !readsProse(tool)
 }
 
-// readsProse reports whether a tool returns a text that somebody wrote, such as a file or a page,
-// rather than the records of a service.
+// readsProse reports whether a tool, according to its name, returns text that anybody may have
+// written, such as a file or a page, rather than the records of a service.
 func readsProse(tool string) bool {
 	var about topic
 	reading := false
@@ -229,10 +231,10 @@ func readsProse(tool string) bool {
 
 var prose = wordSet("read fetch open visit browse download cat scrape crawl navigate curl http ocr transcribe")
 
-// tainted reports whether the model has read text that is not the user's.
+// tainted reports whether the conversation has text that is not trusted.
 func (h *history) tainted() bool { return len(h.sources) > 0 }
 
-// text returns the content of a source, or "" if it has been changed.
+// text returns the content of a source, or "" if the message has been changed or moved.
 func (s *source) text(ctx *middleware.Context) string {
 	got, err := ctx.Messages(s.at, s.at+1)
 	if err != nil || len(got) == 0 || got[0].ID != s.id {
@@ -241,7 +243,7 @@ func (s *source) text(ctx *middleware.Context) string {
 	return got[0].Content.String()
 }
 
-// named reports whether the request names a record that has the value in a field of its own.
+// named reports whether a record that the request identifies has a field whose text is value.
 func (h *history) named(ctx *middleware.Context, value string) bool {
 	h.index(ctx)
 	value = normal(value)
@@ -261,7 +263,8 @@ func (h *history) named(ctx *middleware.Context, value string) bool {
 // maxSearched is the number of sources that are searched for the origin of a value.
 const maxSearched = 256
 
-// find returns the latest source that contains a value, or nil.
+// find returns the latest of the last maxSearched sources that contains a value, or nil if none
+// does.
 func (h *history) find(ctx *middleware.Context, value string) *source {
 	value = normal(value)
 	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
@@ -272,7 +275,7 @@ func (h *history) find(ctx *middleware.Context, value string) *source {
 	return nil
 }
 
-// contains reports whether a text contains a value that is not a part of a longer word.
+// contains reports whether text contains value, and not only within longer words.
 func contains(text, value string) bool {
 	inWord := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 	for from := 0; value != ""; {
@@ -290,8 +293,8 @@ func contains(text, value string) bool {
 	return false
 }
 
-// mentioned reports whether a record that the request names has the value within a text, as a
-// message that contains a link.
+// mentioned reports whether a record that the request identifies has a field whose text contains
+// value, such as a message with a link.
 func (h *history) mentioned(ctx *middleware.Context, value string) bool {
 	value = normal(value)
 	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
@@ -314,7 +317,8 @@ func (h *history) mentioned(ctx *middleware.Context, value string) bool {
 	return false
 }
 
-// A refusal describes a question about a call, which a person can answer with no.
+// A refusal describes a question that the module asked a person about a call, and that the person
+// may answer with no.
 type refusal struct {
 	Rule   string `json:"rule"`
 	Source string `json:"source,omitempty"` // ID of the message that has the value
@@ -331,7 +335,7 @@ type refusals struct {
 
 var asked = middleware.Local[map[string]refusal]("asked")
 
-// note notes that a person denied a call that the module asked about.
+// note records that a person denied the call with the given ID, if the module asked about it.
 func (r *refusals) note(ctx *middleware.Context, call string) error {
 	questions, _, err := asked.Get(ctx)
 	q, ok := questions[call]
@@ -352,7 +356,7 @@ func (r *refusals) note(ctx *middleware.Context, call string) error {
 	return nil
 }
 
-// cover reports whether a person has already refused a call for the same reason.
+// cover reports whether a person has already refused a call for the same reason as f.
 func (r *refusals) cover(f *finding) bool {
 	switch {
 	case f.rule == ruleUnasked:

@@ -14,8 +14,9 @@ const instruction = `You are given a user's request to an agent, and one tool of
 
 Answer with one JSON object and nothing else: {"needed": true or false}`
 
-// needs reports whether a model says that the request needs the tool. It asks once for each request
-// and tool. Without an answer, the request does not need it.
+// needs reports whether a model says that the request needs the tool t. It asks once for each
+// request and tool. It returns false if the configuration has no judge, or if no model gives a
+// valid answer.
 func (p *policy) needs(ctx *middleware.Context, s *sink, t *abi.Tool) (bool, error) {
 	if !p.Judge {
 		return false, nil

@@ -100,7 +100,8 @@ func (p *policy) ruleFor(tool string) *toolRule {
 	return nil
 }
 
-// trusts returns whether all of a tool's result is trusted, and the trusted fields otherwise.
+// trusts returns the trusted part of a tool's results: all of it if whole is true, and otherwise
+// the fields with the given keys.
 func (p *policy) trusts(tool string) (whole bool, fields []string) {
 	for _, r := range p.Trust {
 		if !names.Match(r.Tools, tool) {

@@ -9,7 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// A record is an object in a tool's result, with those of its fields that are not objects.
+// A record is an object in a tool's result, with its fields that are not objects. parent is the
+// record that contains it.
 type record struct {
 	parent *record
 	fields []field
@@ -21,8 +22,8 @@ type field struct{ key, text string }
 // maxRecords bounds the records that are read from one result.
 const maxRecords = 4096
 
-// recordsOf returns the records of a result that is a JSON object or list. Other results have
-// none: a text of others could contain anything.
+// recordsOf returns the records of a result that is a JSON object or list. It returns nil for any
+// other result, because text that others wrote could contain anything.
 func recordsOf(text string) []*record {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] != '{' && text[0] != '[' {
@@ -79,12 +80,14 @@ func isThing(key string) bool {
 // maxValue is the maximum length of a field that counts as a value. A longer one is prose.
 const maxValue = 120
 
-// normal returns the form in which values are compared.
+// normal returns v in lower case and without surrounding space, the form in which values are
+// compared.
 func normal(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
 
-// names reports whether the request names the record r, which has the field of, or a record around it:
-// by the text of a field with another key, by an amount, or, if of is an address, by the name in the
-// address. The items of a list do not name each other.
+// names reports whether the request identifies r, or a record that contains r, by something other
+// than the field of: by the text of a field with another key or, if of holds an e-mail address, by
+// a name in the address. Items of one list have the same key, so they do not identify each other.
+// all holds the records of the result.
 func (q *request) names(r *record, of field, all []*record) bool {
 	value := normal(of.text)
 	for in := r; in != nil; in = in.parent {
@@ -120,13 +123,14 @@ func (r *record) shares(f field, all []*record) bool {
 	return others > 0
 }
 
-// general are values that many records have.
+// general holds words that occur in many records, and so identify none.
 var general = wordSet("true false none null read unread confirmed pending active open closed done sent inbox user " +
 	"admin low medium high file email event message other default public private with from that this have will your " +
 	"they them what when where which about into also only just more most please make sure need want like than then " +
 	"after before")
 
-// handle reports whether the request names a thing by the text of a field.
+// handle reports whether the request contains text, the value of a field, and text is specific
+// enough to identify a record.
 func (q *request) handle(text string) bool {
 	if len(text) > maxValue || len(text) < 3 {
 		return false
@@ -155,8 +159,9 @@ func (q *request) handle(text string) bool {
 // maxPartly is the maximum number of words of a field that the request may name by two of them.
 const maxPartly = 8
 
-// partly reports whether the request has two neighboring words of a short field, as "grocery list"
-// for "Grocery list of today". One of them must say more than an action or a kind of thing.
+// partly reports whether the request has two neighboring words of words, the words of a short
+// field, as in "grocery list" for "Grocery list of today". One of them must say more than an action
+// or a kind of thing.
 func (q *request) partly(words []string) bool {
 	if len(words) > maxPartly {
 		return false

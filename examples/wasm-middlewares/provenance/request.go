@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// A request is what the user asks for: the latest message of the user, and those before it that it
-// only confirms.
+// A request is what the user asks for: the user's latest message and, if that only confirms what
+// was said before, the messages that it confirms.
 type request struct {
 	id      string // of the latest message
 	texts   []string
@@ -15,10 +15,11 @@ type request struct {
 	topics  topic
 }
 
-// confirming is the maximum number of words of a message that only confirms.
+// confirming is the maximum number of words of a message that only confirms the request before it.
 const confirming = 6
 
-// follow returns the request after another message of the user.
+// follow returns the request after the user's next message, with the given ID and text. r is the
+// request before it, or nil.
 func (r *request) follow(id, text string) *request {
 	now := &request{id: id, said: newSpeech()}
 	now.read(text)
@@ -33,7 +34,7 @@ func (r *request) follow(id, text string) *request {
 	return now
 }
 
-// read finds the verbs and the topics of a text.
+// read adds the effects and the topics that text asks for to r.
 func (r *request) read(text string) {
 	tokens := clauses(strings.ToLower(text))
 	for i, t := range tokens {
@@ -74,8 +75,9 @@ func init() {
 	}
 }
 
-// clauses splits a text into words. Numbers with a decimal point, and names with dots and hyphens,
-// are one word.
+// clauses returns the words of text, each with whether a clause can begin with it. A number with a
+// decimal point, and a name with dots or hyphens, is one word. If the extension of a file name, or
+// the beginning of a name with hyphens, is the word of a topic, that follows as a word of its own.
 func clauses(text string) []token {
 	var out []token
 	begins := true
@@ -99,8 +101,8 @@ func clauses(text string) []token {
 	return out
 }
 
-// forMe reports whether the word is part of "tell me" or the like, which asks for an answer, or of
-// "email address" or the like, which is no verb.
+// forMe reports whether t, the word with index i in tokens, asks for no effect: it begins a phrase
+// like "tell me", which asks for an answer, or "email address", in which it is not a verb.
 func (t token) forMe(tokens []token, i int) bool {
 	if i+1 == len(tokens) {
 		return false
@@ -110,7 +112,8 @@ func (t token) forMe(tokens []token, i int) bool {
 		(next == "sure" && t.word == "make") || next == "address" || next == "addresses"
 }
 
-// knows reports whether the words after "let" tell somebody something, as in "let Ann know".
+// knows reports whether the words after "let" ask to tell something to somebody other than the
+// user, as in "let Ann know".
 func knows(after []token) bool {
 	for i, t := range after[:min(len(after), confirming)] {
 		if t.word == "know" {
@@ -120,7 +123,8 @@ func knows(after []token) bool {
 	return false
 }
 
-// asks reports whether the request asks for what a tool does.
+// asks reports whether the request asks for what the tool of s does. If the effect of the tool is
+// unknown, the request must contain a word of the tool's name.
 func (r *request) asks(s *sink) bool {
 	if s.effect == 0 {
 		for _, w := range s.words {

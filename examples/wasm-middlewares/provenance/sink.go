@@ -10,7 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// A role is what an argument decides about a call.
+// A role says what an argument decides about a call. Of two possible roles of an argument, the
+// larger one applies.
 type role uint8
 
 const (
@@ -20,16 +21,17 @@ const (
 	address             // a URL
 )
 
-// A sink is what the module knows about a tool.
+// A sink describes a tool to which untrusted values could be passed: what the tool does, and the
+// roles of its arguments.
 type sink struct {
 	tool    string
-	words   []string // of the tool's name
+	words   []string // words of the tool's name
 	effect  effect   // 0 if unknown
 	topics  topic
-	roles   map[string]role // by argument
-	other   role            // of arguments that the declaration does not have
-	takes   string          // the word of the name that says that reading changes what is read, or ""
-	declare string          // the declaration from which it was derived
+	roles   map[string]role // roles by the names of arguments
+	other   role            // role of an argument that the declaration does not have
+	takes   string          // word of the name that says that reading changes what is read; may be empty
+	declare string          // parameters and description of the tool from which the sink was derived
 }
 
 // harmless reports whether every call is allowed: the tool only reads, and not from an address.
@@ -47,14 +49,14 @@ func (s *sink) fetches() bool {
 	return false
 }
 
-// sinks caches what the module knows about tools, by their names.
+// sinks caches sinks by the names of their tools.
 type sinks map[string]*sink
 
 // maxSinks bounds the cache.
 const maxSinks = 1024
 
-// sinkOf returns what the module knows about the tool t called name: the meaning of its declaration,
-// changed by the configuration.
+// sinkOf returns the sink of the tool t with the given name. It follows from the declaration of the
+// tool and from the configuration.
 func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
 	if s := p.cache[name]; s != nil && len(s.declare) == len(t.Parameters)+len(t.Description) &&
 		s.declare[:len(t.Parameters)] == string(t.Parameters) && s.declare[len(t.Parameters):] == t.Description {
@@ -71,7 +73,7 @@ func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
 	return s
 }
 
-// derive derives a sink from a declaration.
+// derive returns the sink that follows from the name and the declaration of a tool.
 func derive(name string, t *abi.Tool) *sink {
 	s := &sink{
 		tool:    name,
@@ -104,11 +106,11 @@ func derive(name string, t *abi.Tool) *sink {
 	return s
 }
 
-// taking are words in the names of tools that change what they read. A list of unread mails, for
+// taking holds words in the names of tools that change what they read. A list of unread mails, for
 // example, marks the mails as read.
 var taking = wordSet("unread pop dequeue consume acknowledge")
 
-// apply applies an entry of the configuration.
+// apply changes s as an entry of the configuration says.
 func (s *sink) apply(r *toolRule) {
 	if r.Effect != "" {
 		s.effect = effectNamed(r.Effect)
@@ -148,7 +150,8 @@ func nameWords(name string) []string {
 	return out
 }
 
-// infinitive returns the base form of a verb such as "sends" or "searches", if it is known.
+// infinitive returns the base form of w if w is a form of a known verb, such as "sends" or
+// "searches", and w otherwise.
 func infinitive(w string) string {
 	for _, end := range []string{"", "s", "es"} {
 		if base := strings.TrimSuffix(w, end); verbs[base].effect != 0 {
@@ -240,8 +243,8 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// roleOf returns the role of an argument by its name, or by its description if the name says
-// nothing.
+// roleOf returns the role of an argument. It follows from the format, from the name or, if the name
+// says nothing, from the description.
 func (s *sink) roleOf(name, description, format string) role {
 	words := nameWords(name)
 	is := func(set map[string]bool) bool {

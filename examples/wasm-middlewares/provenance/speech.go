@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// A speech is trusted text, prepared so that finding a value in it takes the same time however
-// long the text is.
+// A speech is an index of trusted text. Finding a value in it takes the same time however long the
+// text is.
 type speech struct {
 	words []string           // in order; "" separates texts
-	at    map[string][]int32 // positions in words
+	at    map[string][]int32 // positions of each word in words
 	// whole has the parts of the text between spaces, quotes and brackets, such as addresses and
 	// paths, in lower case.
 	whole   map[string]bool
-	hosts   map[string]bool // of URLs
+	hosts   map[string]bool // hosts of URLs
 	amounts map[string]bool // numbers with a decimal point, without trailing zeros
 	names   map[string]bool // capitalized words, in lower case
 }
@@ -29,7 +29,7 @@ func newSpeech() *speech {
 	}
 }
 
-// add adds a text.
+// add adds text to the index.
 func (s *speech) add(text string) {
 	for _, part := range strings.FieldsFunc(text, isBracket) {
 		s.addWhole(part)
@@ -67,9 +67,9 @@ func isBracket(c rune) bool {
 	return unicode.IsSpace(c) || strings.ContainsRune("\"'`“”‘’«»<>()[]{},;|", c)
 }
 
-// has reports whether the text contains a value as a whole: an address, URL, path or number
-// exactly, other text as a sequence of words. Case does not count, nor do the spaces and hyphens in
-// account numbers.
+// has reports whether the trusted text contains value: exactly if value is an address, a URL, a
+// path or a number, and otherwise as a sequence of words. Case does not count, nor do the spaces
+// and hyphens in account numbers.
 func (s *speech) has(value string) bool {
 	v := strings.ToLower(strings.TrimSpace(value))
 	switch {
@@ -87,14 +87,14 @@ func (s *speech) has(value string) bool {
 	return s.phrase(split(v)) || s.compact(v)
 }
 
-// isWhole reports whether a value is an address, a URL, a path or another text that must be found
-// exactly.
+// isWhole reports whether v is an address, a URL, a path or another value that the text must
+// contain exactly.
 func isWhole(v string) bool {
 	return !strings.ContainsAny(v, " \n\t") && strings.ContainsAny(v, "@/\\:_=?&#%+.~$")
 }
 
-// plain reports whether a value consists of letters, digits, spaces and ASCII characters. Others
-// can be invisible.
+// plain reports whether v consists of letters, digits, line breaks and printable ASCII characters.
+// Other characters can be invisible.
 func plain(v string) bool {
 	for _, c := range v {
 		if c < ' ' && c != '\n' && c != '\t' || c == 0x7F || c > 0x7F && !unicode.IsLetter(c) && !unicode.IsDigit(c) {
@@ -104,10 +104,10 @@ func plain(v string) bool {
 	return true
 }
 
-// phrase reports whether the text contains the words one after the other.
+// phrase reports whether the text contains words one after the other.
 func (s *speech) phrase(words []string) bool { return s.find(words) >= 0 }
 
-// find returns the position of a sequence of words, or -1.
+// find returns the position at which words follow one after the other, or -1 if they do not.
 func (s *speech) find(words []string) int {
 	if len(words) == 0 {
 		return -1
@@ -138,8 +138,8 @@ func (s *speech) find(words []string) int {
 // spaces and hyphens.
 const minAccount = 8
 
-// compact reports whether the text contains an account or telephone number, whose groups the text
-// and the value may separate differently.
+// compact reports whether the text contains v, an account or telephone number, even if the text and
+// v separate the groups of the number differently.
 func (s *speech) compact(v string) bool {
 	number := strings.Join(split(v), "")
 	if len(number) < minAccount || !strings.ContainsAny(number, "0123456789") {
@@ -167,8 +167,8 @@ func split(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
 }
 
-// asURL returns a URL without its scheme, "www." and a slash at the end, and its host. The host is
-// empty if the text is no URL. The text is in lower case.
+// asURL returns v without its scheme, "www." and a slash at the end, and its host. It returns empty
+// strings if v is not a URL. v is in lower case.
 func asURL(v string) (short, host string) {
 	short = strings.TrimPrefix(strings.TrimPrefix(v, "https://"), "http://")
 	hasScheme := short != v
@@ -184,7 +184,8 @@ func asURL(v string) (short, host string) {
 	return short, host
 }
 
-// isDomain reports whether a text can be a top-level domain: letters, and not the ending of a file.
+// isDomain reports whether v can be a top-level domain: it has only letters, and is not the
+// extension of a kind of file.
 func isDomain(v string) bool {
 	if len(v) < 2 || topics[v]&files != 0 {
 		return false
@@ -197,8 +198,8 @@ func isDomain(v string) bool {
 	return true
 }
 
-// asAmount returns a number with a decimal point without its currency sign and trailing zeros, or
-// "".
+// asAmount returns v without its currency sign and trailing zeros if it is a number with a decimal
+// point, and "" otherwise.
 func asAmount(v string) string {
 	v = strings.Trim(v, "$€£¥")
 	whole, cents, ok := strings.Cut(v, ".")

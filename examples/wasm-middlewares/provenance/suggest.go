@@ -16,7 +16,8 @@ func (p *policy) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) 
 	return nil
 }
 
-// draft returns the configuration, in YAML, that says what the module derives from the tools.
+// draft returns a configuration in YAML that states what the module derives from the declarations
+// of tools.
 func (p *policy) draft(tools []abi.Tool) string {
 	var gated, reading []string
 	for i := range tools {
@@ -42,7 +43,7 @@ func (p *policy) draft(tools []abi.Tool) string {
 	return b.String()
 }
 
-// row returns the entry of a tool, with a comment if its effect is unknown.
+// row returns the configuration's entry for the tool of s, with a comment if its effect is unknown.
 func (s *sink) row() string {
 	var guard []string
 	for argument, r := range s.roles {

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// A superlative says which record of a list a request means, as "the largest file".
+// A superlative is a way to identify a record of a list by a comparison with the others, as in "the
+// largest file".
 type superlative struct {
-	words  string // of requests
+	words  string // words by which requests express it
 	fields string // words in the keys of the compared fields
 	most   bool   // the record with the largest value; the smallest otherwise
 }
@@ -24,8 +25,8 @@ var superlatives = []superlative{
 	{"lowest worst", "rating score rank price amount", false},
 }
 
-// superlative reports whether the request means the record by a superlative: alone among the
-// records of its result, it has the largest or smallest value of a field.
+// superlative reports whether the request identifies r by a superlative: of all records in the same
+// list, r alone has the largest or smallest value of a field. all holds the records of the result.
 func (q *request) superlative(r *record, all []*record) bool {
 	for _, s := range superlatives {
 		said := slices.ContainsFunc(strings.Fields(s.words), func(w string) bool { return q.said.phrase([]string{w}) })
@@ -62,7 +63,7 @@ func (s *superlative) means(r *record, all []*record) bool {
 	return false
 }
 
-// compare compares numbers as numbers, and other texts, such as dates, as texts.
+// compare compares a and b as numbers if both are, and otherwise as texts, which orders dates.
 func compare(a, b string) int {
 	x, err := strconv.ParseFloat(a, 64)
 	y, err2 := strconv.ParseFloat(b, 64)

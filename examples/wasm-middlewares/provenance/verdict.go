@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// The rules, as they are in payloads.
+// The values of finding.rule, which are also in payloads.
 const (
 	ruleUnasked = "unasked" // the request does not ask for what the tool does
 	ruleValue   = "value"   // a value is not the user's
@@ -21,7 +21,7 @@ type finding struct {
 	rule     string
 	argument string
 	value    string
-	source   *source // nil if the value is in no message
+	source   *source // message with the value; nil if there is none
 }
 
 // GateTool allows calls that cannot do harm, and calls whose decisive values are the user's.
@@ -61,7 +61,7 @@ func readArguments(text string) (map[string]any, error) {
 	return nil, err
 }
 
-// judge returns the reason why a call is not allowed, or nil.
+// judge returns the reason why a call is not allowed, or nil if it is.
 func (p *policy) judge(ctx *middleware.Context, s *sink, t *abi.Tool, arguments map[string]any) (*finding, error) {
 	h := &p.history
 	if s.effect != reads && p.Unasked != allow && !h.request.asks(s) {
@@ -95,7 +95,8 @@ func (p *policy) judge(ctx *middleware.Context, s *sink, t *abi.Tool, arguments 
 	return nil, nil
 }
 
-// owns reports whether a title is the user's, or has two neighboring words of the request.
+// owns reports whether text, a title, is the user's: the user wrote it, or the request has two
+// neighboring words of it.
 func (h *history) owns(text string) bool {
 	if h.user.has(text) {
 		return true
@@ -127,7 +128,7 @@ func sorted(arguments map[string]any) []string {
 	return out
 }
 
-// A scalar is a value in an argument.
+// A scalar is a string or a number in an argument, with its role.
 type scalar struct {
 	role role
 	text string
@@ -136,8 +137,9 @@ type scalar struct {
 // maxScalars bounds the values of one argument.
 const maxScalars = 1000
 
-// scalars appends the values in an argument. In an object below an argument that is a target, keys
-// with a role of their own keep it, and others are no targets if the object has such a key.
+// scalars appends the strings and numbers in v to out, each with its role. as is the role of v. The
+// values in an object have the roles of their keys, but if v is a target and none of its keys is,
+// all have the role of v.
 func scalars(out []scalar, as role, s *sink, v any) []scalar {
 	if len(out) >= maxScalars {
 		return append(out[:maxScalars], scalar{target, "too many values"})
@@ -164,7 +166,7 @@ func scalars(out []scalar, as role, s *sink, v any) []scalar {
 	return out
 }
 
-// value returns the reason why a value may not be used, or nil.
+// value returns the reason why the value v may not be used for the argument, or nil if it may.
 func (p *policy) value(ctx *middleware.Context, s *sink, argument string, v scalar) *finding {
 	h := &p.history
 	if h.said(v.text, v.role) {
@@ -181,9 +183,8 @@ func (p *policy) value(ctx *middleware.Context, s *sink, argument string, v scal
 // minDigits is the minimum number of digits of a number that identifies a thing by itself.
 const minDigits = 5
 
-// said reports whether the user wrote a value. A short number is one only after a word such as
-// "file" or "id", since "13" may be a day. The path of an address is free if the user named the
-// host.
+// said reports whether the user wrote v, a value with the role as. A short number counts only after
+// a word such as "file" or "id", since "13" may be a day. A URL counts if the user named its host.
 func (h *history) said(v string, as role) bool {
 	v = strings.TrimSpace(v)
 	if digits(v) && len(v) < minDigits {
@@ -199,7 +200,7 @@ func (h *history) said(v string, as role) bool {
 	return false
 }
 
-// numbered reports whether a number follows a word that says what it numbers.
+// numbered reports whether the text has the number v after a word that says what it numbers.
 func (s *speech) numbered(v string) bool {
 	return slices.ContainsFunc(s.at[v], func(at int32) bool {
 		w := s.words[at-1]
@@ -244,7 +245,8 @@ func (p *policy) decide(
 // maxShown is the maximum number of bytes of a value in an explanation.
 const maxShown = 200
 
-// explain says which value or call is not the user's, and where it comes from.
+// explain returns a sentence that says which value or call is not the user's, and where it comes
+// from.
 func (f *finding) explain(s *sink) string {
 	does := s.effect.String()
 	if does == "" {

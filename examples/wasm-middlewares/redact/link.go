@@ -1,7 +1,7 @@
 package main
 
-// A link follows text in Markdown or HTML, to tell whether it is within the address of a link or an image. A client
-// may load such an address without asking.
+// A link reads text in Markdown or HTML, and tells whether the text so far ends within the address
+// of a link or an image. A client may load such an address without asking.
 type link struct {
 	In   byte `json:"in,omitempty"`   // one of the values below, or 0 outside of addresses
 	Last byte `json:"last,omitempty"` // the last byte of the text

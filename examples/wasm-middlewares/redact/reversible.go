@@ -28,8 +28,8 @@ func defaultSinks() []string {
 	}
 }
 
-// isSink reports whether the tool of the given name may send its arguments out. A call without a name
-// counts as one.
+// isSink reports whether the tool with the given name may send its arguments out. It returns true
+// if the name is empty.
 func (r *redact) isSink(name string) bool {
 	return name == "" || names.Match(r.sinks, strings.ToLower(name))
 }
@@ -49,7 +49,7 @@ type book struct {
 	loaded   bool
 	version  int64
 	values   map[string][]secret
-	numbers  map[string]number // by value
+	numbers  map[string]number // placeholders by value
 	seen     *seen
 	bytes    int
 	changed  bool
@@ -78,7 +78,7 @@ func (b *book) load() {
 	}
 }
 
-// index numbers the values.
+// index loads the values, and sets b.numbers and b.seen.
 func (b *book) index() {
 	b.load()
 	b.numbers, b.seen = map[string]number{}, &seen{byStart: map[string][]string{}}
@@ -95,8 +95,8 @@ func (b *book) add(value string, at number) {
 	b.seen.add(value)
 }
 
-// save stores new values. It returns false if another hook has stored some since load, so that the
-// numbers of the new ones are taken.
+// save stores the values if they have changed. It returns false if another hook has stored new
+// values since load, which then have the numbers of these.
 func (b *book) save() (bool, error) {
 	if b.err != nil || !b.changed {
 		return b.err == nil, b.err
@@ -104,9 +104,9 @@ func (b *book) save() (bool, error) {
 	return secrets.CompareAndSet(b.ctx, b.values, b.version)
 }
 
-// placeholder returns the placeholder of a value, which is the same for all its occurrences. Other
-// spellings have others, so that each is restored as it was. Values beyond the limits get a
-// permanent replacement.
+// placeholder returns the placeholder of value, which is the same wherever the value occurs.
+// Another spelling of it has another placeholder, so that each is restored as it was. A value
+// beyond the limits gets a permanent replacement.
 func (b *book) placeholder(label, value string) string {
 	at, ok := b.numbers[value]
 	if !ok {
@@ -124,8 +124,8 @@ func (b *book) placeholder(label, value string) string {
 	return at.String()
 }
 
-// value returns the value of a placeholder. It returns false if the placeholder stays: it is unknown, or
-// its value would go to a sink and is not the user's.
+// value returns the value of a placeholder. It returns false if the placeholder must stay in the
+// text: if it is unknown, or if sink is set and the user did not write the value.
 func (b *book) value(placeholder string, sink bool) (string, bool) {
 	label, digits, _ := cutLast(placeholder[1 : len(placeholder)-1])
 	n, err := strconv.Atoi(digits)
@@ -140,10 +140,11 @@ func (b *book) value(placeholder string, sink bool) (string, bool) {
 	return s.Value, true
 }
 
-// verbatim returns a kind for text that needs placeholders, although no detector finds data in it: values that
-// have a placeholder, wherever they occur, such as a card number to which the model added a digit, and, unless
-// the model wrote the text, lookalikes of placeholders. These get placeholders of their own, so that they are
-// restored as they were written. A lookalike in text of the model is usually a placeholder that stayed.
+// verbatim returns a kind for text that needs placeholders although no detector finds data in it:
+// values that have a placeholder, such as a card number to which the model added a digit, and,
+// unless ofModel is set, lookalikes of placeholders. A lookalike gets a placeholder of its own, so
+// that it is restored as it was written. In text that the model wrote, a lookalike is usually a
+// placeholder that stayed.
 func (r *redact) verbatim(ofModel bool) *kind {
 	lookalikes := tokens{r.reversed, "[]"}
 	d := verbatim{&r.book, lookalikes}
@@ -161,7 +162,8 @@ func (r *redact) verbatim(ofModel bool) *kind {
 	}}
 }
 
-// verbatim finds the values of a book, and tokens. It is for complete text only.
+// A verbatim is a detector of the values of a book and of lookalikes of placeholders. It is for
+// complete text only.
 type verbatim struct {
 	book       *book
 	lookalikes tokens
@@ -206,7 +208,7 @@ const (
 	maxAlike = 16
 )
 
-// A seen finds values.
+// A seen is an index of values that finds their occurrences in text.
 type seen struct {
 	pairs   [1 << 16 / 64]uint64 // a set of the first two bytes of the values
 	byStart map[string][]string  // by the first minSeen bytes, longer ones first
@@ -229,7 +231,8 @@ func (s *seen) add(value string) {
 	s.pairs[pair/64] |= 1 << (pair % 64)
 }
 
-// mayBegin reports whether a value may begin at i. It is fast, and seldom wrong.
+// mayBegin reports whether a value may begin at index i of text. It is fast, and seldom returns
+// true if none does.
 func (s *seen) mayBegin(text string, i int) bool {
 	if len(text)-i < minSeen {
 		return false
@@ -238,7 +241,8 @@ func (s *seen) mayBegin(text string, i int) bool {
 	return s.pairs[pair/64]&(1<<(pair%64)) != 0
 }
 
-// at returns the end of the longest value that begins at i, if one may begin there, or 0.
+// at returns the end of the longest value that begins at index i of text, or 0 if none does. It is
+// called only if mayBegin returns true.
 func (s *seen) at(text string, i int) int {
 	for _, v := range s.byStart[text[i:i+minSeen]] {
 		if strings.HasPrefix(text[i:], v) {
@@ -307,7 +311,7 @@ func (r *redact) value(b *restoration, placeholder string) string {
 	}
 }
 
-// put writes now to out in place of the text was.
+// put writes now to out. now replaces was, a part of the text.
 func (b *restoration) put(out *strings.Builder, was, now string) {
 	out.WriteString(now)
 	if b.JSON {

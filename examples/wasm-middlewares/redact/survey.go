@@ -97,8 +97,8 @@ func common(text string) int {
 	return all - len(text)
 }
 
-// unusual sets the highest bit of each byte that is not in ASCII, from % to +, or from / to _. The latter contain
-// the digits and the capital letters.
+// unusual returns the highest bit of each byte of w that is not in ASCII, from % to +, or from / to
+// _. The latter contain the digits and the capital letters.
 func unusual(w uint64) uint64 {
 	low := w &^ highs
 	return (w | between(low, '%', '+') | between(low, '/', '_')) & highs
@@ -122,12 +122,13 @@ func word(text string) uint64 {
 	return w
 }
 
-// between sets the highest bit of each byte of low that is in [first, last]. All bytes are below 0x80.
+// between returns the highest bit of each byte of low that is in [first, last]. All bytes are below
+// 0x80.
 func between(low uint64, first, last byte) uint64 {
 	return (low + uint64(0x80-first)*ones) &^ (low + uint64(0x7f-last)*ones) & highs
 }
 
-// equal sets the highest bit of each byte of low that is c. All bytes are below 0x80.
+// equal returns the highest bit of each byte of low that is c. All bytes are below 0x80.
 func equal(low uint64, c byte) uint64 {
 	return ^(low ^ uint64(c)*ones + 0x7f*ones) & highs
 }
