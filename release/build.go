@@ -37,8 +37,8 @@ type release struct {
 	binaries string // folder with the binaries
 	out      string // folder with the finished files
 	commit   string
-	time     time.Time // of the commit
-	version  string    // of the Go module, such as v1.2.3; for a commit without a tag, a pseudo-version
+	time     time.Time // time of the commit
+	version  string    // version of the Go module, such as v1.2.3; for a commit without a tag, a pseudo-version
 }
 
 // buildRelease builds the release of a commit in the folder out, which it creates. After an error

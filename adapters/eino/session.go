@@ -27,7 +27,7 @@ import (
 // opens and closes the chain.
 type session struct {
 	m     *middleware
-	tools []abi.Tool // after before_agent
+	tools []abi.Tool // tools of the run, after before_agent
 	talk  *conversation
 
 	attaching sync.Mutex

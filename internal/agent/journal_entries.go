@@ -24,7 +24,7 @@ type recorder struct {
 	run *run
 
 	mu       sync.Mutex
-	chain    *chain.Run     // nil before the run begins
+	chain    *chain.Run     // the run's chain; nil before the run begins
 	staged   []runlog.Entry // entries of phases that have ended
 	pending  runlog.Entry   // entry of the current phase
 	changed  bool           // staged or pending has a change

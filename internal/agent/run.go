@@ -37,10 +37,10 @@ type run struct {
 	events   *delivery.Queue
 	client   client
 	wrong    error        // error in the input, which ends the run
-	err      *Error       // set before run_finished is sent
-	paused   *PausedError // set before run_paused is sent
+	err      *Error       // why the run failed; set before run_finished is sent
+	paused   *PausedError // what the run waits for; set before run_paused is sent
 	journal  *journal.Options
-	recorder *recorder // nil without a journal
+	recorder *recorder // records the run for the journal; nil without a journal
 	crashed  bool      // the previous process ended without ending or pausing the run
 	canceled bool      // the run was resumed only to cancel it
 	lost     error     // why the run cannot continue in this process; set before the events end

@@ -73,7 +73,7 @@ func (t *agentTool) Declaration() abi.Tool { return t.declaration }
 // A caller is the run that calls a tool, and the call. It reaches the tool in the context.
 type caller struct {
 	run  *run
-	call *runlog.CallState // nil for a call of a middleware
+	call *runlog.CallState // state of the call; nil if a middleware made it
 }
 
 type callerKey struct{}

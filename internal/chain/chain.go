@@ -34,7 +34,7 @@ import (
 // A Chain is a list of entries in registration order. It serves many runs concurrently.
 type Chain struct {
 	hook.Options
-	plans  []hook.Plan // in entry order
+	plans  []hook.Plan // plans of the entries, in their order
 	scope  string      // separates run-local values; see Scoped
 	places hook.Places // positions of the entries in the hooks' lists
 }

@@ -33,7 +33,7 @@ type hearing struct {
 	run    *Run
 	call   *ToolCall
 	q      abi.Call
-	digest string // of the arguments
+	digest string // digest of the arguments
 
 	worst  string        // the strictest decision so far
 	by     *hook.Control // the first gate with that decision
@@ -78,7 +78,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 type Verdict struct {
 	Denied bool
 	By     string // the entry that denied the call
-	Reason string // for the model and its user
+	Reason string // why the call is denied, for the model and its user
 }
 
 // Judge asks the gates of all rings about a call. If the call is not denied, the caller executes

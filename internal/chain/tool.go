@@ -60,7 +60,7 @@ type ToolOutcome struct {
 	Labels []string    // labels of the result; if nil, those that follow from the source
 
 	held   *local.Hold
-	memory *account.Meter // nil if memory is not counted
+	memory *account.Meter // memory of the call and its result; nil if memory is not counted
 }
 
 // Release returns the memory that is counted for the call. A caller that keeps the result counts it

@@ -27,7 +27,7 @@ var threadTimes [64]struct {
 	mu     sync.Mutex
 	thread int
 	used   time.Duration
-	at     time.Duration // when it was read, since processStart
+	at     time.Duration // time of reading it, since processStart
 }
 
 // threadTimeAtMost returns an upper bound of threadTime, at most yieldInterval above it, in a third

@@ -87,8 +87,8 @@ var (
 // A Filter selects a page of runs. The zero value selects the newest 100 runs of the operator.
 type Filter struct {
 	Tenant string
-	Agent  string         // any if empty
-	Status journal.Status // any if empty
+	Agent  string         // name of the agent; empty selects the runs of all agents
+	Status journal.Status // status of the runs; empty selects all
 	Page
 }
 

@@ -8,7 +8,7 @@ import (
 // A request is what the user asks for: the user's latest message and, if that only confirms what
 // was said before, the messages that it confirms.
 type request struct {
-	id      string // of the latest message
+	id      string // ID of the latest message
 	texts   []string
 	said    *speech
 	effects effect

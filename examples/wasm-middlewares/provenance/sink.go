@@ -26,7 +26,7 @@ const (
 type sink struct {
 	tool    string
 	words   []string // words of the tool's name
-	effect  effect   // 0 if unknown
+	effect  effect   // what the tool does; 0 if unknown
 	topics  topic
 	roles   map[string]role // roles by the names of arguments
 	other   role            // role of an argument that the declaration does not have

@@ -9,7 +9,7 @@ import (
 // A speech is an index of trusted text. Finding a value in it takes the same time however long the
 // text is.
 type speech struct {
-	words []string           // in order; "" separates texts
+	words []string           // words of all texts in order; "" separates texts
 	at    map[string][]int32 // positions of each word in words
 	// whole has the parts of the text between spaces, quotes and brackets, such as addresses and
 	// paths, in lower case.

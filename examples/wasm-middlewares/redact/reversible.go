@@ -211,7 +211,7 @@ const (
 // A seen is an index of values that finds their occurrences in text.
 type seen struct {
 	pairs   [1 << 16 / 64]uint64 // a set of the first two bytes of the values
-	byStart map[string][]string  // by the first minSeen bytes, longer ones first
+	byStart map[string][]string  // values by their first minSeen bytes, longer ones first
 }
 
 func (s *seen) add(value string) {

@@ -18,7 +18,7 @@ type survey struct {
 func read(text string, from int) survey {
 	var s survey
 	var at, digit, disguised uint64
-	end := from // of the last run
+	end := from // end of the last run
 	for i, next := from, from; i < len(text); i += 8 {
 		if i >= next { // try again after 32 bytes
 			i += common(text[i:])

@@ -21,7 +21,7 @@ var tokened = middleware.Local[map[string][]string]("tokens")
 type vault struct {
 	ctx      *middleware.Context
 	values   map[string][]string
-	numbers  map[string]int // by label and canonical value
+	numbers  map[string]int // numbers of tokens, by label and canonical value
 	restored int            // the number of tokens replaced by values
 	err      error          // the first error of the host
 }

@@ -14,7 +14,7 @@ import (
 type view struct {
 	text   string
 	from   int    // start of unprocessed text
-	survey survey // of text[from:]
+	survey survey // survey of text[from:]
 
 	// For an undisguised view: its pieces in order, which say where its characters come from. Nil for the text
 	// itself.

@@ -45,8 +45,8 @@ func (c *cutter) rest() []string {
 func (c *cutter) end() int {
 	const (
 		inside = iota
-		marked // after a mark
-		closed // after the white space that follows a mark
+		marked // a mark was the last character
+		closed // white space follows the mark
 	)
 	state, count, word := inside, 0, 0
 	for i, r := range c.held {

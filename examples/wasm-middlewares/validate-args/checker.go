@@ -27,7 +27,7 @@ type checker struct {
 	left     int // remaining steps
 	depth    int
 	mistakes []mistake
-	patterns map[string]*regexp.Regexp // by pattern; nil if the pattern cannot be applied
+	patterns map[string]*regexp.Regexp // compiled patterns by their text; nil for one that cannot be applied
 
 	over  string // why the check was aborted
 	wrong error  // the first error in the schema

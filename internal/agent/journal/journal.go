@@ -142,7 +142,7 @@ type Commit struct {
 	Events      []byte
 	First, Last int64
 
-	Progress *Progress // unchanged if nil
+	Progress *Progress // the run's progress; nil if unchanged
 	// Rewrite erases from earlier entries of the log; optional.
 	Rewrite  *Rewrite
 	LeaseTTL time.Duration

@@ -52,12 +52,12 @@ func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
 // A pendingSync is a commit that is written and may not be synced yet.
 type pendingSync struct {
 	previous *pendingSync // the preceding commit, whose events are delivered first
-	synced   <-chan error // nil if the commit is lazy
+	synced   <-chan error // yields the result of the sync; nil if the commit is lazy
 	events   []delivery.Event
 	bytes    int64 // size of the changes, counted as pending memory
 	waiters  []*waiter
 	done     chan struct{}
-	err      error // set before done is closed
+	err      error // result of the sync; set before done is closed
 }
 
 // synced returns a pendingSync that is done.

@@ -43,7 +43,7 @@ type Source interface {
 // A Change is the change of a run's state that one commit persists.
 type Change struct {
 	Log      []byte            // the next entry of the run's log; nil if nothing changed
-	Progress *journal.Progress // nil if unchanged
+	Progress *journal.Progress // the run's progress; nil if unchanged
 	Rewrite  *journal.Rewrite  // erases from earlier entries, unless nil
 	Pending  int64             // bytes to release from the pending memory once persisted
 }
@@ -293,7 +293,7 @@ func (w *Writer) commit() {
 
 // A gathered holds the parts of one commit.
 type gathered struct {
-	commit  *journal.Commit // nil if there is nothing to commit
+	commit  *journal.Commit // the commit of the changes and events; nil if there are none
 	events  []delivery.Event
 	waiters []*waiter
 	bytes   int64 // size of the changes, counted as pending memory

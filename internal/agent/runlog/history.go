@@ -112,7 +112,7 @@ type reader struct {
 	step     int
 	messages []abi.Message // the messages before the current phase
 
-	instruction string // before the current phase
+	instruction string // the instruction before the current phase
 	removed     int    // bytes of the messages removed from requests
 
 	// The requests of the current phase, by attempt. requester is the entry whose edits were applied

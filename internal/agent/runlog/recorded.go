@@ -13,7 +13,7 @@ import (
 type CallKey struct {
 	Run  string
 	Step int
-	Key  string // see record.KeyOf
+	Key  string // the call's key; see record.KeyOf
 }
 
 // Recorded holds the data from which a run can be replayed without its model and its tools.
@@ -59,7 +59,7 @@ func (o *Recorded) read(log [][]byte) error {
 type recordedReader struct {
 	out   *Recorded
 	fold  *builder
-	calls map[CallKey]record.CallRecord // without the run
+	calls map[CallKey]record.CallRecord // calls of the run; the Run of their keys is not set
 	phase int64
 	step  int
 

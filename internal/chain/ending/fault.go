@@ -8,7 +8,7 @@ import (
 // A FaultError reports that a middleware misbehaved: it trapped, exceeded a limit, or
 // returned an invalid answer.
 type FaultError struct {
-	Entry  string // empty if the fault occurred while the module was loaded
+	Entry  string // name of the entry; empty if the fault occurred while the module was loaded
 	Module string // the name that the module was loaded under; empty for native Go
 	Digest string // digest of the module's bytes; empty for native Go
 	Hook   abi.Hook

@@ -31,8 +31,8 @@ type Exchange[Q, P, R any] struct {
 	Core func(ctx context.Context, q Q, out pipe.Sink) (Reply[R], error)
 	// Delivered reports whether chunks have left the outermost ring.
 	Delivered func() bool
-	CallID    string // empty for model calls
-	Tool      string // name of the tool, empty for model calls
+	CallID    string // id of the tool call; empty for model calls
+	Tool      string // name of the tool; empty for model calls
 	Before    abi.Hook
 	Wrap      abi.Hook
 	After     abi.Hook

@@ -31,9 +31,9 @@ const (
 // one trial call. If the trial faults as well, it opens for twice as long; otherwise it closes.
 type breaker struct {
 	mu      sync.Mutex
-	faults  int           // consecutive
+	faults  int           // number of consecutive faults
 	pause   time.Duration // duration of the last opening
-	opened  time.Time     // zero while closed
+	opened  time.Time     // time of the last opening; zero while closed
 	trying  bool
 	nowFunc func() time.Time
 }

@@ -57,7 +57,7 @@ type Call struct {
 
 	held   account.Meter // memory that the host holds for the call
 	locals local.Tx
-	fault  error // set if the input cannot be prepared
+	fault  error // why the input cannot be prepared; nil if it can
 
 	unlabelled []message.RemovedLabels // labels that the answer removes
 

@@ -23,7 +23,7 @@ type Run struct {
 	keeping     *sync.RWMutex // read-locked while recording, locked while collecting the recorded changes
 	unpersisted *unpersisted
 
-	accountant Accountant       // nil if memory is not limited
+	accountant Accountant       // waits for the run's memory; nil if memory is not limited
 	Account    *account.Account // the account of accountant; nil if memory is not counted
 	recorded   *account.Share   // the record's share of the account
 

@@ -51,7 +51,7 @@ type Outcome struct {
 	Cost
 
 	Usage        *abi.Usage // usage of a model call
-	FinishReason string     // for a model call or a run; empty if the run did not end
+	FinishReason string     // finish reason of a model call or a run; empty if the run did not end
 	IsError      bool       // whether the tool answered with an error
 }
 

@@ -24,7 +24,7 @@ import (
 // An envFunction is one function of extism:host/env.
 type envFunction struct {
 	name   string
-	params string // see invoke.ValueTypes
+	params string // types of the parameters; see invoke.ValueTypes
 	result string
 	does   string
 	grant  string

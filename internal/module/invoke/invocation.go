@@ -47,7 +47,7 @@ type Invocation struct {
 
 	Entered  bool           // whether the guest was called
 	inside   bool           // whether a host call is in progress, or aborted the guest
-	guest    *sandbox.Guest // set by the first host call
+	guest    *sandbox.Guest // the guest that makes host calls; set by the first of them
 	Recorder *replay.Recorder
 	Replay   *replay.Player // answers host calls in place of the run
 	Report   sandbox.Report

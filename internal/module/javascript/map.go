@@ -25,7 +25,7 @@ type Map struct {
 
 // A segment is the source position of the code up to the next segment. All numbers start at 0.
 type segment struct {
-	line, column       int32 // in the bundle
+	line, column       int32 // position in the bundle
 	source             int32 // index of the source; -1 if the code has no source
 	toLine, fromColumn int32
 }

@@ -15,7 +15,7 @@ import (
 const (
 	maxManifest   = 1 << 20 // bytes of a package.json
 	maxPatterns   = 100
-	maxComponents = 20     // of a pattern
+	maxComponents = 20     // components of a pattern
 	maxEntries    = 10_000 // entries of folders that are compared with patterns
 	maxMembers    = 1_000
 )

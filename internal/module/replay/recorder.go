@@ -15,7 +15,7 @@ const (
 // calls, so a fault may depend on them.
 type History struct {
 	recordings []Recording
-	size       int // bytes
+	size       int // size of the recordings in bytes
 	dropped    int // number of missing recordings, which are the earliest
 }
 

@@ -35,7 +35,7 @@ import (
 // Several processes can use one directory concurrently.
 type diskCache struct {
 	dir string
-	max int64 // bytes of all entries
+	max int64 // maximum size of all entries in bytes
 
 	mu sync.Mutex // held during shrink
 }

@@ -36,7 +36,7 @@ type copiedPages struct {
 	image *copiedImage
 	limit uint64
 	buf   []byte
-	moved pages // nil until they grow
+	moved pages // the pages that the bytes have moved to; nil until they grow
 }
 
 func (p *copiedPages) resize(size uint64) []byte {

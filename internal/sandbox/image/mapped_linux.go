@@ -166,7 +166,7 @@ type mappedPages struct {
 	image   *mappedImage
 	length  uint64 // length of what a reset restores: the image, and zeros after it
 	space   []byte
-	usable  uint64 // bytes from the beginning of space
+	usable  uint64 // number of usable bytes, from the beginning of space
 	entries []byte // buffer for the pagemap; nil if the kernel has PAGEMAP_SCAN
 	counted int64  // number of mappings that the variable mappings counts for these pages
 }

@@ -27,7 +27,7 @@ type ImportInfo struct {
 type ExportInfo struct {
 	Name string
 	Kind string   // "function", "memory", "table" or "global"
-	Type FuncType // set for functions only
+	Type FuncType // type of a function; zero for other exports
 }
 
 // Outline describes the imports, exports and memory of a module.
