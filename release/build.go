@@ -66,7 +66,8 @@ func buildRelease(ctx context.Context, repo, commit, out string) error {
 	return nil
 }
 
-// clone clones the repository. A build of the clone contains no uncommitted change.
+// clone clones the repository repo at a commit. A build of the clone contains no uncommitted
+// change.
 func (r *release) clone(ctx context.Context, repo, commit string) error {
 	id, err := output(ctx, repo, "git", "rev-parse", "--verify", commit+"^{commit}")
 	if err != nil {
@@ -226,8 +227,8 @@ func writeChecksums(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "checksums.txt"), sums.Bytes(), 0o644)
 }
 
-// output runs a command in a folder and returns its standard output without surrounding space. Its
-// error contains the command's standard error.
+// output runs a command in the folder dir and returns its standard output without surrounding
+// space. Its error contains the command's standard error.
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -76,7 +76,7 @@ func (r *release) writeSBOM(w io.Writer, p platform) error {
 	return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 }
 
-// goModule returns the component of a Go module.
+// goModule returns the component for the Go module with the given path and version.
 func goModule(path, version string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
 	return cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, Name: path, Version: version, PackageURL: url}
@@ -133,8 +133,8 @@ func (r *release) notices(ctx context.Context, p platform) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// appendLicenses appends the files with licenses in a folder. It fails if the folder has none, because
-// a release of software without a license is not allowed.
+// appendLicenses appends the files with licenses in dir to text, below the given title. It fails if
+// dir has none, because a release of software without a license is not allowed.
 func appendLicenses(text *bytes.Buffer, title, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

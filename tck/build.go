@@ -102,8 +102,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 // contents maps the slash-separated paths of files to their contents.
 type contents map[string][]byte
 
-// outputs returns the files that the build writes: in src/ the program to compile, and in out/
-// the modules that need no compiler.
+// outputs returns the files that the build for a transport writes: in src/ the program to compile,
+// and in out/ the modules that need no compiler. root is the folder of this Go module's source.
 func outputs(root string, cases []*golden.Case, transport string) (contents, error) {
 	all := contents{}
 	if err := all.addFolder(root, rawModules, "out/", ".wasm"); err != nil {

@@ -69,8 +69,7 @@ func ourLoop(
 	}}, nil
 }
 
-// ourModules returns a peer with the five middlewares as WebAssembly modules, each with its own
-// instance.
+// ourModules returns a peer with the five middlewares as instances of the module at path.
 func ourModules(ctx context.Context, h *host.Host, name, path string, conversation []abi.Message) (*peer, error) {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {

@@ -14,7 +14,7 @@ type bar struct {
 	value float64
 }
 
-// plot writes an SVG file with horizontal bars on a logarithmic scale. The first bar is
+// plot writes an SVG file to path with horizontal bars on a logarithmic scale. The first bar is
 // highlighted.
 func plot(path, title, unit string, bars []bar) error {
 	const left, width, height, top = 250, 460, 26, 40

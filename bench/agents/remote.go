@@ -117,7 +117,7 @@ func inExtism(
 }
 
 // sideCars returns a peer whose middlewares are HTTP services. Each is another process of this
-// program.
+// program, for which the environment variable serveAs is set to as.
 func sideCars(ctx context.Context, h *host.Host, name, as string, conversation []abi.Message) (*peer, error) {
 	urls, stops, processes := map[string]string{}, []func(){}, []int{}
 	for _, e := range entries {

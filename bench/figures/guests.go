@@ -148,7 +148,8 @@ func (r *raw) warm(ctx context.Context) (guest, error) {
 	}, nil
 }
 
-// plugin returns the guest as a plug-in of the Extism SDK. With a timeout, the SDK can stop it.
+// plugin returns the guest as a plug-in of the Extism SDK. The SDK can stop it only if timeoutMS is
+// not 0.
 func plugin(ctx context.Context, module []byte, timeoutMS uint64) (guest, error) {
 	p, err := extism.NewPlugin(
 		ctx,

@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// hooks compares the times of a hook on a warm instance of each contender.
+// hooks compares the times of a hook on a warm instance of each contender. plain and ext are the
+// guest as a module and as an Extism plug-in.
 func hooks(ctx context.Context, plain, ext []byte) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {

@@ -20,9 +20,10 @@ var others = []struct{ folder, name, language string }{
 	{".", "tinygo", "TinyGo"},
 }
 
-// otherLanguages builds the five middlewares in other languages with the toolchains of
-// "agent-runner module build", and returns the module files. A script is its own module. The result
-// missing has a line for each language whose toolchain is not installed.
+// otherLanguages builds the five middlewares in other languages into the folder built, with the
+// toolchains of "agent-runner module build", and returns the module files. A script is its own
+// module. root is the folder of the repository. The result missing has a line for each language
+// whose toolchain is not installed.
 func otherLanguages(ctx context.Context, root, built string) (files []string, missing string, err error) {
 	five := filepath.Join(root, "bench", "guests", "five")
 	for _, o := range others {

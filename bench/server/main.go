@@ -115,8 +115,8 @@ func compared(p *plan, against string) error {
 	return os.WriteFile(flag.Arg(2), text.Bytes(), 0o644)
 }
 
-// measure measures all parts, or a single part if its name is given, and writes the figures to a
-// file. Each part has a new server.
+// measure measures all parts, or only the part that only names, and writes the figures to the file
+// out. It starts a new server of the given program for each part.
 func measure(p *plan, only, program, guest, out string) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -178,9 +178,9 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// self starts this program as the hostile tenant, in its own session, and returns the running
-// command. Linux first divides the processors between sessions, so in one session the attacker
-// would use the benchmark's share.
+// self starts this program as the hostile tenant of the server at address, in its own session, and
+// returns the running command. Linux first divides the processors between sessions, so in one
+// session the attacker would use the benchmark's share.
 func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -64,7 +64,8 @@ func (f *repair) apply(
 	return l
 }
 
-// report emits a repair event, unless there were too many.
+// report emits the repair event of an action on the call with the given id and the given tool,
+// unless there were too many.
 func (f *repair) report(action, id, name string) {
 	if f.n++; f.n > maxRepairs {
 		return

@@ -73,7 +73,9 @@ func changeToolLimits(limits, patch map[string]int, raise bool) (map[string]int,
 	return out, nil
 }
 
-// checkLimit checks a new value of a limit, whose present value is 0 if there is none.
+// checkLimit returns an error if n is not valid as the new value of the limit called name: if n is
+// negative, or higher than its present value now although raise is false. now is 0 if there is no
+// such limit.
 func checkLimit(name string, now, n int, raise bool) error {
 	switch {
 	case n < 0:

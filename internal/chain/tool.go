@@ -238,8 +238,8 @@ type toolSink struct {
 	ending atomic.Pointer[error] // the first error of the sink that ends the run, even if the tool ignores the error
 }
 
-// sink returns the sink for the tool's chunks, which sets their call id. It is nil if they
-// are not needed.
+// sink returns a sink that sets the call id of chunks and passes them to s.to, or nil if s.to is
+// nil.
 func (s *toolSink) sink() pipe.Sink {
 	if s.to == nil {
 		return nil

@@ -150,7 +150,8 @@ func abiCases() []Case {
 	}
 }
 
-// errorReply returns a case of a host call in before_agent whose reply is an error.
+// errorReply returns the case of a host call of the function f with args in before_agent, whose
+// reply is an error that contains text.
 func errorReply(name, f, text string, args ...[]byte) Case {
 	return Case{Name: name, Want: ErrorReply, Text: []string{text}, Module: func() []byte {
 		return asking(contract.HookBeforeAgent, f, func(g *guest, index int) []byte {

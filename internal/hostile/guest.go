@@ -63,8 +63,8 @@ type guest struct {
 // newGuest returns a guest with a memory of 4 pages.
 func newGuest() *guest { return &guest{names: map[string]int{}, pages: []byte{0, 4}} }
 
-// signature returns the index of a function type, which is given in the form of abiTypes. It adds
-// the type if necessary.
+// signature returns the index of the function type with params and results, which are in the form
+// of abiTypes. It adds the type if necessary.
 func (g *guest) signature(params, results string) int {
 	t := join([]byte{0x60}, letters(params), letters(results))
 	if i := slices.IndexFunc(g.signatures, func(s []byte) bool { return bytes.Equal(s, t) }); i >= 0 {
@@ -86,8 +86,8 @@ func letters(s string) []byte {
 	return b
 }
 
-// use imports a function, at most once, and returns its index. It panics if the guest already has
-// functions of its own.
+// use imports a function from a module, at most once, and returns its index. params and results are
+// in the form of abiTypes. use panics if the guest already has functions of its own.
 func (g *guest) use(module, name, params, results string) int {
 	if len(g.declared) > 0 {
 		panic(fmt.Sprintf("import %s.%s comes after a function", module, name))
@@ -113,8 +113,8 @@ func (g *guest) wasi(name string) int {
 	return g.use(wasiModule, name, t[0], t[1])
 }
 
-// function adds a function with the locals of hookLocals after its parameters, and returns its
-// index.
+// function adds a function with the given type and code, and with the locals of hookLocals after
+// its parameters. It returns the function's index.
 func (g *guest) function(params, results string, code ...[]byte) int {
 	g.declared = append(g.declared, leb(g.signature(params, results)))
 	g.bodies = append(g.bodies, function(hookLocals, join(code...)...))

@@ -79,9 +79,10 @@ func (e *NoRoomError) Error() string {
 // Retryable reports that another attempt may succeed.
 func (*NoRoomError) Retryable() bool { return true }
 
-// ImageRoomError reports that the memory from which the instances of an [Image] start could not be
-// stored, because the images of all modules would then exceed Options.ImageBytes, or those of the
-// tenant its share of that memory. Another attempt may succeed after other images were closed.
+// ImageRoomError reports that there is no memory for another image, which is the memory that the
+// instances of an [Image] start with. With it, the images of all modules would exceed
+// Options.ImageBytes, or those of the tenant would exceed the tenant's share. Another attempt may
+// succeed after other images have been closed.
 type ImageRoomError struct {
 	Bytes, All int64
 }

@@ -64,7 +64,8 @@ func (c *core) instantiate(ctx context.Context, s *image.Snapshot, im *Image) (e
 	return nil
 }
 
-// openFresh starts the memory with the module's data.
+// openFresh starts the memory, which can grow to limit bytes, with the module's data. If portable
+// is set, the memory is on Go's heap on every system.
 func (c *core) openFresh(limit uint64, portable bool) error {
 	size := c.code.Outline.MemoryMin
 	b := c.linear.OpenEmpty(size, limit, portable)

@@ -80,8 +80,8 @@ func (in *Instance) fail(kind FaultKind, message string, cause error) {
 	panic(unwind{})
 }
 
-// view returns a range of the guest's memory without copying, and charges for it. The result
-// must not be kept.
+// view returns the length bytes of the guest's memory at ptr without copying them, and charges for
+// them. The result must not be kept.
 func (g *Guest) view(ptr, length uint32) []byte {
 	b := g.in.bounds(ptr, length)
 	g.in.charge(int64(length) / fuelBytes)

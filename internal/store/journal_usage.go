@@ -30,8 +30,8 @@ func dueBytes(status journal.Status, uncounted int64) int64 {
 	return uncounted
 }
 
-// countJournal adds bytes that a run wrote to its tenant's usage of the day and to the
-// tenant's total.
+// countJournal adds n bytes that a run of agent wrote to its journal to the tenant's usage on the
+// day of at, and to the tenant's total.
 func countJournal(t scoped, agent string, at time.Time, n int64) error {
 	if err := addUsage(t, Usage{Day: Day(at), Agent: agent, JournalBytes: n}); err != nil {
 		return err

@@ -23,7 +23,7 @@ const (
 	framePage   = 4096
 )
 
-// commitEnds returns the offset in a write-ahead log at which each transaction ends.
+// commitEnds returns the offsets in a write-ahead log at which transactions end.
 func commitEnds(t *testing.T, log []byte) (ends []int) {
 	t.Helper()
 	require.EqualValues(t, framePage, binary.BigEndian.Uint32(log[8:]))

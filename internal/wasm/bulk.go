@@ -35,8 +35,8 @@ type helper struct {
 	x, y uint32
 }
 
-// helper returns the index of the helper for an instruction. It adds the helper if
-// necessary.
+// helper returns the index of the helper for the instruction op with the indices x and y. It adds
+// the helper if necessary.
 func (w *rewriter) helper(op Opcode, x, y uint32) uint32 {
 	key := fmt.Sprint(op, x, y)
 	f, ok := w.added[key]

@@ -174,7 +174,8 @@ func (b *body) fail(kind Kind, what string, value, limit uint64, format string, 
 	b.d.failAt(b.it.r.base+b.in.Start, kind, what, value, limit, format, args...)
 }
 
-// index checks one index of the current instruction.
+// index checks that value, an index of the current instruction, is below n. what names the index in
+// the error.
 func (b *body) index(what string, value uint32, n int) {
 	b.d.index(b.it.r.base+b.in.Start, what, value, n)
 }

@@ -249,8 +249,8 @@ func vectorOperations() (t [256]operation) {
 	return t
 }
 
-// names fills a table with operations without immediates, starting at an opcode. The name "-" skips
-// an opcode.
+// names sets the elements of t from first on to the operations without immediates whose names are
+// in list. It leaves out an element for the name "-".
 func names(t []operation, first int, list string) {
 	for i, name := range strings.Fields(list) {
 		if name != "-" {

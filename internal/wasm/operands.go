@@ -67,7 +67,8 @@ func operandCount(name string) int8 {
 	return 2
 }
 
-// resultType returns the result type of an instruction.
+// resultType returns the result type of the instruction called prefix.name, such as i32.add, or 0
+// if it has no result.
 func resultType(prefix, name string) ValueType {
 	lanes := strings.Contains(prefix, "x")
 	word, _, _ := strings.Cut(name, "_")

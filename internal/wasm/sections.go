@@ -162,7 +162,8 @@ func (d *decoder) memory() Memory {
 	return m
 }
 
-// sizes reads the minimum and maximum size of a memory or table.
+// sizes reads the minimum and maximum size of a memory or table. what is "memory" or "table", and
+// limit is the largest valid minimum.
 func (d *decoder) sizes(what string, limit uint64) (s Range) {
 	at := d.pos
 	switch flags := d.u8("the flags of a " + what); {

@@ -222,7 +222,8 @@ func (d *decoder) constVector(at int, e *ConstExpr) ValueType {
 	return V128
 }
 
-// notConst rejects an instruction that is not allowed in a constant expression.
+// notConst records the error for op, an opcode at the offset at that is not allowed in a constant
+// expression.
 func (d *decoder) notConst(at int, op byte) {
 	switch {
 	case op >= 0x6a && op <= 0x6c, op >= 0x7c && op <= 0x7e,

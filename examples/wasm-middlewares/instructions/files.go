@@ -111,7 +111,8 @@ func (l *loading) file(p, from string, depth int) error {
 	return nil
 }
 
-// skip emits an event for an omitted file.
+// skip emits an event for the file p, which is omitted for the given reason. from is the file that
+// imports it, or "".
 func (l *loading) skip(p, from, reason string) error {
 	return l.ctx.Emit("left_out", map[string]string{"file": p, "from": from, "why": reason})
 }

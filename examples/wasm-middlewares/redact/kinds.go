@@ -140,7 +140,8 @@ func mask(match string, keep int) string {
 	}, match)
 }
 
-// canonical returns the same string for all spellings of a value.
+// canonical returns the same string for all spellings of the value match. In a number, spaces and
+// hyphens do not count.
 func canonical(match string, number bool) string {
 	if number {
 		match = strings.NewReplacer(" ", "", "-", "").Replace(match)

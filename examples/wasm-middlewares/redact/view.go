@@ -190,8 +190,8 @@ func escape(text string, json bool) (rune, int) {
 	return 0, 0
 }
 
-// numbered decodes \u0040, \u{40} or \x40, after the given number of backslashes. Its results are
-// those of [escape].
+// numbered decodes \u0040, \u{40} or \x40 at the start of text, which begins with the given number
+// of backslashes. Its results are those of [escape].
 func numbered(text string, slashes int) (rune, int) {
 	if len(text) == slashes {
 		return 0, -1

@@ -129,8 +129,9 @@ type backoff struct {
 	Why   string `json:"why"`
 }
 
-// backoff starts a backoff: the delay that the tool asks for or, if longer, a delay that doubles
-// with each failed call. The delay is at most MaxPause seconds. If Pause is 0, backoff does
+// backoff stores in rest that no call is made for a while after the given number of consecutive
+// failures: for asked milliseconds, which the tool asks for, or for a delay that doubles with each
+// failure if that is longer. The delay is at most MaxPause seconds. If Pause is 0, backoff does
 // nothing.
 func (r *retry) backoff(
 	ctx *middleware.Context,

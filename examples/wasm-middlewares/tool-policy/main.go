@@ -151,8 +151,9 @@ func (p *policy) decision(tool, action string, by int) middleware.Decision {
 	}
 }
 
-// matches reports whether the rule applies to a call. sure is false if the arguments contain too
-// much encoded text to check.
+// matches reports whether the rule applies to a call of tool with arguments. If decode is set, it
+// also looks at the decoded forms of values. sure is false if the arguments contain too much
+// encoded text to check.
 func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure bool) {
 	if !names.Match(r.Tools, tool) {
 		return false, true

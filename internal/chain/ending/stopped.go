@@ -10,8 +10,8 @@ import (
 type StoppedError struct {
 	Entry  string   // the entry that stopped the run
 	Hook   abi.Hook // the hook whose answer stopped the run
-	Reason string   // for people, at most 8 KiB
-	Code   string   // for programs, defined by the entry, at most contract.MaxName bytes
+	Reason string   // why the run was stopped, for people; at most 8 KiB
+	Code   string   // code for programs, defined by the entry; at most contract.MaxName bytes
 }
 
 // Error returns the entry and the reason.

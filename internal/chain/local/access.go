@@ -97,7 +97,7 @@ func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
 	return true, v.put(o, w.key, w.value, w.version)
 }
 
-// put stores val itself, not a copy. It fails if the value exceeds the limits of its scope or of
+// put sets key to val itself, not to a copy. It fails if val exceeds the limits of its scope or of
 // the run's memory. The caller holds the lock.
 func (v *Values) put(o *Owner, key string, val json.RawMessage, version int64) error {
 	scope := o.scope(key)
@@ -127,7 +127,7 @@ func (v *Values) put(o *Owner, key string, val json.RawMessage, version int64) e
 	return nil
 }
 
-// remove deletes a value. The caller holds the lock.
+// remove deletes the value of key in a scope. The caller holds the lock.
 func (v *Values) remove(scope, key string) {
 	if old, ok := v.scopes[scope][key]; ok {
 		v.sizes[scope] -= len(key) + len(old.Value)

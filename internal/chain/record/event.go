@@ -27,7 +27,8 @@ func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	return false
 }
 
-// HasSent reports whether the call sent an event with the given hash, in this pass or an earlier one.
+// HasSent reports whether the call of key sent an event with the hash sum, in this pass or an
+// earlier one.
 func (r *Record) HasSent(key string, sum uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

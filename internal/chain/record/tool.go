@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Begun reports whether a tool was called but its outcome is unknown.
+// Begun reports whether the tool call of key began and its outcome is unknown.
 func (r *Record) Begun(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -14,7 +14,8 @@ func (r *Record) Begun(key string) bool {
 	return e != nil && e.Begun && !e.Done
 }
 
-// SetBegun records whether a tool is about to be called. False means that it has done nothing yet.
+// SetBegun records whether the tool call of key has begun. It is called with true before the tool
+// is called, and with false if the call turns out to have done nothing.
 func (r *Record) SetBegun(key string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

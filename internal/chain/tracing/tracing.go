@@ -39,7 +39,7 @@ type Operation struct {
 	Digest string // digest of the entry's module; empty for native Go
 	Hook   abi.Hook
 	Model  string
-	Call   *abi.Call // must not be modified
+	Call   *abi.Call // the tool call, which must not be modified; nil if there is none
 }
 
 // An Outcome describes how an operation ended.

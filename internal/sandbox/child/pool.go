@@ -82,7 +82,8 @@ type output interface {
 	String() string
 }
 
-// run lets a child do a job, or compile if the job has no name.
+// run lets a child in the directory dir do job, or compile job.Input if the job has no name. stdout
+// receives the output.
 func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout output) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -211,7 +212,8 @@ var outOfMemoryTexts = []string{
 	"ThreadSanitizer failed to allocate",
 }
 
-// explain returns the error of a child that failed.
+// explain returns the error of a child that failed with exit. job is the name of the job, or empty
+// for a compilation. stdout and stderr are what the child printed.
 func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
 	lacksMemory := func(text string) bool { return strings.Contains(stderr, text) }
 	switch code := exit.ExitCode(); {

@@ -48,8 +48,9 @@ const (
 	tempTTL    = time.Hour
 )
 
-// openDiskCache opens or makes a cache directory. It returns an error if this process cannot write
-// to the directory, or other users could.
+// openDiskCache opens a cache in the directory dir, which it makes if necessary. max bounds the
+// size of all entries in bytes. It returns an error if this process cannot write to the directory,
+// or other users could.
 func openDiskCache(dir string, max int64) (*diskCache, error) {
 	const fix = "choose another cache directory, or none"
 	fail := func(what string, err error) (*diskCache, error) {

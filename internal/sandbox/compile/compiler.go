@@ -152,8 +152,8 @@ func (c *Compiler) compileHere(ctx context.Context, b []byte) (*Module, error) {
 	return m, nil
 }
 
-// compileIn loads the module from a cache. If it is missing, compileIn compiles it into the
-// cache, or into a temporary one if disk is nil.
+// compileIn loads the module with the given digest from the cache disk. If it is missing, compileIn
+// compiles b into the cache, or into a temporary one if disk is nil.
 func (c *Compiler) compileIn(
 	ctx context.Context,
 	disk *diskCache,

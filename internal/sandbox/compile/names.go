@@ -81,9 +81,9 @@ func (n *Names) add(function uint32, name []byte) {
 	n.index = append(n.index, nameAt{function, at, uint32(len(n.text))})
 }
 
-// readable returns the names of n with mangled names demangled by a child process. If the child
-// crashes or exceeds a limit, which only crafted names cause, readable returns n unchanged. Any
-// other error of [child.Pool.Run] is returned.
+// readable returns the names of n with mangled names demangled by a child process in the directory
+// dir. If the child crashes or exceeds a limit, which only crafted names cause, readable returns n
+// unchanged. Any other error of [child.Pool.Run] is returned.
 func (c *Compiler) readable(ctx context.Context, tenant, dir string, n *Names) (*Names, error) {
 	var mangled []byte
 	for _, e := range n.index {

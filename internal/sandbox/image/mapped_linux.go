@@ -141,7 +141,7 @@ func (i *mappedImage) mappings() int64 {
 	return n
 }
 
-// open maps the image at the beginning of new pages.
+// open returns pages of length bytes that begin with the image and can grow to limit bytes.
 func (i *mappedImage) open(length, limit uint64) (imagePages, error) {
 	p, err := mapCounted(limit, i.mappings())
 	if err != nil {

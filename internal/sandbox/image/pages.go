@@ -77,7 +77,8 @@ func equals(b, content []byte, at uint64) bool {
 
 var zeroPage [pageBytes]byte
 
-// newPages returns pages of zeros without an image.
+// newPages returns empty pages without an image, which can grow to limit bytes. If portable is set,
+// they are on Go's heap.
 func newPages(limit uint64, portable bool) pages {
 	if !portable && CanMap() {
 		if p, err := mapPages(limit); err == nil {
