@@ -25,7 +25,8 @@ type score struct {
 	notes     []string
 }
 
-// measure replays a suite with a defence.
+// measure replays a suite with a defence, and returns the score. If structured is set, results are
+// JSON instead of AgentDojo's text.
 func measure(ctx context.Context, h *host.Host, s *suite, d defence, structured bool) (*score, error) {
 	sc := &score{}
 	for _, user := range s.UserTasks {
@@ -99,7 +100,7 @@ const head = "| defence | any attacker's write | all of them | tasks denied | ta
 	"questions under attack, median (mean, most) | user's calls undisturbed | tasks undisturbed |\n" +
 	"|---|---:|---:|---:|---:|---:|---:|---:|\n"
 
-// write writes a row of the table.
+// write writes the table's row for the defence called name.
 func (sc *score) write(w io.Writer, name string) {
 	slices.Sort(sc.questions)
 	sum := 0

@@ -102,8 +102,9 @@ func versions(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startPairs starts the pair of LangChain.js, which is in the folder dir, and those of this
-// project, whose modules are in files. After an error it returns those that it has started.
+// startPairs starts the pairs to compare: this project's with the modules in files and with native
+// Go, and those of LangChain.js, which is in the folder dir. After an error it returns those that
+// it has started.
 func startPairs(
 	ctx context.Context,
 	h *host.Host,

@@ -256,8 +256,8 @@ func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	return inner
 }
 
-// settleOwn records the outcome of a call that a middleware made for itself. Its hooks will not be
-// called again.
+// settleOwn records out and v as the outcome of the call of key, which a middleware made for
+// itself, and releases h. The call's hooks will not be called again.
 func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	r.Recording(func() {
 		r.Record.Force(out) // the call itself was counted earlier

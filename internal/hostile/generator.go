@@ -82,7 +82,8 @@ func (g *Generator) base(r *rand.Rand) []byte {
 	return newProgram(r, r.IntN(2) == 0).bytes()
 }
 
-// mutateBytes mutates a module without regard to its structure.
+// mutateBytes returns a mutated copy of the module b, made without regard to its structure. Some
+// mutations copy bytes from other.
 func mutateBytes(r *rand.Rand, b, other []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + r.IntN(4)*r.IntN(3) {

@@ -171,8 +171,9 @@ func (s *session) fuelLeft() int64 {
 	return max(0, s.mw.module.limits.RunFuel-s.stats.Fuel)
 }
 
-// runFuelError returns an error for the limit run_fuel if the call ran out of fuel. It is used for
-// calls that had only the rest of the run's fuel. Other errors are returned unchanged.
+// runFuelError returns an error for the limit run_fuel if err says that the call ran out of fuel. It
+// is for calls that were limited to left, the rest of the run's fuel. Other errors are returned
+// unchanged.
 func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 	var guest *sandbox.FaultError
 	if !errors.As(err, &guest) || guest.Kind != sandbox.FaultFuel {

@@ -55,7 +55,7 @@ func (c *checker) schema(format string, args ...any) {
 	}
 }
 
-// A mistake describes a value that does not fit.
+// A mistake describes a value that does not fit its schema.
 type mistake struct {
 	at   place
 	text string

@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// checkChunk rejects a malformed chunk and one that does not belong to the stream: a model's stream
-// holds no tool results, and a tool's stream holds only tool results and parts.
+// checkChunk rejects a malformed chunk and one that does not belong to the stream. The model's stream
+// holds no tool results. The stream of a tool, for which ofTool is set, holds only tool results and
+// parts.
 func checkChunk(c *abi.Chunk, ofTool bool) error {
 	if err := contract.CheckChunk(c); err != nil {
 		return err

@@ -260,9 +260,10 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 }
 
 // runAfter runs the ring's after hooks, each on the reply of the previous one, until one asks for
-// another call. It returns the last reply, and the request of the other call or nil if no hook asks for
-// one. It ignores a hook that asks for another call after [contract.MaxAgain] repetitions, or if a part
-// of the model's answer has been delivered.
+// another call. It returns the last reply, and the request of the other call or nil if no hook asks
+// for one. The parameter again is the number of repetitions so far. A request for another call is
+// ignored after [contract.MaxAgain] repetitions, or if a part of the model's answer has been
+// delivered.
 func (x *Exchange[Q, P, R]) runAfter(
 	ctx context.Context,
 	i hook.Ring,

@@ -67,8 +67,9 @@ func (r *Revisions) add(n revision) int64 {
 	return r.last
 }
 
-// changed returns the first index that differs between two revisions. It walks from both to their
-// common ancestor. A parent is older than its children, so the younger of the two moves.
+// changed returns the first index at which the lists of the revisions a and b may differ. It walks
+// from both to their common ancestor. A parent is older than its children, so the younger of the
+// two moves.
 func (r *Revisions) changed(a, b int64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,8 +32,8 @@ func (r *Record) Reserve(weight int64) error {
 	return nil
 }
 
-// ReserveAnswer counts the answer of a tool or the model before it is recorded. The error, whose
-// code is [abi.CodeLimit], replaces the answer.
+// ReserveAnswer counts out, the answer of a tool or the model, before it is recorded. The error,
+// whose code is [abi.CodeLimit], replaces the answer. what names the operation in its message.
 func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

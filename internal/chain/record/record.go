@@ -246,8 +246,8 @@ func (r *Record) isDone(key string) bool {
 	return e != nil && e.Done
 }
 
-// Save records the outcome of a call. Its answer, if any, was counted by [Record.Reserve],
-// [Record.ReserveAnswer] or [Record.Force].
+// Save records out and v as the outcome of the call of key. out was counted by [Record.Reserve],
+// [Record.ReserveAnswer] or [Record.Force], or is nil.
 func (r *Record) Save(key string, out any, v Verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
