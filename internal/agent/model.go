@@ -188,9 +188,9 @@ func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*a
 	)
 }
 
-// failedBy returns a [*ModelError] for the error of a model call. Its message names the module that
-// failed the call, if any. It returns other errors unchanged: those that end or pause the run, and
-// those that contain no [*abi.Error].
+// failedBy returns a [*ModelError] for err, the error of a model call. source is the module that
+// failed the call, which the message then names, or "model", "host" or empty. Errors that end or
+// pause the run, and those that contain no [*abi.Error], are returned unchanged.
 func failedBy(source string, err error) error {
 	var failed *abi.Error
 	if ending.Is(err) || !errors.As(err, &failed) {

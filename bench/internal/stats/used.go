@@ -19,10 +19,10 @@ func Now() (Moment, error) {
 	return Moment{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano())}, err
 }
 
-// A Span is the time per item between two moments, in microseconds.
+// A Span is the wall time and the processor time per item between two moments, in microseconds.
 type Span struct{ Wall, Used float64 }
 
-// Since returns the time per item of n items processed since began.
+// Since returns the time per item of n items that were processed between began and m.
 func (m Moment) Since(began Moment, n int) Span {
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n) }
 	return Span{us(m.At.Sub(began.At)), us(m.Used - began.Used)}

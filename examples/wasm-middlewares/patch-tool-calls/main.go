@@ -88,7 +88,7 @@ func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middle
 }
 
 // begin returns the index of the first message to check. It is the start of the round before the
-// first change, or 0 if no revision is stored.
+// first change since the stored revision, or 0 if no revision is stored.
 func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) {
 	revision, known, err := looked.Get(ctx)
 	if err != nil || !known {

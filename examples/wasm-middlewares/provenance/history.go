@@ -159,8 +159,9 @@ func hash(v string) uint64 {
 	return h
 }
 
-// untrusted adds a message that neither the user nor the operator wrote. The parts of a result that
-// the configuration trusts are added to the user's text.
+// untrusted adds the message m, which neither the user nor the operator wrote, to the history's
+// sources. If it is a result of tool, the parts of it that the configuration trusts are added to
+// the user's text. A result that is trusted as a whole does not become a source.
 func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
 	h := &p.history
 	text := m.Content.String()

@@ -128,7 +128,8 @@ func between(low uint64, first, last byte) uint64 {
 	return (low + uint64(0x80-first)*ones) &^ (low + uint64(0x7f-last)*ones) & highs
 }
 
-// equal returns the highest bit of each byte of low that is c. All bytes are below 0x80.
+// equal returns a word in which the highest bit of a byte is set if that byte of low equals c. All
+// bytes of low, and c, must be below 0x80.
 func equal(low uint64, c byte) uint64 {
 	return ^(low ^ uint64(c)*ones + 0x7f*ones) & highs
 }

@@ -161,7 +161,8 @@ func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
 	return events
 }
 
-// MayRead returns the last message of a run if the member may read it, else nil.
+// MayRead returns last, the last message of a run, if the member may read it. Otherwise it returns
+// nil.
 func (m *Member) MayRead(last *abi.Message) *abi.Message {
 	if m.Read == ReadNone {
 		return nil

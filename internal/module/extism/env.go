@@ -134,9 +134,9 @@ func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64
 	return p.add(b, true)
 }
 
-// whole returns the content of the block that starts at an offset, without copying it. At offset 0
-// the content is empty. If no block starts at the offset, or the block is larger than output_bytes,
-// whole aborts the guest; name is the name of the function or argument in the error.
+// whole returns the content of the block that starts at offset at, without copying it. At offset 0
+// the content is empty. If no block starts there, or the block is larger than output_bytes, whole
+// aborts g; name is the name of the function or argument in the error.
 func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	if at == 0 {
 		return nil

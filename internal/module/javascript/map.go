@@ -151,8 +151,8 @@ type Position struct {
 // String returns file:line:column.
 func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.Source, p.Line, p.Column) }
 
-// Find returns the source position of a position in the bundle, and whether there is one. Line and
-// column start at 1.
+// Find returns the position in a source file that line and column of the bundle come from, and
+// whether there is one. Lines and columns start at 1.
 func (m *Map) Find(line, column int) (Position, bool) {
 	if m == nil || line < 1 || column < 1 || line > 1<<30 || column > 1<<30 {
 		return Position{}, false

@@ -88,7 +88,7 @@ func openDiskCache(dir string, max int64) (*diskCache, error) {
 type cacheEntry struct {
 	cache *diskCache // the cache of the entry; nil for a temporary entry
 	final string     // the directory of the entry, whether it exists or not
-	dir   string     // the directory that wazero uses as its cache; empty until makeRoom sets it
+	dir   string     // the directory that wazero uses as its cache; empty until makeDir sets it
 
 	// module and facts are set for a hit only.
 	module []byte
@@ -112,9 +112,9 @@ func (d *diskCache) find(key string) *cacheEntry {
 	return e
 }
 
-// makeRoom makes a directory for an entry that is missing, and removes one that is damaged.
-// Without a cache it makes a temporary directory.
-func (e *cacheEntry) makeRoom() (err error) {
+// makeDir sets e.dir to a new temporary directory, in which the entry can be written. If the entry
+// belongs to a cache, makeDir first removes e.final, which a damaged entry may have left.
+func (e *cacheEntry) makeDir() (err error) {
 	if e.cache == nil {
 		e.dir, err = e.cache.tempDir()
 		return err

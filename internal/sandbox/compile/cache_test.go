@@ -147,7 +147,8 @@ func TestCacheIsUsed(t *testing.T) {
 	require.WithinDuration(t, old, info.ModTime(), time.Second)
 }
 
-// entryFile returns a file of the entry to which a file of machine code belongs.
+// entryFile returns the path of the file called name in the cache entry that contains code, the path
+// of a file of machine code.
 func entryFile(code, name string) string {
 	return filepath.Join(filepath.Dir(filepath.Dir(code)), name)
 }

@@ -173,7 +173,7 @@ func (c *Compiler) compileIn(
 			return nil, err
 		}
 		module = metered.Encode()
-		if err := entry.makeRoom(); err != nil {
+		if err := entry.makeDir(); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// eachWholeImage runs a test with a mapped and with a copied image of this content.
+// eachWholeImage runs test with a mapped and with a copied image of content.
 func eachWholeImage(t *testing.T, content []byte, test func(t *testing.T, base *Snapshot, portable bool)) {
 	for name, portable := range map[string]bool{"mapped": false, "copied": true} {
 		t.Run(name, func(t *testing.T) {
