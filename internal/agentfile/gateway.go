@@ -205,7 +205,10 @@ func (g *Gateway) checkKey(i int) error {
 	case b.Per != "" && b.Tokens == 0 && b.Cost == 0:
 		return g.ErrorAt(at+".budget", errors.New("budget: want tokens or cost"))
 	case b.Cost > 0 && g.Prices == "":
-		return g.ErrorAt(at+".budget.cost", errors.New("cost: a budget in money needs prices, a file with the prices of models"))
+		return g.ErrorAt(
+			at+".budget.cost",
+			errors.New("cost: a budget in money needs prices, a file with the prices of models"),
+		)
 	}
 	return nil
 }

@@ -116,7 +116,12 @@ func TestMemory(t *testing.T) {
 func TestSink(t *testing.T) {
 	t.Parallel()
 	full := errors.New("full")
-	c := client(t, messages.Protocol{}, "", func() io.Reader { return strings.NewReader(`{"content":[{"type":"text","text":"a"}]}`) })
+	c := client(
+		t,
+		messages.Protocol{},
+		"",
+		func() io.Reader { return strings.NewReader(`{"content":[{"type":"text","text":"a"}]}`) },
+	)
 	_, err := c.Generate(t.Context(), ask(), func(abi.Chunk) error { return full })
 	require.Same(t, full, err)
 }

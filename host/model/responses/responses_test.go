@@ -36,7 +36,10 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.path, u.got, u.bodies = r.URL.RequestURI(), r.Header, append(u.bodies, string(b))
 	if u.rejects != "" && strings.Contains(string(b), u.rejects) {
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include"}}`)
+		_, _ = io.WriteString(
+			w,
+			`{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include"}}`,
+		)
 		return
 	}
 	w.Header().Set("Content-Type", u.contentType)
@@ -135,10 +138,14 @@ func TestAnswer(t *testing.T) {
 		_, err = c.Generate(t.Context(), req, nil)
 		require.NoError(t, err)
 		require.Contains(t, u.body(), `,`+reasoning+`,`)
-		require.Contains(t, u.body(), `},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}]},`+
-			`{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},`+
-			`{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},`+
-			`{"type":"function_call_output","call_id":"c1","output":"one"},{"type":"function_call_output","call_id":"c2","output":"two"}]`)
+		require.Contains(
+			t,
+			u.body(),
+			`},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}]},`+
+				`{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},`+
+				`{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},`+
+				`{"type":"function_call_output","call_id":"c1","output":"one"},{"type":"function_call_output","call_id":"c2","output":"two"}]`,
+		)
 	}
 	require.JSONEq(t, messages[0], messages[1])
 }
