@@ -45,9 +45,9 @@ func (c *Chain) With(o hook.Options) *Chain {
 }
 
 // Join returns a chain of the entries of c and o. Within each ring the entries of c come first, so
-// that they are the outer ones and see requests first. The options are those of c, but Values and
-// Tenant are those of o if o has Values, and HTTP is that of o if o has it. Join fails if an entry
-// of c and one of o have the same name.
+// that they are the outer ones and see requests first. The result has the options of c. If o has
+// Values, it has the Values and Tenant of o; if o has HTTP, it has the HTTP of o. Join fails if an
+// entry of c and one of o have the same name.
 func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined, err := New(slices.Concat(c.Entries(), o.Entries())...)
 	if err != nil {

@@ -162,46 +162,46 @@ func (d *decoder) memory() Memory {
 	return m
 }
 
-// sizes reads the minimum and maximum size of a memory or table. what is "memory" or "table", and
-// limit is the largest valid minimum.
-func (d *decoder) sizes(what string, limit uint64) (s Range) {
+// sizes reads the minimum and maximum size of a memory or table. The name, "memory" or "table", is
+// for errors, and limit is the largest valid minimum.
+func (d *decoder) sizes(name string, limit uint64) (s Range) {
 	at := d.pos
-	switch flags := d.u8("the flags of a " + what); {
+	switch flags := d.u8("the flags of a " + name); {
 	case d.err != nil:
 		return s
 	case flags <= 1:
 		s.HasMax = flags == 1
-	case flags <= 3 && what == "memory":
+	case flags <= 3 && name == "memory":
 		d.unsupported(at, "threads (a shared memory)")
 	case flags >= 4 && flags <= 7:
 		d.unsupported(at, "64-bit memory")
-	case flags >= 8 && flags <= 15 && what == "memory":
+	case flags >= 8 && flags <= 15 && name == "memory":
 		d.unsupported(at, "custom page sizes")
 	default:
-		d.failAt(at, Malformed, "flags", uint64(flags), 1, "the flags of a %s are %#x, want 0 or 1", what, flags)
+		d.failAt(at, Malformed, "flags", uint64(flags), 1, "the flags of a %s are %#x, want 0 or 1", name, flags)
 	}
 	at = d.pos
-	if s.Min = d.u32("the minimum of a " + what); uint64(s.Min) > limit {
-		d.tooLarge(at, what, s.Min, limit)
+	if s.Min = d.u32("the minimum of a " + name); uint64(s.Min) > limit {
+		d.tooLarge(at, name, s.Min, limit)
 	}
 	if !s.HasMax || d.err != nil {
 		return s
 	}
 	at = d.pos
-	s.Max = d.u32("the maximum of a " + what)
+	s.Max = d.u32("the maximum of a " + name)
 	switch {
 	case d.err != nil:
 	case uint64(s.Max) > limit:
-		d.tooLarge(at, what, s.Max, limit)
+		d.tooLarge(at, name, s.Max, limit)
 	case s.Max < s.Min:
 		d.failAt(
 			at,
 			Invalid,
-			"maximum of a "+what,
+			"maximum of a "+name,
 			uint64(s.Max),
 			uint64(s.Min),
 			"the maximum of a %s is %s, less than its minimum of %s",
-			what,
+			name,
 			grouped(uint64(s.Max)),
 			grouped(uint64(s.Min)),
 		)
