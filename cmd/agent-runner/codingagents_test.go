@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,8 +39,9 @@ type codingAgent struct {
 	env            []string
 	files          map[string]string // settings, by their path below the working directory
 	allowed, made  gatewaytest.Call
-	rule           string // tool-policy's rule that denies the second call
-	keepsReasoning bool   // the program sends reasoning back
+	rule           string            // tool-policy's rule that denies the second call
+	keepsReasoning bool              // the program sends reasoning back
+	credentials    map[string]string // headers that the upstream gets
 }
 
 // forbidden is the file that the denied call makes.
@@ -102,12 +104,43 @@ func codexInCodeMode() codingAgent {
 	return a
 }
 
+// codexWithLogin returns Codex with a ChatGPT login, whose token is not an API key.
+func codexWithLogin() codingAgent {
+	part := func(fields map[string]any) string {
+		b, err := json.Marshal(fields)
+		if err != nil {
+			panic(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(b)
+	}
+	token := part(map[string]any{"alg": "none"}) + "." + part(map[string]any{
+		"email": "user@example.com", "exp": time.Now().Add(240 * time.Hour).Unix(),
+		"https://api.openai.com/auth": map[string]string{"chatgpt_plan_type": "plus", "chatgpt_account_id": "account"},
+	}) + ".c2ln"
+	login, err := json.Marshal(map[string]any{
+		"auth_mode": "chatgpt", "last_refresh": time.Now().Format(time.RFC3339),
+		"tokens": map[string]string{
+			"id_token": token, "access_token": token, "refresh_token": "refresh", "account_id": "account",
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	a := codex()
+	a.name = "codex with a login"
+	a.env = []string{"CODEX_HOME=DIR/.codex", "RUST_LOG=error"}
+	a.files = map[string]string{".codex/config.toml": "", ".codex/auth.json": string(login)}
+	a.credentials = map[string]string{"Authorization": "Bearer " + token, "Chatgpt-Account-Id": "account"}
+	return a
+}
+
 func codexArgs(model ...string) func(at, prompt string) []string {
 	return func(at, prompt string) []string {
 		args := []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json",
 			"-c", "analytics.enabled=false"}
 		if at != "" {
-			args = append(args, "-c", fmt.Sprintf("openai_base_url=%q", at+"/v1"))
+			args = append(args, "-c", fmt.Sprintf("openai_base_url=%q", at+"/v1"),
+				"-c", "features.enable_request_compression=false")
 		}
 		return append(append(args, model...), prompt)
 	}
@@ -180,7 +213,7 @@ func TestCodingAgents(t *testing.T) {
 		modules = append(modules, module)
 	}
 	for _, a := range []codingAgent{
-		claude(), codex(), codexInCodeMode(),
+		claude(), codex(), codexInCodeMode(), codexWithLogin(),
 		opencode(gatewaytest.Chat, "@ai-sdk/openai-compatible"), opencode(gatewaytest.Responses, "@ai-sdk/openai"),
 		opencode(gatewaytest.Messages, "@ai-sdk/anthropic"),
 	} {
@@ -331,6 +364,9 @@ func (r *agentRun) check(t *testing.T, said string) {
 	for _, q := range r.upstream.Requests() {
 		require.NotContains(t, q.Body, "ann@example.com")
 		require.Equal(t, r.protocol, q.Protocol)
+		for name, value := range r.credentials {
+			require.Equal(t, value, q.Header.Get(name))
+		}
 		if q.Results == 0 {
 			continue
 		}

@@ -298,6 +298,7 @@ func (g *Gateway) route(ctx context.Context, f *File, i int) (gateway.Route, *ho
 			return gateway.Route{}, nil, err
 		}
 	}
+	up.Login = gateway.LoginURL(r)
 	out := gateway.Route{Name: r.Name, Models: r.Models, Upstream: up, Model: r.Model, Hold: r.Hold}
 	if len(r.Middlewares)+len(r.Rings.Outer)+len(r.Rings.Inner) == 0 {
 		return out, nil, nil

@@ -91,6 +91,9 @@ const (
 
 var protocols = []string{ProtocolChat, ProtocolResponses, ProtocolMessages}
 
+// OpenAI is the default of a route's upstream, unless its protocol is messages.
+const OpenAI = "https://api.openai.com"
+
 // UnmarshalText reads the name of a protocol.
 func (p *protocol) UnmarshalText(b []byte) error {
 	return oneOf((*string)(p), string(b), "protocol", protocols)
@@ -234,7 +237,7 @@ func (g *Gateway) checkRoute(i int) error {
 		r.UpstreamProtocol = r.Protocol
 	}
 	if r.Upstream == "" {
-		r.Upstream = "https://api.openai.com"
+		r.Upstream = OpenAI
 		if r.UpstreamProtocol == ProtocolMessages {
 			r.Upstream = "https://api.anthropic.com"
 		}

@@ -137,6 +137,9 @@ type Upstream struct {
 	// Target is the endpoint that answers, if its protocol differs from Protocol. It is nil if it does
 	// not.
 	Target *Target
+	// Login, if not nil, is the address for requests with a ChatGPT login, whose paths have no /v1 there. It
+	// counts only if clients' credentials pass.
+	Login *url.URL
 }
 
 // A Gateway is a handler of requests to model APIs. It is safe for concurrent use.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -57,7 +56,8 @@ func (c *record) send(ctx context.Context, body []byte, model string, held *memo
 		}
 		call.end(tracing.Outcome{Err: err})
 		c.g.o.Logger.Warn("upstream", "route", c.route.Name, "error", err)
-		return nil, wire.Errorf(wire.CodeUpstream, "the upstream %s cannot be reached", c.route.Upstream.URL.Host)
+		at := c.g.address(&c.route.Upstream, c.r)
+		return nil, wire.Errorf(wire.CodeUpstream, "the upstream %s cannot be reached", at.Host)
 	}
 	if call.StatusCode == http.StatusOK && !c.endpoint.count {
 		call.usage = usage.NewReader(isEventStream(call.Response))
@@ -74,13 +74,10 @@ var traceHeaders = []string{"Traceparent", "Tracestate", "Baggage"}
 
 func (c *record) upstreamRequest(ctx context.Context, body []byte) (*http.Request, error) {
 	to := &c.route.Upstream
-	u := *to.URL
-	path, header := c.r.URL.Path, c.r.Header
-	u.RawQuery = c.r.URL.RawQuery
+	u, header := c.g.address(to, c.r), c.r.Header
 	if to.Target != nil {
-		path, header, u.RawQuery = to.Target.Path, to.targetHeader(c.r.Header), ""
+		header = to.targetHeader(c.r.Header)
 	}
-	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	req, err := http.NewRequestWithContext(ctx, c.r.Method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -154,7 +151,7 @@ func (g *Gateway) credentials(req *http.Request, u *Upstream) {
 	if u.Key == "" && len(g.o.Keys) == 0 {
 		return
 	}
-	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cookie"} {
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cookie", loginHeader} {
 		req.Header.Del(name)
 	}
 	switch {

@@ -52,7 +52,7 @@ changed to the gateway, and ends with the program's exit code. The gateway passe
 credentials that the program sends, and stores nothing. At the end, wrap prints what the
 modules did to standard error.
 
-claude and codex are known; codex needs an API key. Other programs get
+claude and codex are known. Other programs get
 $` + envAnthropic + ` and $` + envOpenAI + `, which the SDKs of Anthropic and OpenAI read. If
 they are set already, the gateway uses their values as its upstreams.`,
 		Example: `  agent-runner wrap -m tool-policy.wasm --module-config 'tool-policy={"rules":[{"tools":["WebFetch"],"action":"deny"}]}' claude
@@ -193,8 +193,11 @@ func (c *wrapper) start(ctx context.Context, path string, args []string, at stri
 		rest = rest[1:]
 	}
 	if name = name[strings.LastIndexAny(name, `/\`)+1:]; name == "codex" {
-		// Codex reads no address of its built-in provider from the environment.
-		rest = append([]string{"-c", fmt.Sprintf("openai_base_url=%q", at+"/v1")}, rest...)
+		// Codex reads no address of its built-in provider from the environment. With a ChatGPT login it
+		// compresses requests.
+		rest = append([]string{
+			"-c", fmt.Sprintf("openai_base_url=%q", at+"/v1"), "-c", "features.enable_request_compression=false",
+		}, rest...)
 	}
 	cmd := exec.CommandContext(ctx, path, rest...)
 	cmd.Env = append(os.Environ(), envAnthropic+"="+at, envOpenAI+"="+at+"/v1", "OPENAI_API_BASE="+at+"/v1")
