@@ -60,8 +60,8 @@ type RunModule struct {
 
 // A StartRun is a request that starts a run, or resumes a paused one.
 type StartRun struct {
-	Agent      string                     `json:"agent,omitempty" doc:"The agent to run."`
-	Version    int64                      `json:"version,omitempty" doc:"The agent's version. Default: the newest."`
+	Agent      string                     `json:"agent,omitempty" doc:"The agent to run: its name, name@version or name@alias. A name alone means the alias stable, or the newest version if there is no such alias."`
+	Version    int64                      `json:"version,omitempty" doc:"The agent's version, unless agent names it."`
 	Input      string                     `json:"input,omitempty" doc:"The user's message."`
 	Messages   []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's format, instead of input."`
 	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it."`

@@ -192,6 +192,30 @@ func uses() map[string]use {
 			nil,
 			api.Usage{},
 		},
+		"list-aliases": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Aliases(ctx, "a", second)) },
+			nil,
+			list[[]api.Alias]{},
+		},
+		"set-alias": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.SetAlias(ctx, "a", "stable", 1, "why"))
+			},
+			nil,
+			api.Alias{},
+		},
+		"delete-alias": {
+			func(ctx context.Context, c *client.Client) error { return c.DeleteAlias(ctx, "a", "stable") },
+			nil,
+			nil,
+		},
+		"list-alias-moves": {
+			func(ctx context.Context, c *client.Client) error {
+				return page(c.AliasMoves(ctx, "a", "stable", second))
+			},
+			nil,
+			list[[]api.AliasMove]{},
+		},
 		"put-module": {func(ctx context.Context, c *client.Client) error {
 			return one(
 				c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}),

@@ -37,6 +37,8 @@ func populate(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	_, err = acme.PutGateway(ctx, []byte("routes: [{protocol: chat, name: acme, models: [acme-model]}]\n"), nil)
 	require.NoError(t, err)
+	_, err = acme.SetAlias(ctx, "acme-agent", "acme-alias", 1, store.AliasChange{})
+	require.NoError(t, err)
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
 	require.NoError(
@@ -54,7 +56,7 @@ func populate(t *testing.T, f *fixture) map[string]string {
 		),
 	)
 	return map[string]string{"tenant": "acme", "key": keyID(f.acme), "digest": digest, "agent": "acme-agent",
-		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret"}
+		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret", "alias": "acme-alias"}
 }
 
 // TestEveryOperation checks keys, scopes, bodies and paths of all operations of the document.

@@ -78,6 +78,7 @@ var (
 	ErrNoTenant  = errors.New("no such tenant")
 	ErrNoKey     = errors.New("no such key")
 	ErrNoAgent   = errors.New("no such agent")
+	ErrNoAlias   = errors.New("no such alias")
 	ErrNoGateway = errors.New("no gateway is stored")
 	ErrNoSecret  = errors.New("no such secret")
 	ErrExists    = errors.New("already exists")

@@ -132,6 +132,9 @@ func TestMigrationsFillTables(t *testing.T) {
 		ALTER TABLE run_traces DROP COLUMN size;
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
 		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;
+		DROP TABLE agent_aliases; DROP TABLE agent_alias_moves; DROP TABLE rollouts;
+		DROP TABLE rollout_runs; DROP TABLE rollout_threads;
+		ALTER TABLE runs DROP COLUMN active_ms; ALTER TABLE runs DROP COLUMN denials;
 		UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`,
 	)
 	require.NoError(t, err)

@@ -26,8 +26,10 @@ type StoredAgent struct {
 
 // Limits on a tenant's agents.
 const (
-	maxAgents        = 1000
-	maxAgentVersions = 100 // maximum number of versions of an agent; the oldest are deleted
+	maxAgents = 1000
+	// maxAgentVersions is the maximum number of versions of an agent that no alias and no active rollout
+	// refers to. The oldest are deleted.
+	maxAgentVersions = 100
 )
 
 const agentColumns = `name, version, digest, body, modules, created_ms`
@@ -49,8 +51,8 @@ func scanAgent(scan func(...any) error) (*StoredAgent, error) {
 
 // PutAgent stores a new version of an agent and returns it. If the newest version is equal,
 // PutAgent returns the newest version instead. An agent has at most 100 versions: PutAgent
-// deletes the oldest. It fails with a [*QuotaError] if the tenant's storage quota or the limit
-// of 1,000 agents is reached.
+// deletes the oldest, except those that an alias or an active rollout refers to. It fails with a
+// [*QuotaError] if the tenant's storage quota or the limit of 1,000 agents is reached.
 func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules []string) (a *StoredAgent, err error) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
@@ -84,7 +86,7 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 			name, version, digest, body, list); err != nil {
 			return err
 		}
-		if err := afterPutAgent(t, name, version, int64(len(body)), modules); err != nil {
+		if err := afterPutAgent(t, name, version, int64(len(body))); err != nil {
 			return err
 		}
 		a, err = newestAgent(t, name)
@@ -93,27 +95,56 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 	return a, err
 }
 
+// referred selects the versions of an agent that its aliases and its active rollouts refer to. The
+// agent's name is parameter $2.
+const referred = `SELECT version FROM agent_aliases WHERE tenant = $1 AND agent = $2
+	UNION SELECT stable_version FROM rollouts WHERE tenant = $1 AND agent = $2 AND ended_ms = 0
+	UNION SELECT canary_version FROM rollouts WHERE tenant = $1 AND agent = $2 AND ended_ms = 0`
+
 // afterPutAgent deletes versions beyond the limit after a new version was stored, and
-// updates the tables of the agent's size and its newest modules.
-func afterPutAgent(t scoped, name string, version, size int64, modules []string) error {
+// updates the tables of the agent's size and its modules.
+func afterPutAgent(t scoped, name string, version, size int64) error {
+	const old = ` FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3 AND version NOT IN (` + referred + `)`
 	var deleted int64
 	if err := t.row([]any{&deleted},
-		`SELECT CAST(COALESCE(sum(length(body)), 0) AS BIGINT) FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+		`SELECT CAST(COALESCE(sum(length(body)), 0) AS BIGINT)`+old, name, version-maxAgentVersions); err != nil {
 		return err
 	}
-	if _, err := t.Exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+	if _, err := t.Exec(`DELETE`+old, name, version-maxAgentVersions); err != nil {
 		return err
 	}
 	if _, err := t.Exec(`INSERT INTO agent_room (tenant, name, bytes) VALUES ($1, $2, $3)
 		ON CONFLICT (tenant, name) DO UPDATE SET bytes = agent_room.bytes + $3`, name, size-deleted); err != nil {
 		return err
 	}
+	return refreshAgentModules(t, name)
+}
+
+// refreshAgentModules updates the table of the modules that an agent's newest version, and the versions
+// that aliases and active rollouts refer to, name. These modules cannot be deleted.
+func refreshAgentModules(t scoped, name string) error {
+	lists, err := database.Strings(
+		t,
+		`SELECT modules FROM agents WHERE tenant = $1 AND name = $2 AND (version IN (`+referred+`)
+		OR version = (SELECT max(version) FROM agents WHERE tenant = $1 AND name = $2))`,
+		name,
+	)
+	if err != nil {
+		return err
+	}
 	if _, err := t.Exec(`DELETE FROM agent_modules WHERE tenant = $1 AND name = $2`, name); err != nil {
 		return err
 	}
-	for _, digest := range modules {
-		if _, err := t.Exec(`INSERT INTO agent_modules (tenant, digest, name) VALUES ($1, $2, $3) ON CONFLICT (tenant, digest, name) DO NOTHING`, digest, name); err != nil {
-			return err
+	for _, list := range lists {
+		var modules []string
+		if err := json.Unmarshal([]byte(list), &modules); err != nil {
+			return database.Corruptf("agent %s: %w", name, err)
+		}
+		for _, digest := range modules {
+			if _, err := t.Exec(`INSERT INTO agent_modules (tenant, digest, name) VALUES ($1, $2, $3)
+				ON CONFLICT (tenant, digest, name) DO NOTHING`, digest, name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -148,6 +179,20 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 	return a, err
 }
 
+// AgentOf returns the version of an agent that ref names. It fails with [ErrNoAgent] if the tenant has
+// no such agent or version, and with [ErrNoAlias] if the agent has no such alias.
+func (n *Tenant) AgentOf(ctx context.Context, ref AgentRef) (a *StoredAgent, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		version, err := versionOf(t, &ref)
+		if err != nil {
+			return err
+		}
+		a, err = agentIn(t, ref.Name, version)
+		return err
+	})
+	return a, err
+}
+
 // HasAgent reports whether the tenant has an agent with a name.
 func (n *Tenant) HasAgent(ctx context.Context, name string) (bool, error) {
 	var found int64
@@ -165,14 +210,13 @@ type AgentSnapshot struct {
 	Secrets []SecretInfo
 }
 
-// AgentSnapshot returns a version of an agent, or the newest one if version is 0. If around is not
+// AgentSnapshot returns the version of an agent that ref names. If around is not
 // empty, the snapshot also has a version of the operator's agent with that name, if there is one.
-// AgentSnapshot fails with [ErrNoTenant] if the tenant does not exist, and with [ErrNoAgent] if the
-// tenant has no such agent.
+// AgentSnapshot fails with [ErrNoTenant] if the tenant does not exist, with [ErrNoAgent] if the
+// tenant has no such agent, and with [ErrNoAlias] if the agent has no such alias.
 func (n *Tenant) AgentSnapshot(
 	ctx context.Context,
-	name string,
-	version int64,
+	ref AgentRef,
 	around string,
 	aroundVersion int64,
 ) (*AgentSnapshot, error) {
@@ -181,7 +225,11 @@ func (n *Tenant) AgentSnapshot(
 		if p.Info, err = tenantIn(t.tx, n.id); err != nil {
 			return err
 		}
-		if p.Agent, err = agentIn(t, name, version); err != nil {
+		version, err := versionOf(t, &ref)
+		if err != nil {
+			return err
+		}
+		if p.Agent, err = agentIn(t, ref.Name, version); err != nil {
 			return err
 		}
 		if p.Secrets, _, err = secretsIn(t, Page{Limit: maxSecrets}); err != nil || around == "" {
@@ -231,14 +279,14 @@ func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err erro
 	return agents, err
 }
 
-// agentWith returns the name of an agent whose newest version refers to a module. It returns an
-// empty string if there is none.
+// agentWith returns the name of an agent that refers to a module in its newest version, or in one that
+// an alias or an active rollout refers to. It returns an empty string if there is none.
 func agentWith(t scoped, digest string) (name string, err error) {
 	return name, t.row([]any{&name},
 		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
-// DeleteAgent deletes all versions of an agent. It fails with [ErrNoAgent] if the tenant has no
+// DeleteAgent deletes all versions of an agent, and its aliases. It fails with [ErrNoAgent] if the tenant has no
 // such agent. It does not delete the agent's runs.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {
@@ -249,6 +297,11 @@ func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 		for _, table := range []string{"agent_room", "agent_modules"} {
 			if err == nil {
 				_, err = t.Exec(`DELETE FROM `+table+` WHERE tenant = $1 AND name = $2`, name)
+			}
+		}
+		for _, table := range []string{"agent_aliases", "agent_alias_moves"} {
+			if err == nil {
+				_, err = t.Exec(`DELETE FROM `+table+` WHERE tenant = $1 AND agent = $2`, name)
 			}
 		}
 		return err

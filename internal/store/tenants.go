@@ -136,6 +136,8 @@ var tenantTables = []string{
 	"agents",
 	"agent_room",
 	"agent_modules",
+	"agent_aliases",
+	"agent_alias_moves",
 	"tenant_gateways",
 	"tenant_usage",
 	"usage_days",

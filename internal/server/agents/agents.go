@@ -76,6 +76,7 @@ allows their grants. If the file equals the newest version, no new version is cr
 		Scope:   httpapi.AgentsRead,
 		Tag:     tag,
 		Summary: "Show an agent",
+		About:   "Shows the newest version, unless the path has agent@version or agent@alias, or the query a version.",
 	}, a.get)
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "list-agents",
@@ -93,8 +94,9 @@ allows their grants. If the file equals the newest version, no new version is cr
 		Scope:   httpapi.AgentsWrite,
 		Tag:     tag,
 		Summary: "Delete an agent with all its versions",
-		About:   "Its runs are kept.",
+		About:   "Its runs are kept; its aliases are deleted.",
 	}, a.delete)
+	a.aliasRoutes(rt)
 }
 
 func describePutAgent(op *huma.Operation, schemas huma.Registry) {
@@ -145,7 +147,19 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 }
 
 func (a *Service) get(ctx context.Context, c *httpapi.Caller, in *getAgentInput) (*agentOutput, error) {
-	_, shown, err := a.Load(ctx, c.Tenant, in.Agent, in.Version)
+	ref, err := ParseRef(in.Agent, in.Version)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Version == 0 && ref.Alias == "" {
+		_, shown, err := a.Load(ctx, c.Tenant, ref.Name, 0)
+		return &agentOutput{shown}, err
+	}
+	stored, err := c.Tenant.AgentOf(ctx, ref.AgentRef)
+	if err != nil {
+		return nil, err
+	}
+	_, shown, err := readStored(stored)
 	return &agentOutput{shown}, err
 }
 

@@ -43,8 +43,9 @@ func planOf(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 		around = ""
 	}
 	plan := &Plan{tenant: t, Spec: spec}
+	ref := store.AgentRef{Name: spec.Agent, Version: spec.Version, Alias: spec.Alias}
 	var err error
-	if plan.AgentSnapshot, err = t.AgentSnapshot(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
+	if plan.AgentSnapshot, err = t.AgentSnapshot(ctx, ref, around, max(0, spec.Rings)); err != nil {
 		return nil, err
 	}
 	if plan.policy, err = policy.Of(plan.Info); err != nil {

@@ -9,8 +9,11 @@ import (
 // A Spec identifies a run's agent. It is stored with the run.
 type Spec struct {
 	Agent   string `json:"agent"`
-	Version int64  `json:"version"`         // 0 selects the newest
+	Version int64  `json:"version"`         // 0 selects the version by Alias
 	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0 selects the newest, -1 means none
+
+	// Alias selects the version of a run that starts, if Version is 0. It is not stored.
+	Alias string `json:"-"`
 }
 
 // SpecOf decodes the spec of a run.

@@ -10,8 +10,12 @@ type (
 	AgentPath struct {
 		Agent string `path:"agent" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The agent's name."`
 	}
+	// AgentRefPath is embedded in inputs. It has the path parameter "agent", which may name a version.
+	AgentRefPath struct {
+		Agent string `path:"agent" pattern:"^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$" doc:"The agent's name, agent@version or agent@alias."`
+	}
 	getAgentInput struct {
-		AgentPath
+		AgentRefPath
 		Version int64 `query:"version" minimum:"1" doc:"The version. Default: the newest."`
 	}
 	agentOutput     struct{ Body *api.Agent }

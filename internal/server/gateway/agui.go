@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/server/sse"
@@ -52,8 +53,8 @@ resume or the tool's message.`,
 			Name:        "agent",
 			In:          "path",
 			Required:    true,
-			Schema:      &huma.Schema{Type: "string", Pattern: store.Name.String()},
-			Description: "The agent's name.",
+			Schema:      &huma.Schema{Type: "string"},
+			Description: "The agent's name, agent@version or agent@alias.",
 		})
 		runs.DescribeKey(op)
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -77,10 +78,13 @@ resume or the tool's message.`,
 
 // run runs an agent for one turn of a thread.
 func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
-	name := req.PathValue("agent")
-	if !store.Name.MatchString(name) {
+	ref, err := agents.ParseRef(req.PathValue("agent"), 0)
+	if err != nil {
+		return err
+	}
+	if !store.Name.MatchString(ref.Name) {
 		return httpapi.NewProblem(api.CodeInvalid,
-			"the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+			"the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", ref.Name)
 	}
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
@@ -95,14 +99,14 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	}); err != nil {
 		return err
 	}
-	if _, err := c.Tenant.Agent(req.Context(), name, 0); err != nil {
+	if _, err := c.Tenant.AgentOf(req.Context(), ref.AgentRef); err != nil {
 		return err
 	}
 	key, err := runs.KeyOf(req, b)
 	if err != nil {
 		return err
 	}
-	l, known, err := x.launch(req.Context(), c, name, in, key)
+	l, known, err := x.launch(req.Context(), c, ref, in, key)
 	if err != nil {
 		return err
 	}
@@ -122,13 +126,14 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 func (x *AGUI) launch(
 	ctx context.Context,
 	c *httpapi.Caller,
-	name string,
+	ref agents.Ref,
 	in *agui.Input,
 	key runs.Key,
 ) (l *runs.ActiveRun, known *runs.Earlier, err error) {
+	ref.Thread = in.ThreadID
 	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
 	client := runs.Client{Tools: in.Tools, Encoder: enc}
-	id := turnID(c.Tenant.ID(), name, in)
+	id := turnID(c.Tenant.ID(), ref.Name, in)
 	info, err := c.Tenant.Run(ctx, id)
 	switch {
 	case err != nil && !errors.Is(err, journal.ErrNoRun):
@@ -162,9 +167,9 @@ func (x *AGUI) launch(
 	}
 	input := agent.Input{RunID: id, Messages: in.Messages, RequestDigest: key.Digest()}
 	if repeats {
-		return x.Runs.BeginOnce(ctx, c, name, 0, input, client, key)
+		return x.Runs.BeginOnce(ctx, c, ref, input, client, key)
 	}
-	l, err = x.Runs.Begin(ctx, c, name, 0, input, client)
+	l, err = x.Runs.Begin(ctx, c, ref, input, client)
 	return l, nil, err
 }
 

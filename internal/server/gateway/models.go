@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -54,7 +55,7 @@ type Model struct {
 }
 
 // aboutModels describes what the endpoints of all model APIs have in common.
-const aboutModels = `The model is the name of an agent; another model is served by the first route of the tenant's gateway with
+const aboutModels = `The model is the name of an agent, agent@version or agent@alias; another model is served by the first route of the tenant's gateway with
 the API and the model, which passes the request to its upstream.
 
 Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result
@@ -183,8 +184,12 @@ func (x *Models) models(ctx context.Context, c *httpapi.Caller, _ *struct{}) (*m
 	return out, err
 }
 
-func (x *Models) model(ctx context.Context, c *httpapi.Caller, in *agents.AgentPath) (*modelOutput, error) {
-	a, err := c.Tenant.Agent(ctx, in.Agent, 0)
+func (x *Models) model(ctx context.Context, c *httpapi.Caller, in *agents.AgentRefPath) (*modelOutput, error) {
+	ref, err := agents.ParseRef(in.Agent, 0)
+	if err != nil {
+		return nil, httpapi.ProblemOf(err).ForOpenAI()
+	}
+	a, err := c.Tenant.AgentOf(ctx, ref.AgentRef)
 	if errors.Is(err, store.ErrNoAgent) {
 		names, stored, failed := x.Routed.Models(ctx, c.Tenant)
 		if slices.Contains(names, in.Agent) {
@@ -195,7 +200,7 @@ func (x *Models) model(ctx context.Context, c *httpapi.Caller, in *agents.AgentP
 	if err != nil {
 		return nil, httpapi.ProblemOf(err).ForOpenAI()
 	}
-	return &modelOutput{newModel(c, a.Name, a.Created)}, nil
+	return &modelOutput{newModel(c, in.Agent, a.Created)}, nil
 }
 
 func newModel(c *httpapi.Caller, name string, created time.Time) Model {
@@ -281,7 +286,11 @@ func (x *Models) launch(
 	var known *runs.Earlier
 	if q.Run == "" {
 		input := agent.Input{RunID: journal.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}
-		l, known, err = x.Runs.BeginOnce(ctx, c, q.Model, 0, input, clientOf(q), key)
+		var ref agents.Ref
+		if ref, err = agents.ParseRef(q.Model, 0); err != nil {
+			return nil, nil, err
+		}
+		l, known, err = x.Runs.BeginOnce(ctx, c, ref, input, clientOf(q), key)
 	} else {
 		l, known, err = x.resume(ctx, c, q, key, p)
 	}
@@ -309,7 +318,7 @@ func (x *Models) resume(
 	p *part,
 ) (*runs.ActiveRun, *runs.Earlier, error) {
 	if info, err := c.Tenant.Run(ctx, q.Run); err == nil {
-		if info.Agent != q.Model {
+		if name, _, _ := strings.Cut(q.Model, "@"); info.Agent != name {
 			return nil, nil, &agentmodel.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
 				Message: fmt.Sprintf(
 					"model is %.80q, and the tool results are for run %s of the agent %q: ask with the model that made the calls",

@@ -98,6 +98,8 @@ type ListName string
 const (
 	ListRuns        ListName = "runs"
 	ListAgents      ListName = "agents"
+	ListAliases     ListName = "aliases"
+	ListAliasMoves  ListName = "alias-moves"
 	ListModules     ListName = "modules"
 	ListKeys        ListName = "keys"
 	ListSecrets     ListName = "secrets"

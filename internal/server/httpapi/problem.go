@@ -159,6 +159,7 @@ func ProblemOf(err error) *Problem {
 	case errors.Is(err, store.ErrNoTenant),
 		errors.Is(err, store.ErrNoKey),
 		errors.Is(err, store.ErrNoAgent),
+		errors.Is(err, store.ErrNoAlias),
 		errors.Is(err, store.ErrNoGateway),
 		errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/api"
@@ -43,8 +44,8 @@ func (s *Service) modelOf(ctx context.Context, c *httpapi.Caller, body []byte) (
 	}); err != nil || model == "" {
 		return "", err
 	}
-	if store.Name.MatchString(model) {
-		if isAgent, err := c.Tenant.HasAgent(ctx, model); isAgent || err != nil {
+	if name, _, _ := strings.Cut(model, "@"); store.Name.MatchString(name) { // of agent@alias, too
+		if isAgent, err := c.Tenant.HasAgent(ctx, name); isAgent || err != nil {
 			return "", err
 		}
 	}

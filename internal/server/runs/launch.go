@@ -36,11 +36,15 @@ func (r *Service) launch(
 	if in.Run != "" {
 		return r.ResumeOnce(ctx, c, in.Run, in.Answers, Client{}, key)
 	}
+	ref, err := agents.ParseRef(in.Agent, in.Version)
+	if err != nil {
+		return nil, nil, err
+	}
 	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, Metadata: in.Metadata}
 	if key.given() {
 		key.digest = requestDigest(key.key, in.Agent, messages)
 	}
-	return r.BeginOnce(ctx, c, in.Agent, in.Version, input, Client{}, key)
+	return r.BeginOnce(ctx, c, ref, input, Client{}, key)
 }
 
 // sameInput reports whether a run was started with an input. The stored messages can be different,
@@ -79,13 +83,11 @@ func sameContent(a, b abi.Message) bool {
 // stores it.
 const MaxMetadata = 64 << 10
 
-// Begin starts a run of an agent, and returns when the run has begun. version 0 is the newest
-// version of the agent.
+// Begin starts a run of the version of an agent that ref names, and returns when the run has begun.
 func (r *Service) Begin(
 	ctx context.Context,
 	c *httpapi.Caller,
-	name string,
-	version int64,
+	ref agents.Ref,
 	in agent.Input,
 	client Client,
 ) (*ActiveRun, error) {
@@ -100,7 +102,7 @@ func (r *Service) Begin(
 	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for the agent
 		return nil, err
 	}
-	o, err := r.Agents.Open(ctx, t, agents.Spec{Agent: name, Version: version})
+	o, err := r.Agents.Open(ctx, t, agents.Spec{Agent: ref.Name, Version: ref.Version, Alias: ref.Alias})
 	if err != nil {
 		return nil, err
 	}

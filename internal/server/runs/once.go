@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -98,20 +99,19 @@ type Earlier struct {
 func (r *Service) BeginOnce(
 	ctx context.Context,
 	c *httpapi.Caller,
-	name string,
-	version int64,
+	ref agents.Ref,
 	in agent.Input,
 	client Client,
 	key Key,
 ) (l *ActiveRun, known *Earlier, err error) {
 	if !key.given() {
-		l, err = r.Begin(ctx, c, name, version, in, client)
+		l, err = r.Begin(ctx, c, ref, in, client)
 		return l, nil, err
 	}
 	in.RunID, in.RequestDigest = key.runID(c.Tenant.ID()), key.digest
 	info, err := r.Find(ctx, c.Tenant, in.RunID)
 	if errors.Is(err, journal.ErrNoRun) {
-		l, err = r.Begin(ctx, c, name, version, in, client)
+		l, err = r.Begin(ctx, c, ref, in, client)
 		var running *alreadyRunningError
 		if !errors.As(err, &running) && !errors.Is(err, journal.ErrExists) {
 			return l, nil, err
@@ -119,7 +119,7 @@ func (r *Service) BeginOnce(
 		info, err = r.Find(ctx, c.Tenant, in.RunID) // a concurrent identical request came first, here or on another server
 	}
 	if err == nil {
-		err = r.checkSameRequest(ctx, c.Tenant.ID(), info, name, &in)
+		err = r.checkSameRequest(ctx, c.Tenant.ID(), info, ref.Name, &in)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -58,6 +58,7 @@ func Run(t *testing.T, open Opener) {
 		"tenant modules":           testTenantModules,
 		"blocks":                   testBlocks,
 		"agents":                   testAgents,
+		"aliases":                  testAliases,
 		"gateways":                 testGateways,
 		"gateway quotas":           testGatewayQuotas,
 		"tenant quotas":            testTenantQuotas,

@@ -16,7 +16,7 @@ import (
 // NewAgents returns the "agents" command.
 func NewAgents(e *cli.Env) *cobra.Command {
 	return group(&cobra.Command{Use: "agents", Short: "Create, list and delete agents on a server"},
-		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e))
+		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e), agentsAlias(e))
 }
 
 func agentsApply(e *cli.Env) *cobra.Command {
@@ -77,7 +77,11 @@ func agentsList(e *cli.Env) *cobra.Command {
 
 func agentsShow(e *cli.Env) *cobra.Command {
 	var version int64
-	cmd := Command(e, &cobra.Command{Use: "show AGENT", Short: "Show an agent's modules and its agent.yaml"},
+	cmd := Command(e, &cobra.Command{
+		Use:   "show AGENT",
+		Short: "Show an agent's modules and its agent.yaml",
+		Long:  "Shows the newest version of an agent, or the one of AGENT@VERSION or AGENT@ALIAS.",
+	},
 		func(ctx context.Context, r *Session, args []string) error {
 			a, err := r.Agent(ctx, args[0], version)
 			if err != nil {

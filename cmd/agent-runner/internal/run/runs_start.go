@@ -25,7 +25,9 @@ func runsStart(e *cli.Env) *cobra.Command {
 	cmd := remote.Command(e, &cobra.Command{
 		Use:   "start AGENT PROMPT",
 		Short: "Start a run of an agent on a server, and follow it",
-		Long: `Starts a run of a server's agent on a prompt, and shows it as agent-runner run does. If
+		Long: `Starts a run of a server's agent on a prompt, and shows it as agent-runner run does.
+AGENT may also be AGENT@VERSION or AGENT@ALIAS. A name alone means the alias stable, or
+the newest version if the agent has no such alias. If
 the prompt is -, it is read from standard input. If the connection breaks, the command
 reconnects and continues with the next event.
 
@@ -62,7 +64,7 @@ Exit codes: those of run.`,
 		f := &following{remote: r, run: c, show: (&runsCommand{env: e, output: r.Output}).renderer(c), detach: detach}
 		return f.follow(ctx, run.ID, 0)
 	})
-	cmd.Flags().Int64Var(&version, "version", 0, "version `N` of the agent (default: the newest)")
+	cmd.Flags().Int64Var(&version, "version", 0, "version `N` of the agent")
 	cmd.Flags().BoolVar(&detach, "detach", false, "leave the run running on Ctrl-C")
 	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "print the run's id and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more detail")

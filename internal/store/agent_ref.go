@@ -1,0 +1,33 @@
+package store
+
+// An AgentRef names a version of an agent, directly or by an alias.
+type AgentRef struct {
+	Name    string
+	Version int64  // 0 selects the version by Alias
+	Alias   string // empty selects the alias stable if the agent has it, else the newest version
+}
+
+// versionOf returns the number of the version that a reference names; 0 is the newest one. It fails
+// with [ErrNoAlias] if the agent has no such alias.
+func versionOf(t scoped, ref *AgentRef) (version int64, err error) {
+	if ref.Version != 0 {
+		return ref.Version, nil
+	}
+	name := ref.Alias
+	if name == "" {
+		name = StableAlias
+	}
+	a, err := aliasIn(t, ref.Name, name)
+	switch {
+	case err != nil:
+		return 0, err
+	case a != nil:
+		return a.Version, nil
+	case ref.Alias == "":
+		return 0, nil
+	}
+	if _, err := agentIn(t, ref.Name, 0); err != nil { // the agent may be what is missing
+		return 0, err
+	}
+	return 0, noAlias(ref.Name, name)
+}
