@@ -14,9 +14,11 @@ import (
 	"encoding/hex"
 	"html/template"
 	"io/fs"
+	"maps"
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,18 +61,21 @@ func Mount(handle func(pattern string, h http.Handler)) {
 }
 
 // mount registers the files of web. It executes the page as a template, which receives the path of
-// the other files and the names of the scripts.
+// the other files and the names of the style sheets and scripts.
 func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
 	files, base, err := read(web)
 	if err != nil {
 		return err
 	}
 	page := struct {
-		Base    string
-		Modules []string
+		Base            string
+		Styles, Modules []string
 	}{Base: base}
-	for name := range files {
-		if path.Ext(name) == ".js" {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		switch path.Ext(name) {
+		case ".css":
+			page.Styles = append(page.Styles, name)
+		case ".js":
 			page.Modules = append(page.Modules, name)
 		}
 	}

@@ -59,11 +59,11 @@ async function visit(scheme, viewport) {
 
   // Signing in: a wrong key first.
   await page.goto(`${told.url}/`);
-  await page.getByLabel("Key").fill("ar_wrong");
+  await page.getByLabel("Key", { exact: true }).fill("ar_wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("alert").waitFor();
   await shot("signin", "signin");
-  await page.getByLabel("Key").fill(told.key);
+  await page.getByLabel("Key", { exact: true }).fill(told.key);
   await page.keyboard.press("Enter");
   await title("Runs");
 
@@ -72,7 +72,7 @@ async function visit(scheme, viewport) {
   await page.locator("main:focus").waitFor();
 
   // A run is started with the keyboard.
-  await page.getByRole("link", { name: "Start a run" }).click();
+  await page.getByRole("link", { name: "Start a run" }).first().click();
   await title("Start a run");
   await page.getByLabel("Input").fill("Please delete the report of 2019 and tell ann@example.com <b>when</b> it is gone.");
   await shot("start", "start");
@@ -133,7 +133,7 @@ async function visit(scheme, viewport) {
   await shot("runs", "runs");
   if (light) await keptUpToDate();
   await page.getByLabel("Status").selectOption("paused");
-  await page.getByText("No matching runs.").waitFor();
+  await page.getByText("No matching runs").waitFor();
   await page.getByRole("link", { name: "Show all runs" }).click();
   await page.getByRole("link", { name: /^Please delete/ }).first().waitFor();
   await open("Agents");
@@ -170,17 +170,17 @@ async function visit(scheme, viewport) {
   }
   await open("Usage");
   await shot("usage", "usage");
-  assert.equal(await page.getByRole("link", { name: "Tenants" }).count(), 0);
+  assert.equal(await page.getByRole("link", { name: "Tenants", includeHidden: true }).count(), 0);
 
   // A reload stays signed in; signing out deletes the key.
   await page.reload();
   await title("Usage");
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByLabel("Key").waitFor();
+  await signOut();
+  await page.getByLabel("Key", { exact: true }).waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length + localStorage.length + document.cookie.length), 0);
 
   // The operator's pages.
-  await page.getByLabel("Key").fill(told.operator);
+  await page.getByLabel("Key", { exact: true }).fill(told.operator);
   await page.keyboard.press("Enter");
   await title("Usage");
   await open("Tenants");
@@ -212,12 +212,20 @@ async function visit(scheme, viewport) {
   }
 
   async function open(name) {
-    await page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
-    await page.locator("nav a[aria-current=page]", { hasText: name }).waitFor();
+    const menu = page.getByRole("button", { name: "Menu", exact: true });
+    if (await menu.isVisible()) await menu.click();
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name, exact: true }).click();
+    await page.locator("nav a[aria-current=page]", { hasText: name }).waitFor({ state: "attached" });
     await page.locator("main:not([aria-busy]) h1").waitFor();
   }
 }
 
+// signOut signs out; in a narrow window, with the menu.
+async function signOut() {
+  const menu = page.getByRole("button", { name: "Menu", exact: true });
+  if (await menu.isVisible()) await menu.click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+}
 
 // make answers requests for a run with made-up data.
 async function make(made, { history, events, posted } = {}) {
@@ -305,7 +313,7 @@ async function elsewhere(title) {
 // out.
 async function drafts(title) {
   const signIn = async () => {
-    await page.getByLabel("Key").fill(told.key);
+    await page.getByLabel("Key", { exact: true }).fill(told.key);
     await page.keyboard.press("Enter");
   };
   const lost = async (route) => (route.request().method() === "POST" ? route.fulfill({ status: 401, json: { title: "no valid key" } }) : route.fallback());
@@ -331,7 +339,7 @@ async function drafts(title) {
   await signIn();
   await title("Start a run");
   assert.equal(await page.getByLabel("Input").inputValue(), "A long text.");
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await signOut();
   await signIn();
   await title("Start a run");
   assert.equal(await page.getByLabel("Input").inputValue(), "");
@@ -436,7 +444,7 @@ async function troubles(title) {
   await page.clock.fastForward(1000);
   await page.getByText("no longer accepts this key").waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
-  await page.getByLabel("Key").fill(told.key);
+  await page.getByLabel("Key", { exact: true }).fill(told.key);
   await page.keyboard.press("Enter");
   await title("Usage");
   await page.unroute(/\/v1\/usage/);
@@ -452,8 +460,8 @@ async function auditor(scheme, viewport) {
   const found = [];
   let last = Promise.resolve();
   const look = async (kind, html) => {
-    const sheet = html.match(/<link rel="stylesheet" href="([^"]*)">/);
-    css ??= await (await fetch(told.url + sheet[1])).text();
+    const sheets = [...html.matchAll(/<link rel="stylesheet" href="([^"]*)">/g)];
+    css ??= (await Promise.all(sheets.map(async ([, at]) => (await fetch(told.url + at)).text()))).join("");
     html = html.replace(/<script[^>]*><\/script>|<link [^>]*>/g, "").replace("</head>", () => `<style>${css}</style></head>`);
     await still.setContent(html, { waitUntil: "domcontentloaded" });
     await still.evaluate(axe);

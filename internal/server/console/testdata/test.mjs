@@ -45,7 +45,7 @@ const long = (w) => Array.from({ length: 20000 }, (_, i) => w + i).join(" ");
 assert.deepEqual(diff(long("a"), long("b")).map((p) => p.kind), ["gone", "new"], "a change that is too large is shown whole");
 
 // timeline.js imports dom.js; computing spans from events needs no elements.
-const timeline = readFileSync(new URL("../web/timeline.js", import.meta.url), "utf8").replace(/^import .*$/m, "");
+const timeline = readFileSync(new URL("../web/timeline.js", import.meta.url), "utf8").replace(/^import .*$/gm, "");
 const { fromEvents } = await import(`data:text/javascript;base64,${Buffer.from(timeline).toString("base64")}`);
 const spans = fromEvents([
   { type: "run_started", time_ms: 1000 }, { type: "step_started", step: 1, time_ms: 1000 },

@@ -12,6 +12,7 @@ export const keyName = () => `ar_${key()?.split("_")[1] ?? ""}`;
 export function signOut() {
   sessionStorage.removeItem(storageKey);
   sessionStorage.removeItem(`${storageKey}-operator`);
+  sessionStorage.removeItem("agent-runner-theme");
 }
 
 // onKeyRejected is called when the server rejects the key.

@@ -1,5 +1,7 @@
 // What a run did, phase by phase: the answer of each module, and its changes as a difference.
-import { h, fill, partialList, runInSlices, long, badge, json, indentJSON, textOf } from "./dom.js";
+import { h, fill, partialList, runInSlices, long } from "./dom.js";
+import { badge, json } from "./parts.js";
+import { indentJSON, textOf } from "./format.js";
 import { diff } from "./diff.js";
 import { hookKey } from "./timeline.js";
 import { editors } from "./hooks.js";

@@ -1,5 +1,7 @@
 // The interrupts of a run, answered with a click.
-import { h, field, asyncAction, badge, json, indentJSON } from "./dom.js";
+import { h } from "./dom.js";
+import { field, asyncAction, badge, json } from "./parts.js";
+import { indentJSON } from "./format.js";
 import { draft } from "./drafts.js";
 
 // question shows an interrupt and calls onAnswer with the answer. Typed text is saved as drafts

@@ -1,87 +1,68 @@
-// The console's frame: who is signed in, and which page is shown.
-import { h, fill, field, asyncAction, announce, errorMessage } from "./dom.js";
-import { isTemporary, retryReason, countdown, key, keyName, isOperator, signIn, signOut, onKeyRejected } from "./api.js";
+// The console: shows the page that the address names. How to add a page: routes.js.
+import { h, fill, announce } from "./dom.js";
+import { errorMessage } from "./parts.js";
+import { isTemporary, retryReason, countdown, key, signOut, onKeyRejected } from "./api.js";
 import { deleteDrafts } from "./drafts.js";
-import { runs, start } from "./runs.js";
-import { run } from "./run.js";
-import { agents, agent } from "./agents.js";
-import { modules, module } from "./modules.js";
-import { usage } from "./usage.js";
-import { tenants, tenant, blocks } from "./operator.js";
+import { frame, setCrumbs, shortcuts } from "./shell.js";
+import { signInPage } from "./signin.js";
+import { routes, firstPage } from "./routes.js";
+import { restoreTheme } from "./theme.js";
 
-const pages = { runs: [runs, run], start: [start], agents: [agents, agent], modules: [modules, module], usage: [usage], tenants: [tenants, tenant], blocks: [blocks] };
-const top = document.getElementById("top");
 const main = document.getElementById("main");
 let pageController = new AbortController();
+let pageNumber = 0;
+let failed = 0; // how often in a row a page failed to load
 
-const links = () => [["runs", "Runs"], ["agents", "Agents"], ["modules", "Modules"], ["usage", "Usage"],
-  ...(isOperator() ? [["tenants", "Tenants"], ["blocks", "Blocks"]] : [])];
-
-function header(now) {
-  const brand = h("a", { class: "brand", href: "#/runs" }, h("span", { class: "mark", "aria-hidden": "true" }), "agent-runner");
-  if (!key()) return fill(top, brand);
-  fill(top, brand,
-    h("nav", { "aria-label": "Pages" }, links().map(([to, text]) => h("a", { href: `#/${to}`, "aria-current": (now === "start" ? "runs" : now) === to ? "page" : null }, text))),
-    h("div", { class: "who" }, h("span", { title: isOperator() ? "an operator key" : "the key you are signed in with" }, isOperator() ? "operator" : keyName()),
-      h("button", { type: "button", class: "quiet", onclick: () => { deleteDrafts(); signOut(); show(); } }, "Sign out")));
-  top.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+function leave() {
+  deleteDrafts();
+  signOut();
+  show();
 }
 
-function signInPage(why) {
-  const input = h("input", { type: "password", name: "key", autocomplete: "off", autocapitalize: "none", spellcheck: "false", required: true, placeholder: "ar_…" });
-  const place = h("div");
-  const button = h("button", { type: "submit", class: "main" }, "Sign in");
-  if (why) fill(place, errorMessage({ message: why }));
-  const go = asyncAction(button, place, async () => {
-    try {
-      await signIn(input.value.trim());
-    } catch (e) {
-      input.select();
-      throw e;
-    }
-    await show();
-  });
-  showPage(h("form", { class: "signin card", onsubmit: go, method: "post" },
-    h("h1", { tabindex: "-1" }, "Sign in"),
-    h("p", { class: "soft" }, "Enter a key of this server. It is stored only in this tab, until you close it."),
-    field("Key", input), place, button));
+function askForKey(why) {
+  showPage(signInPage(why, show));
   document.title = "Sign in · agent-runner";
-  input.focus();
+  main.querySelector("input")?.focus();
 }
 
 // showPage replaces the content of the page.
 function showPage(content) {
   fill(main, content);
+  setCrumbs(content.querySelector?.(".crumbs"));
   main.ariaBusy = null;
 }
 
-let pageNumber = 0;
-let failed = 0; // how often in a row a page failed to load
+const skeleton = () => h("div", { class: "skeleton" }, Array.from({ length: 6 }, () => h("i")), h("span", { class: "unseen" }, "Loading…"));
+
+// address parses the address into the page's name, its id and its query.
+function address() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  let id = "";
+  try {
+    id = decodeURIComponent(rest.join("/"));
+  } catch {
+    // an address that is not encoded has no id
+  }
+  return { page: name || firstPage, id, query: new URLSearchParams(query ?? "") };
+}
 
 async function show() {
   pageController.abort();
   pageController = new AbortController();
   const { signal } = pageController;
   const turn = ++pageNumber;
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/");
-  const page = Object.hasOwn(pages, name || "runs") ? name || "runs" : "";
-  main.ariaBusy = "true"; // until the page matches the header
-  header(page);
-  if (!key()) return signInPage();
-  const views = pages[page];
-  let id;
-  try {
-    id = decodeURIComponent(rest.join("/"));
-  } catch {
-    id = "";
-  }
-  const view = views?.[id ? 1 : 0];
-  const busy = setTimeout(() => fill(main, h("p", { class: "soft busy" }, "Loading…")), 150);
+  const { page, id, query } = address();
+  const route = Object.hasOwn(routes, page) ? routes[page] : undefined;
+  main.ariaBusy = "true"; // until the page matches the navigation
+  frame(page, leave);
+  if (!key()) return askForKey();
+  const view = id ? route?.one : route?.list;
+  const busy = setTimeout(() => fill(main, skeleton()), 150);
   let content;
   try {
     if (!view) throw new Error("Page not found.");
-    content = await view({ id, query: new URLSearchParams(query ?? ""), signal, again: show });
+    content = await view({ id, query, signal, again: show });
     failed = 0;
   } catch (e) {
     if (signal.aborted || !key()) return;
@@ -113,9 +94,11 @@ onKeyRejected(() => {
   pageController.abort();
   pageNumber++;
   signOut();
-  header();
-  signInPage("The server no longer accepts this key: it was revoked or has expired. Sign in with another key.");
+  frame();
+  askForKey("The server no longer accepts this key: it was revoked or has expired. Sign in with another key.");
 });
+restoreTheme();
+shortcuts(leave);
 window.addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (e) => {
   e.preventDefault(); // the address selects the page

@@ -1,5 +1,6 @@
 // The timeline: nested spans with their durations.
-import { h, duration, short } from "./dom.js";
+import { h } from "./dom.js";
+import { duration, short } from "./format.js";
 
 const maxRows = 400; // rows that are drawn
 

@@ -1,10 +1,12 @@
 // The page of a run: its messages, its records and its interrupts.
-import { h, fill, partialList, properties, statusOf, relativeTime, duration, short, count, digest, confirmButton, errorMessage, announce, textOf, indentJSON, json, table, badge } from "./dom.js";
-import { get, call, events, pause, isTemporary, retryReason, countdown } from "./api.js";
-import { question } from "./interrupts.js";
-import { deleteDrafts } from "./drafts.js";
-import { timeline } from "./timeline.js";
-import { changes } from "./changes.js";
+import { h, fill, partialList, announce } from "../dom.js";
+import { properties, statusOf, relativeTime, digest, confirmButton, errorMessage, json, table, badge } from "../parts.js";
+import { duration, short, count, textOf, indentJSON } from "../format.js";
+import { get, call, events, pause, isTemporary, retryReason, countdown } from "../api.js";
+import { question } from "../interrupts.js";
+import { deleteDrafts } from "../drafts.js";
+import { timeline } from "../timeline.js";
+import { changes } from "../changes.js";
 
 const maxLogs = 500; // lines of modules' logs that are shown
 const maxMessages = 60; // messages that are shown at once
@@ -313,9 +315,9 @@ class Page {
     return h("section", { "aria-labelledby": "modules" }, h("h2", { id: "modules" }, "Modules"),
       table("Modules of the run", ["Module", "#Calls", "#Faults", "#Time", "#Fuel", "Digest"], list.map((m) => {
         const u = used.get(m.entry);
-        return h("tr", null, h("td", null, m.entry), h("td", { class: "number" }, u ? count(u.calls) : "–"), h("td", { class: `number ${u?.faults ? "bad" : ""}` }, u ? count(u.faults) : "–"),
+        return h("tr", null, h("td", null, m.digest ? h("a", { href: `#/modules/${m.digest}` }, m.entry) : m.entry), h("td", { class: "number" }, u ? count(u.calls) : "–"), h("td", { class: `number ${u?.faults ? "bad" : ""}` }, u ? count(u.faults) : "–"),
           h("td", { class: "number nowrap" }, u ? duration(u.wall_us) : "–"), h("td", { class: "number" }, u ? short(u.fuel) : "–"),
-          h("td", null, m.digest && h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))));
+          h("td", null, m.digest && digest(m.digest)));
       })));
   }
 }

@@ -1,7 +1,9 @@
 // The list of runs, and the form that starts one.
-import { h, fill, field, emptyState, announce, asyncAction, statusOf, relativeTime, short } from "./dom.js";
-import { get, all, call, pause, countdown, retryReason } from "./api.js";
-import { draft, deleteDrafts } from "./drafts.js";
+import { h, fill, announce } from "../dom.js";
+import { field, emptyState, asyncAction, statusOf, relativeTime } from "../parts.js";
+import { short } from "../format.js";
+import { get, all, call, pause, countdown, retryReason } from "../api.js";
+import { draft, deleteDrafts } from "../drafts.js";
 
 const pageSize = 50;
 const updateInterval = 3000; // milliseconds between updates of the list
@@ -78,8 +80,8 @@ class Rows {
     .map((t) => h("th", { scope: "col", role: "columnheader", class: ["Steps", "Tokens", "Fuel"].includes(t) ? "number" : "" }, t)))), this.#body);
 
   constructor(filtered) {
-    this.#empty = filtered ? h("div", { class: "empty" }, h("p", null, "No matching runs."), h("a", { class: "button", href: "#/runs" }, "Show all runs"))
-      : h("div", null, emptyState("No runs yet. Start one here, or with:", 'agent-runner runs start AGENT "…"'));
+    this.#empty = filtered ? emptyState("search", "No matching runs", "Other filters may find some.", h("a", { class: "button", href: "#/runs" }, "Show all runs"))
+      : emptyState("runs", "No runs yet", "Start one here, or with:", h("a", { class: "button main", href: "#/start" }, "Start a run"), 'agent-runner runs start AGENT "…"');
     this.element = h("div", null, this.#table, this.#empty);
   }
 
@@ -131,7 +133,7 @@ export async function start({ query, signal }) {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) e.currentTarget.form.requestSubmit();
   });
   if (list.length === 0) {
-    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), emptyState("No agents yet. Create one with:", "agent-runner agents apply agent.yaml"));
+    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), emptyState("agents", "No agents yet", "A run needs an agent. Create one with:", "agent-runner agents apply agent.yaml"));
   }
   return h("section", { class: "narrow" }, h("h1", { tabindex: "-1" }, "Start a run"),
     h("form", { class: "card stack", onsubmit: go, method: "post" }, field("Agent", agent), field("Input", input, "Ctrl+Enter starts the run."), place, h("div", null, button)));

@@ -1,6 +1,8 @@
 // Modules: their names, capabilities and warnings.
-import { h, fill, emptyState, asyncAction, table, relativeTime, digest, badge, properties, bytes, count, json, confirmButton, short } from "./dom.js";
-import { get, all, call } from "./api.js";
+import { h, fill } from "../dom.js";
+import { emptyState, asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, plural } from "../parts.js";
+import { bytes, count, short } from "../format.js";
+import { get, all, call } from "../api.js";
 
 const recentRuns = 50; // runs that are searched for faults
 
@@ -12,8 +14,8 @@ export async function modules({ signal }) {
     table("Modules", ["Module", "Hooks", "Powers", "#Size", "Uploaded"], list.map((m) => h("tr", null,
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, displayName(m)), h("span", { class: "soft" }, m.names[0] ? ` ${m.names[0].version}` : ""), m.blocked && badge("blocked", "bad")),
       h("td", { class: "wide" }, m.about.hooks.map((x) => badge(x))),
-      h("td", { class: "wide" }, m.about.grants.map((x) => badge(x, "info")), m.about.warnings.length > 0 && badge(`${m.about.warnings.length} ${m.about.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, relativeTime(m.created)))), emptyState("No modules yet. Upload one with:", "agent-runner modules push PATH")));
+      h("td", { class: "wide" }, m.about.grants.map((x) => badge(x, "info")), m.about.warnings.length > 0 && badge(plural(m.about.warnings.length, "warning"), "warn")),
+      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, relativeTime(m.created)))), emptyState("modules", "No modules yet", "A module is a middleware that agents run with. Upload one with:", "agent-runner modules push PATH")));
 }
 
 // faults counts a module's faults in the last runs, when asked to. The last event of a finished
@@ -53,7 +55,7 @@ export async function module({ id, signal }) {
     a.description && h("p", null, a.description),
     m.blocked && h("p", { class: "wrong", role: "alert" }, `Blocked by the operator: ${m.blocked}`),
     properties(["Reported name", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Messages", a.messages], ["Uploaded", relativeTime(m.created)]),
-    a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
+    warnings(a.warnings),
     faults(m, signal),
     h("section", null, h("h2", null, "Hooks"), h("p", null, a.hooks.length > 0 ? a.hooks.map((x) => badge(x)) : "None.")),
     h("section", null, h("h2", null, "Powers that need a grant"), powers(a.powers.filter((p) => p.grant), "None: the module cannot reach anything outside the run.")),

@@ -1,15 +1,16 @@
 // Agents with their files and versions.
-import { h, fill, emptyState, table, relativeTime, digest, badge, properties, errorMessage } from "./dom.js";
-import { get, all } from "./api.js";
-import { textDiff } from "./changes.js";
+import { h, fill } from "../dom.js";
+import { emptyState, table, relativeTime, digest, badge, properties, errorMessage, warnings, plural } from "../parts.js";
+import { get, all } from "../api.js";
+import { textDiff } from "../changes.js";
 
 export async function agents({ signal }) {
   const list = await all("/v1/agents", "agents", signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Agents"),
     table("Agents", ["Agent", "#Version", "Modules", "Changed"], list.map((a) => h("tr", null,
       h("td", null, h("a", { href: `#/agents/${a.name}` }, a.name)), h("td", { class: "number" }, a.version),
-      h("td", { class: "wide" }, a.modules.map((m) => badge(m.name)), a.warnings.length > 0 && badge(`${a.warnings.length} ${a.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "soft nowrap" }, relativeTime(a.created)))), emptyState("No agents yet. Create one with:", "agent-runner agents apply agent.yaml")));
+      h("td", { class: "wide" }, a.modules.map((m) => badge(m.name)), a.warnings.length > 0 && badge(plural(a.warnings.length, "warning"), "warn")),
+      h("td", { class: "soft nowrap" }, relativeTime(a.created)))), emptyState("agents", "No agents yet", "An agent is a model with an instruction, tools and modules. Create one with:", "agent-runner agents apply agent.yaml")));
 }
 
 export async function agent({ id, query, signal }) {
@@ -25,9 +26,9 @@ export async function agent({ id, query, signal }) {
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/agents" }, "Agents"), " / ", a.name),
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select, h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Runs"), h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run")),
     properties(["Version", a.version], ["Changed", relativeTime(a.created)]),
-    a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
-    h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, m.module),
-      h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "No modules.")),
+    warnings(a.warnings),
+    h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, h("a", { href: `#/modules/${m.digest}` }, m.module)),
+      h("td", null, digest(m.digest)))), "No modules.")),
     h("section", null, h("h2", null, "agent.yaml"), h("pre", { class: "yaml", tabindex: "0" }, a.yaml), a.version > 1 && since(path, a, signal)));
 }
 

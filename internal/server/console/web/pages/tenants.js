@@ -1,6 +1,8 @@
-// The operator's pages: tenants with their quotas, and blocked modules.
-import { h, emptyState, table, relativeTime, properties, badge, field, asyncAction, confirmButton, count, bytes, short, json } from "./dom.js";
-import { get, all, call } from "./api.js";
+// Tenants with their quotas, for the operator.
+import { h } from "../dom.js";
+import { emptyState, table, relativeTime, properties, badge, confirmButton, json } from "../parts.js";
+import { count, bytes, short } from "../format.js";
+import { get, all, call } from "../api.js";
 import { totals, rows } from "./usage.js";
 
 // The quotas: name, label, unit, and the default.
@@ -12,7 +14,7 @@ export async function tenants({ query, signal }) {
   const { tenants: list, next_cursor: next } = await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(cursor ? { cursor } : {}) })}`, signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Tenants"),
     table("Tenants", ["Tenant", "Name", "#Concurrent runs", "#Runs per day", "#Tokens per day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
-      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, relativeTime(t.created)))), emptyState("No tenants yet.", "agent-runner tenants create TENANT")),
+      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, relativeTime(t.created)))), emptyState("tenants", "No tenants yet", "Tenants have their own modules, agents, runs and keys. Create one with:", "agent-runner tenants create TENANT")),
     next && h("p", null, h("a", { class: "button", href: `#/tenants?cursor=${next}` }, "More tenants")));
 }
 
@@ -40,23 +42,4 @@ function state(k) {
   if (k.revoked) return badge("revoked", "bad");
   if (k.expires && new Date(k.expires) < new Date()) return badge("expired", "bad");
   return badge("active", "good");
-}
-
-export async function blocks({ signal, again }) {
-  const list = await all("/v1/blocks", "blocks", signal);
-  const what = h("input", { type: "text", class: "code", required: true, pattern: "(sha256:)?[0-9a-f]{64}", placeholder: "sha256:…", spellcheck: "false", autocapitalize: "none", title: "The SHA-256 of a module in hexadecimal" });
-  const why = h("input", { type: "text", required: true, maxlength: "1000" });
-  const place = h("div");
-  const button = h("button", { type: "submit", class: "bad" }, "Block");
-  return h("section", null, h("h1", { tabindex: "-1" }, "Blocked modules"),
-    h("p", { class: "soft" }, "Within a second, no server of the database calls a blocked module any more, for any tenant. Active runs that use it end."),
-    table("Blocked modules", ["Digest", "Reason", "Since", "Action"], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, relativeTime(b.created)),
-      h("td", null, confirmButton("Unblock", "Unblock this module?", async () => {
-        await call("DELETE", `/v1/blocks/${encodeURIComponent(b.digest)}`);
-        await again();
-      })))), "No blocked modules."),
-    h("form", { class: "card stack narrow", method: "post", onsubmit: asyncAction(button, place, async () => {
-      await call("PUT", `/v1/blocks/${encodeURIComponent(what.value.trim())}`, { body: { reason: why.value.trim() } });
-      await again();
-    }) }, h("h2", null, "Block a module"), field("Digest", what), field("Reason", why, "Tenants whose runs end see this reason."), place, h("div", null, button)));
 }

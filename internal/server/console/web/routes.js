@@ -1,0 +1,35 @@
+// The console's pages. To add a page:
+//
+//  1. Write pages/NAME.js. It exports a function that makes the page:
+//     export async function name({ id, query, signal, again }) { …; return h("section", null, …); }
+//     id is the rest of the address after #/NAME/, query its URLSearchParams (filters belong there),
+//     signal ends when the user leaves the page (pass it to get), and again() draws the page again.
+//  2. Its first element is an h1 with tabindex -1, which receives the focus. An element with the
+//     class crumbs moves to the bar above the page. Errors that it throws are shown, and retried if
+//     they are temporary.
+//  3. Make elements with h (dom.js) and parts.js only; never set styles, but add classes to css/.
+//     Everything that comes from the server is hostile text: h makes it harmless.
+//  4. Add a line below: list is the page without an id, one the page with one. A line with a group is
+//     in the navigation; key is its shortcut after g; operator pages need the operator's key.
+//  5. Add it to testdata/console.mjs: visit it as a person would, and call shot(name, name), which
+//     checks it with axe in both visits. Add it to the table in docs/console.md.
+import { runs, start } from "./pages/runs.js";
+import { run } from "./pages/run.js";
+import { agents, agent } from "./pages/agents.js";
+import { modules, module } from "./pages/modules.js";
+import { usage } from "./pages/usage.js";
+import { tenants, tenant } from "./pages/tenants.js";
+import { blocks } from "./pages/blocks.js";
+
+// firstPage is the page after signing in.
+export const firstPage = "runs";
+
+export const routes = {
+  runs: { list: runs, one: run, group: "Observe", text: "Runs", key: "r" },
+  start: { list: start, under: "runs" },
+  usage: { list: usage, group: "Observe", text: "Usage", key: "u" },
+  agents: { list: agents, one: agent, group: "Build", text: "Agents", key: "a" },
+  modules: { list: modules, one: module, group: "Build", text: "Modules", key: "m" },
+  tenants: { list: tenants, one: tenant, group: "Operate", text: "Tenants", key: "t", operator: true },
+  blocks: { list: blocks, group: "Operate", text: "Blocks", key: "b", operator: true },
+};
