@@ -18,8 +18,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/testcache"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // The values of Options.Transport.

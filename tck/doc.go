@@ -1,6 +1,6 @@
 // Package tck is the conformance kit: golden cases that specify the behavior of a host of
-// middlewares, and a runner that compares any host with them. A host is a Go value ([Host]) or a
-// program that speaks JSON lines ([NewProgram]). README.md describes that protocol.
+// middlewares, and a runner that compares any host with them. A host is a program that speaks JSON lines
+// ([NewProgram]). README.md describes that protocol.
 //
 // Each case is a file in the folder cases, in the format that package internal/golden documents. It
 // is named ORIGIN-ROW-what, after the row of the catalogue in cases/catalogue whose behavior it

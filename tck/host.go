@@ -11,18 +11,13 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/truncate"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// A Host runs agents with middlewares. The kit compares it with the cases.
-type Host interface {
-	// Hello names the host and lists its capabilities. README.md has their list.
-	Hello(ctx context.Context) (*wire.Hello, error)
-	// Run runs one case and reports everything that happened, or why the host does not support the
-	// case. An error fails the case. ctx is done after the time limit.
-	Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error)
-}
+// A Host runs agents with middlewares. The kit compares it with the cases. [NewProgram] returns the
+// host that a program is.
+type Host = wire.Host
 
 // Options select the cases and how they are run.
 type Options struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/golden"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // textsCapability is the capability of a host whose error messages are those of agent-runner, word

@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/procgroup"
 	"github.com/agent-runner/agent-runner/internal/truncate"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // Limits of a program's output. The largest case needs less than a twentieth of each.
@@ -169,7 +169,7 @@ func (s *process) greet(ctx context.Context) (*wire.Hello, error) {
 }
 
 func (s *process) exchangeHello(ctx context.Context) (*wire.Hello, error) {
-	if err := writeLine(s.in, wire.Hello{Type: "hello", Protocol: wire.Protocol}); err != nil {
+	if err := wire.Write(s.in, wire.Hello{Type: "hello", Protocol: wire.Protocol}); err != nil {
 		return nil, s.stopped(ctx)
 	}
 	var hello wire.Hello
@@ -210,7 +210,7 @@ func (s *process) run(ctx context.Context, r *wire.Request) (*wire.Outcome, erro
 }
 
 func (s *process) answer(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
-	if err := writeLine(s.in, r); err != nil {
+	if err := wire.Write(s.in, r); err != nil {
 		return nil, s.stopped(ctx)
 	}
 	o := &wire.Outcome{}
@@ -230,9 +230,9 @@ func (s *process) answer(ctx context.Context, r *wire.Request) (*wire.Outcome, e
 			return nil, fmt.Errorf("%w: %s", err, quote(text))
 		}
 		switch l.Type {
-		case typeResult, typeSkipped:
+		case wire.TypeResult, wire.TypeSkipped:
 			return o, nil
-		case typeFailed:
+		case wire.TypeFailed:
 			return nil, &reportedError{l.Reason}
 		}
 	}
@@ -245,17 +245,17 @@ func add(o *wire.Outcome, l *wire.Line) error {
 		return err
 	}
 	switch l.Type {
-	case typeEvent:
+	case wire.TypeEvent:
 		o.Events = append(o.Events, *l.Event)
-	case typeModelCall:
+	case wire.TypeModelCall:
 		o.ModelCalls = append(o.ModelCalls, *l.ModelCall)
-	case typeToolCall:
+	case wire.TypeToolCall:
 		o.ToolCalls = append(o.ToolCalls, *l.ToolCall)
-	case typeClient:
+	case wire.TypeClient:
 		o.Client = append(o.Client, l.Client)
-	case typeResult:
+	case wire.TypeResult:
 		o.State, o.Refused = l.State, l.Refused
-	case typeSkipped:
+	case wire.TypeSkipped:
 		o.Skipped = cmp.Or(l.Reason, "the host gives no reason")
 	}
 	return nil
@@ -263,7 +263,7 @@ func add(o *wire.Outcome, l *wire.Line) error {
 
 // checkFields checks that a line has the fields of its type and no others.
 func checkFields(l *wire.Line) error {
-	if !slices.Contains(lineTypes, l.Type) {
+	if !slices.Contains(wire.LineTypes, l.Type) {
 		return fmt.Errorf("%s is no type of a line", strconv.Quote(l.Type))
 	}
 	for _, f := range []struct {
@@ -271,13 +271,13 @@ func checkFields(l *wire.Line) error {
 		exists bool
 		types  []string
 	}{
-		{"event", l.Event != nil, []string{typeEvent}},
-		{"model_call", l.ModelCall != nil, []string{typeModelCall}},
-		{"tool_call", l.ToolCall != nil, []string{typeToolCall}},
-		{"client", l.Client != nil, []string{typeClient}},
-		{"state", l.State != nil, []string{typeResult}},
-		{"refused", l.Refused != "", []string{typeResult}},
-		{"reason", l.Reason != "", []string{typeSkipped, typeFailed}},
+		{"event", l.Event != nil, []string{wire.TypeEvent}},
+		{"model_call", l.ModelCall != nil, []string{wire.TypeModelCall}},
+		{"tool_call", l.ToolCall != nil, []string{wire.TypeToolCall}},
+		{"client", l.Client != nil, []string{wire.TypeClient}},
+		{"state", l.State != nil, []string{wire.TypeResult}},
+		{"refused", l.Refused != "", []string{wire.TypeResult}},
+		{"reason", l.Reason != "", []string{wire.TypeSkipped, wire.TypeFailed}},
 	} {
 		switch {
 		case f.exists && !slices.Contains(f.types, l.Type):

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // outcomes holds what a canned host reports about each case.
@@ -46,7 +46,7 @@ func (canned) Run(_ context.Context, r *wire.Request) (*wire.Outcome, error) {
 
 // serves is a program that serves a canned host.
 func serves() int {
-	if err := Serve(context.Background(), canned{}, stdin, os.Stdout); err != nil {
+	if err := wire.Serve(context.Background(), canned{}, stdin, os.Stdout); err != nil {
 		return 1
 	}
 	return 0
@@ -89,14 +89,14 @@ func TestServeInput(t *testing.T) {
 			out: answered + `{"type":"failed","id":"empty","reason":"unknown key \"color\""}` + "\n" + result,
 		},
 		"oversized line": {
-			in:  greeting + request + strings.Repeat("x", maxRequest+1) + "\n" + request,
+			in:  greeting + request + strings.Repeat("x", wire.MaxRequest+1) + "\n" + request,
 			out: answered + result, err: bufio.ErrTooLong.Error(),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := Serve(t.Context(), canned{}, strings.NewReader(test.in), &out)
+			err := wire.Serve(t.Context(), canned{}, strings.NewReader(test.in), &out)
 			if test.err == "" {
 				require.NoError(t, err)
 			} else {
@@ -112,7 +112,7 @@ func TestServeAnswersInTurn(t *testing.T) {
 	in, requests := io.Pipe()
 	answers, out := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- Serve(t.Context(), canned{}, in, out) }()
+	go func() { done <- wire.Serve(t.Context(), canned{}, in, out) }()
 	lines := bufio.NewScanner(answers)
 	for _, line := range []string{`{"type":"hello","protocol":1}`, `{"type":"case","id":"empty"}`, `{"type":"case","id":"other"}`} {
 		_, err := io.WriteString(requests, line+"\n")

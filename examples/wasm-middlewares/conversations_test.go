@@ -21,11 +21,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/testcache"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 var update = flag.Bool("update", false, "update the expectations of failing conversations to the actual results")

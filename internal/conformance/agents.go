@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // A builder builds a case's agents, which share the case's model and tools.

@@ -15,10 +15,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/testcache"
 	"github.com/agent-runner/agent-runner/tck"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 var update = flag.Bool("update", false, "write what came out into the cases that expect something else")
@@ -48,7 +48,7 @@ func serve(name string) error {
 	}
 	defer loader.Close(context.Background())
 	h := &Host{Middleware: (&Modules{Loader: loader}).Middleware}
-	return tck.Serve(context.Background(), hosts[name](h), os.Stdin, os.Stdout)
+	return wire.Serve(context.Background(), hosts[name](h), os.Stdin, os.Stdout)
 }
 
 // hosts has this project's host, and hosts with one mistake each.

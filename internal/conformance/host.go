@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // A Host runs cases with this project's loop and chain. It is a [tck.Host], and safe for concurrent

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abisource"
 	"github.com/agent-runner/agent-runner/internal/abitable"
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/tck"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // TestInputs checks that each input of a hook in the golden cases has its declared type, first in

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // A player runs a case's agent and holds the state that its tools share.

@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // agentFile is a case's agent.yaml. It supports a part of the command's format, and keys for tests.

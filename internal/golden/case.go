@@ -15,7 +15,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // A Case is one golden file.

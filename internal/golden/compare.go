@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/contract"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // A Difference is one part of a case in which a host differs from what the case expects.

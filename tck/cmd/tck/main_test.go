@@ -10,8 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/tck"
-	"github.com/agent-runner/agent-runner/tck/wire"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
 // asHost names the environment variable that makes the test binary run as a host instead of
@@ -20,7 +19,7 @@ const asHost = "TCK_CAPABILITIES"
 
 func TestMain(m *testing.M) {
 	if list := os.Getenv(asHost); list != "" {
-		if err := tck.Serve(context.Background(), refusing(strings.Split(list, ",")), os.Stdin, os.Stdout); err != nil {
+		if err := wire.Serve(context.Background(), refusing(strings.Split(list, ",")), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -19,9 +19,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/golden"
+	"github.com/agent-runner/agent-runner/internal/golden/wire"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/module/policy"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
 // conversationTimeout bounds one conversation, including loading its modules.

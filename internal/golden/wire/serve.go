@@ -1,4 +1,4 @@
-package tck
+package wire
 
 import (
 	"bufio"
@@ -8,16 +8,24 @@ import (
 	"io"
 
 	"github.com/agent-runner/agent-runner/internal/abijson"
-	"github.com/agent-runner/agent-runner/tck/wire"
 )
 
-// Serve is the other end of [NewProgram]: it reads requests from in, runs them with h, and writes the
+// A Host runs agents with middlewares. The kit compares it with the cases.
+type Host interface {
+	// Hello names the host and lists its capabilities. tck/README.md has their list.
+	Hello(ctx context.Context) (*Hello, error)
+	// Run runs one case and reports everything that happened, or why the host does not support the
+	// case. An error fails the case. ctx is done after the time limit.
+	Run(ctx context.Context, r *Request) (*Outcome, error)
+}
+
+// Serve is the host's end of the protocol: it reads requests from in, runs them with h, and writes the
 // answers to out. It returns nil at the end of in, and the error of ctx if ctx is done after a request.
 // It fails if h.Hello fails, if the kit speaks another version of the protocol, or if a line cannot be
 // read, decoded or written. It answers an error of h.Run with a line of type "failed", and continues.
 func Serve(ctx context.Context, h Host, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxRequest)
+	lines.Buffer(nil, MaxRequest)
 	w := bufio.NewWriter(out)
 	for first := true; lines.Scan() && ctx.Err() == nil; first = false {
 		var err error
@@ -36,76 +44,77 @@ func Serve(ctx context.Context, h Host, in io.Reader, out io.Writer) error {
 	return errors.Join(lines.Err(), ctx.Err())
 }
 
-// maxRequest is the maximum size of a request in bytes.
-const maxRequest = 16 << 20
+// MaxRequest is the maximum size of a request in bytes.
+const MaxRequest = 16 << 20
 
 func serveHello(ctx context.Context, h Host, line []byte, w io.Writer) error {
-	var asked wire.Hello
+	var asked Hello
 	if _, err := abijson.Decode(line, &asked); err != nil {
 		return fmt.Errorf("read hello: %w", err)
 	}
-	if asked.Protocol != wire.Protocol {
-		return fmt.Errorf("the kit speaks version %d of the protocol, this host version %d", asked.Protocol, wire.Protocol)
+	if asked.Protocol != Protocol {
+		return fmt.Errorf("the kit speaks version %d of the protocol, this host version %d", asked.Protocol, Protocol)
 	}
 	hello, err := h.Hello(ctx)
 	if err != nil {
 		return err
 	}
-	return writeLine(w, hello)
+	return Write(w, hello)
 }
 
 func serveCase(ctx context.Context, h Host, line []byte, w io.Writer) error {
-	var r wire.Request
+	var r Request
 	unknown, err := abijson.Decode(line, &r)
 	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
-	last := wire.Line{Type: typeFailed, ID: r.ID}
+	last := Line{Type: TypeFailed, ID: r.ID}
 	if len(unknown) > 0 {
 		last.Reason = fmt.Sprintf("unknown key %q", unknown[0])
-		return writeLine(w, last)
+		return Write(w, last)
 	}
 	o, err := h.Run(ctx, &r)
 	switch {
 	case err != nil:
 		last.Reason = err.Error()
 	case o.Skipped != "":
-		last.Type, last.Reason = typeSkipped, o.Skipped
+		last.Type, last.Reason = TypeSkipped, o.Skipped
 	default:
-		last.Type, last.State, last.Refused = typeResult, o.State, o.Refused
+		last.Type, last.State, last.Refused = TypeResult, o.State, o.Refused
 		if err := writeOutcome(w, r.ID, o); err != nil {
 			return err
 		}
 	}
-	return writeLine(w, last)
+	return Write(w, last)
 }
 
 // writeOutcome writes the lines before the result.
-func writeOutcome(w io.Writer, id string, o *wire.Outcome) error {
+func writeOutcome(w io.Writer, id string, o *Outcome) error {
 	for i := range o.Events {
-		if err := writeLine(w, wire.Line{Type: typeEvent, ID: id, Event: &o.Events[i]}); err != nil {
+		if err := Write(w, Line{Type: TypeEvent, ID: id, Event: &o.Events[i]}); err != nil {
 			return err
 		}
 	}
 	for i := range o.ModelCalls {
-		if err := writeLine(w, wire.Line{Type: typeModelCall, ID: id, ModelCall: &o.ModelCalls[i]}); err != nil {
+		if err := Write(w, Line{Type: TypeModelCall, ID: id, ModelCall: &o.ModelCalls[i]}); err != nil {
 			return err
 		}
 	}
 	for i := range o.ToolCalls {
-		if err := writeLine(w, wire.Line{Type: typeToolCall, ID: id, ToolCall: &o.ToolCalls[i]}); err != nil {
+		if err := Write(w, Line{Type: TypeToolCall, ID: id, ToolCall: &o.ToolCalls[i]}); err != nil {
 			return err
 		}
 	}
 	for _, e := range o.Client {
-		if err := writeLine(w, wire.Line{Type: typeClient, ID: id, Client: e}); err != nil {
+		if err := Write(w, Line{Type: TypeClient, ID: id, Client: e}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func writeLine(w io.Writer, v any) error {
+// Write writes v as one line of JSON.
+func Write(w io.Writer, v any) error {
 	b, err := abijson.Marshal(v)
 	if err != nil {
 		return err
@@ -114,15 +123,16 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// The values of wire.Line.Type.
+// The values of [Line].Type.
 const (
-	typeEvent     = "event"
-	typeModelCall = "model_call"
-	typeToolCall  = "tool_call"
-	typeClient    = "client"
-	typeResult    = "result"
-	typeSkipped   = "skipped"
-	typeFailed    = "failed"
+	TypeEvent     = "event"
+	TypeModelCall = "model_call"
+	TypeToolCall  = "tool_call"
+	TypeClient    = "client"
+	TypeResult    = "result"
+	TypeSkipped   = "skipped"
+	TypeFailed    = "failed"
 )
 
-var lineTypes = []string{typeEvent, typeModelCall, typeToolCall, typeClient, typeResult, typeSkipped, typeFailed}
+// LineTypes lists all values of [Line].Type.
+var LineTypes = []string{TypeEvent, TypeModelCall, TypeToolCall, TypeClient, TypeResult, TypeSkipped, TypeFailed}
