@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // FileOptions configure an agent beyond its file.
@@ -58,7 +59,7 @@ type FileOptions struct {
 	// it if the file is untrusted. By default, these requests are not checked.
 	GuardMCP bool
 	// StartMCP starts the commands of MCP servers. By default, this process starts them.
-	StartMCP mcp.Starter
+	StartMCP procgroup.Starter
 	// GuardModels restricts models to public addresses and those that Network allows,
 	// except for those at ModelURLs. Set it if the file or its keys are untrusted, so
 	// that models do not give access to the host's own network.

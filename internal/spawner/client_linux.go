@@ -10,14 +10,13 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // errGone is the error of calls whose spawner has ended.
 var errGone = errors.New("the spawner of commands has ended; restart the server")
 
-// A Client starts commands through a spawner, a process of its own. It implements [mcp.Starter].
+// A Client starts commands through a spawner, a process of its own. It implements [procgroup.Starter].
 type Client struct {
 	commands []Command
 	cmd      *exec.Cmd
@@ -110,8 +109,8 @@ func (c *Client) startSpawner(socket *os.File, o *order) error {
 // Allows reports whether a command with exactly these arguments is listed.
 func (c *Client) Allows(command []string) bool { return Find(c.commands, command) >= 0 }
 
-// Start implements [mcp.Starter].
-func (c *Client) Start(command []string, stdin, stdout, stderr *os.File) (mcp.Child, error) {
+// Start implements [procgroup.Starter].
+func (c *Client) Start(command []string, stdin, stdout, stderr *os.File) (procgroup.Child, error) {
 	program := Find(c.commands, command)
 	if program < 0 {
 		return nil, errors.New(
@@ -206,14 +205,14 @@ func (c *Client) Close() error {
 	return c.cmd.Wait()
 }
 
-// Wait implements [mcp.Child].
+// Wait implements [procgroup.Child].
 func (p *child) Wait() error {
 	<-p.ended
 	return p.err
 }
 
-// Terminate implements [mcp.Child].
+// Terminate implements [procgroup.Child].
 func (p *child) Terminate() { _ = p.client.send(request{Op: opTerminate, ID: p.id}, nil) }
 
-// Kill implements [mcp.Child].
+// Kill implements [procgroup.Child].
 func (p *child) Kill() { _ = p.client.send(request{Op: opKill, ID: p.id}, nil) }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/jail"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func start(t *testing.T, yaml string) *Client {
 
 // running is a started command with the test's ends of its standard streams.
 type running struct {
-	mcp.Child
+	procgroup.Child
 	in, out *os.File
 	stderr  *os.File
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/agent-runner/agent-runner/host/tool/mcp"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // IsChild reports false: this system has no spawners.
@@ -26,8 +26,8 @@ func Start([]Command, func(string) string) (*Client, error) {
 // Allows reports false.
 func (c *Client) Allows([]string) bool { return false }
 
-// Start implements [mcp.Starter].
-func (c *Client) Start([]string, *os.File, *os.File, *os.File) (mcp.Child, error) {
+// Start implements [procgroup.Starter].
+func (c *Client) Start([]string, *os.File, *os.File, *os.File) (procgroup.Child, error) {
 	return nil, errors.New("commands are started on Linux only")
 }
 

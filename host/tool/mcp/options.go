@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 )
 
 // Defaults of Options.
@@ -35,7 +37,7 @@ type Options struct {
 	Env []string
 	// Starter, if not nil, starts Command in a directory and environment of its choice, and
 	// ignores Dir and Env. By default, this process starts the command.
-	Starter Starter
+	Starter procgroup.Starter
 
 	// URL is the URL of a server with the streamable HTTP transport.
 	URL string

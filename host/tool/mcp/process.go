@@ -17,7 +17,7 @@ import (
 // are answered, and so that its descendants are killed with it. A goroutine waits for it from
 // the start, so that it does not become a zombie.
 type process struct {
-	child  Child
+	child  procgroup.Child
 	stdin  *os.File
 	stdout *os.File
 	last   lastLines // the last lines of stderr, and of stdout lines that are not messages
@@ -31,24 +31,6 @@ type process struct {
 // drainTimeout bounds reading from the pipes of an exited process that a descendant still holds
 // open.
 const drainTimeout = time.Second
-
-// A Starter starts commands on behalf of this process.
-type Starter interface {
-	// Start starts a command with the given standard streams, which it does not close. The command
-	// becomes the leader of its own process group.
-	Start(command []string, stdin, stdout, stderr *os.File) (Child, error)
-}
-
-// A Child is a started process with its process group.
-type Child interface {
-	// Wait waits for the process to exit and kills the rest of its group. The error describes the
-	// exit status; it is nil for status 0.
-	Wait() error
-	// Terminate sends SIGTERM to the process group.
-	Terminate()
-	// Kill sends SIGKILL to the process group.
-	Kill()
-}
 
 // start starts the command of the options.
 func start(o *Options) (*process, error) {
@@ -84,8 +66,8 @@ type localStarter struct {
 	env []string // added to this process's environment
 }
 
-// Start implements [Starter].
-func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (Child, error) {
+// Start implements [procgroup.Starter].
+func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (procgroup.Child, error) {
 	path, err := procgroup.FindProgram(command[0], l.dir)
 	if err != nil {
 		return nil, err

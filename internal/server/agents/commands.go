@@ -5,14 +5,14 @@ import (
 	"os"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/procgroup"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // Commands starts the MCP servers that the operator listed when the server started.
 type Commands interface {
-	mcp.Starter
+	procgroup.Starter
 	// Allows reports whether a command with exactly these arguments is listed.
 	Allows(command []string) bool
 }
@@ -23,8 +23,8 @@ type noCommands struct{}
 // Allows implements [Commands].
 func (noCommands) Allows([]string) bool { return false }
 
-// Start implements [mcp.Starter].
-func (noCommands) Start([]string, *os.File, *os.File, *os.File) (mcp.Child, error) {
+// Start implements [procgroup.Starter].
+func (noCommands) Start([]string, *os.File, *os.File, *os.File) (procgroup.Child, error) {
 	return nil, errNoPrograms
 }
 
