@@ -137,14 +137,8 @@ func (b *builder) endpoint(p agentfile.Provider, base, key string) (model.Model,
 	return b.retry(b.private(c)), nil
 }
 
-// A modelClient is a model behind an endpoint.
-type modelClient interface {
-	model.Model
-	Close()
-}
-
 // newClient returns a client of a provider's API.
-func newClient(p agentfile.Provider, o openai.Options) (modelClient, error) {
+func newClient(p agentfile.Provider, o openai.Options) (model.Client, error) {
 	switch p {
 	case agentfile.ProviderResponses:
 		with := responses.Options(o)

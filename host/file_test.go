@@ -84,7 +84,7 @@ rings:
 // TestKeysOfEndpoints checks that a key is sent only to its own endpoint.
 func TestKeysOfEndpoints(t *testing.T) {
 	t.Parallel()
-	busy := scripted.Error(&model.Error{Code: abi.CodeModel, Message: "busy", Status: 503})
+	busy := scripted.Reply{Err: &model.Error{Code: abi.CodeModel, Message: "busy", Status: 503}}
 	first, second := serve(t, busy, busy), serve(t, busy, scripted.Text("hello"))
 	f := load(t, `
 model:

@@ -14,7 +14,7 @@ import (
 // This example repeats a call that fails with a retryable error, after a delay.
 func ExampleWithRetry() {
 	busy := &model.Error{Code: abi.CodeUnavailable, Message: "too many requests", Retryable: true}
-	m := model.WithRetry(scripted.New(scripted.Error(busy), scripted.Text("Hello!")), &model.RetryOptions{
+	m := model.WithRetry(scripted.New(scripted.Reply{Err: busy}, scripted.Text("Hello!")), &model.RetryOptions{
 		Base:      time.Millisecond,
 		OnAttempt: func(_ context.Context, a model.Attempt) { fmt.Println("retry after:", a.Err) },
 	})

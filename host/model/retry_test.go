@@ -45,36 +45,36 @@ func TestRetry(t *testing.T) {
 		waits   []time.Duration
 	}{
 		"at once":       {replies: []scripted.Reply{scripted.Text("a")}, calls: 1},
-		"after a while": {replies: []scripted.Reply{scripted.Error(busy(0)), scripted.Error(busy(0)), scripted.Text("a")}, calls: 3, waits: []time.Duration{500 * time.Millisecond, time.Second}},
+		"after a while": {replies: []scripted.Reply{{Err: busy(0)}, {Err: busy(0)}, scripted.Text("a")}, calls: 3, waits: []time.Duration{500 * time.Millisecond, time.Second}},
 		"never": {
 			replies: []scripted.Reply{
-				scripted.Error(busy(0)), scripted.Error(busy(0)), scripted.Error(busy(0)), scripted.Text("a"),
+				{Err: busy(0)}, {Err: busy(0)}, {Err: busy(0)}, scripted.Text("a"),
 			},
 			calls: 3, err: "busy (tried 3 times)", waits: []time.Duration{500 * time.Millisecond, time.Second},
 		},
-		"no retries":     {replies: []scripted.Reply{scripted.Error(busy(0))}, opts: model.RetryOptions{MaxRetries: -1}, calls: 1, err: "busy"},
-		"not retryable":  {replies: []scripted.Reply{scripted.Error(wrong)}, calls: 1, err: "wrong"},
-		"at last wrong":  {replies: []scripted.Reply{scripted.Error(busy(0)), scripted.Error(wrong)}, calls: 2, err: "wrong (tried 2 times)", waits: []time.Duration{500 * time.Millisecond}},
-		"no model error": {replies: []scripted.Reply{scripted.Error(errors.New("odd"))}, calls: 1, err: "odd"},
+		"no retries":     {replies: []scripted.Reply{{Err: busy(0)}}, opts: model.RetryOptions{MaxRetries: -1}, calls: 1, err: "busy"},
+		"not retryable":  {replies: []scripted.Reply{{Err: wrong}}, calls: 1, err: "wrong"},
+		"at last wrong":  {replies: []scripted.Reply{{Err: busy(0)}, {Err: wrong}}, calls: 2, err: "wrong (tried 2 times)", waits: []time.Duration{500 * time.Millisecond}},
+		"no model error": {replies: []scripted.Reply{{Err: errors.New("odd")}}, calls: 1, err: "odd"},
 		"growing": {
 			replies: []scripted.Reply{
-				scripted.Error(busy(0)), scripted.Error(busy(0)), scripted.Error(busy(0)), scripted.Error(busy(0)),
+				{Err: busy(0)}, {Err: busy(0)}, {Err: busy(0)}, {Err: busy(0)},
 				scripted.Text("a"),
 			},
 			opts:  model.RetryOptions{MaxRetries: 4, Base: time.Second, Max: 3 * time.Second},
 			calls: 5, waits: []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second},
 		},
-		"asked to wait":      {replies: []scripted.Reply{scripted.Error(busy(time.Minute)), scripted.Text("a")}, calls: 2, waits: []time.Duration{-time.Minute}},
-		"asked for too long": {replies: []scripted.Reply{scripted.Error(busy(time.Hour))}, calls: 1, err: "busy (the endpoint asks for a pause of 1h0m0s)"},
-		"no time":            {replies: []scripted.Reply{scripted.Error(busy(20 * time.Second))}, timeout: 10 * time.Second, calls: 1, err: "busy (no time is left for another try)"},
+		"asked to wait":      {replies: []scripted.Reply{{Err: busy(time.Minute)}, scripted.Text("a")}, calls: 2, waits: []time.Duration{-time.Minute}},
+		"asked for too long": {replies: []scripted.Reply{{Err: busy(time.Hour)}}, calls: 1, err: "busy (the endpoint asks for a pause of 1h0m0s)"},
+		"no time":            {replies: []scripted.Reply{{Err: busy(20 * time.Second)}}, timeout: 10 * time.Second, calls: 1, err: "busy (no time is left for another try)"},
 		"no time any more": {
-			replies: []scripted.Reply{scripted.Error(busy(0)), scripted.Error(busy(20 * time.Second))},
+			replies: []scripted.Reply{{Err: busy(0)}, {Err: busy(20 * time.Second)}},
 			timeout: 10 * time.Second,
 			calls:   2,
 			err:     "busy (tried 2 times, no time is left for another try)",
 			waits:   []time.Duration{500 * time.Millisecond},
 		},
-		"deadline":            {replies: []scripted.Reply{scripted.Hang()}, timeout: time.Second, calls: 1, err: context.DeadlineExceeded.Error()},
+		"deadline":            {replies: []scripted.Reply{{Hang: true}}, timeout: time.Second, calls: 1, err: context.DeadlineExceeded.Error()},
 		"delivered text":      {replies: []scripted.Reply{cut(abi.Chunk{Kind: abi.ChunkText, Text: "a"})}, sink: discard, calls: 1, err: "busy"},
 		"delivered reasoning": {replies: []scripted.Reply{cut(abi.Chunk{Kind: abi.ChunkReasoning, Text: "a"})}, sink: discard, calls: 1, err: "busy"},
 		"delivered call":      {replies: []scripted.Reply{cut(abi.Chunk{Kind: abi.ChunkToolCall, Name: "a"})}, sink: discard, calls: 1, err: "busy"},
@@ -135,7 +135,7 @@ func TestRetryKeepsTheLastError(t *testing.T) {
 		Retryable:  true,
 		RetryAfter: time.Millisecond,
 	}
-	m := scripted.New(scripted.Error(busy(0)), scripted.Error(last))
+	m := scripted.New(scripted.Reply{Err: busy(0)}, scripted.Reply{Err: last})
 	_, err := model.WithRetry(m, &model.RetryOptions{
 		MaxRetries: 1, Sleep: func(context.Context, time.Duration) error { return nil },
 	}).Generate(t.Context(), ask("m"), nil)
@@ -163,7 +163,7 @@ func TestRetryEndsInItsPause(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()
-		_, err := model.WithRetry(scripted.New(scripted.Error(busy(time.Minute))), &model.RetryOptions{}).
+		_, err := model.WithRetry(scripted.New(scripted.Reply{Err: busy(time.Minute)}), &model.RetryOptions{}).
 			Generate(ctx, ask("m"), nil)
 		require.Equal(t, context.Canceled, err)
 		require.Equal(t, time.Second, time.Since(begun))
@@ -180,14 +180,14 @@ func TestFallback(t *testing.T) {
 		fellBack      bool
 	}{
 		"first answers":  {first: scripted.Text("a")},
-		"busy":           {first: scripted.Error(busy(0)), second: scripted.Text("a"), fellBack: true},
-		"unavailable":    {first: scripted.Error(down), second: scripted.Text("a"), fellBack: true},
-		"wrong":          {first: scripted.Error(wrong), err: "wrong"},
+		"busy":           {first: scripted.Reply{Err: busy(0)}, second: scripted.Text("a"), fellBack: true},
+		"unavailable":    {first: scripted.Reply{Err: down}, second: scripted.Text("a"), fellBack: true},
+		"wrong":          {first: scripted.Reply{Err: wrong}, err: "wrong"},
 		"delivered":      {first: cut(abi.Chunk{Kind: abi.ChunkText, Text: "a"}), sink: discard, err: "busy"},
-		"both busy":      {first: scripted.Error(busy(0)), second: scripted.Error(busy(0)), fellBack: true, err: "no model answered: big: busy; small: busy"},
-		"then wrong":     {first: scripted.Error(busy(0)), second: scripted.Error(wrong), fellBack: true, err: "no model answered: big: busy; small: wrong"},
-		"then cut":       {first: scripted.Error(busy(0)), second: cut(abi.Chunk{Kind: abi.ChunkText, Text: "a"}), sink: discard, fellBack: true, err: "busy"},
-		"no model error": {first: scripted.Error(context.Canceled), err: context.Canceled.Error()},
+		"both busy":      {first: scripted.Reply{Err: busy(0)}, second: scripted.Reply{Err: busy(0)}, fellBack: true, err: "no model answered: big: busy; small: busy"},
+		"then wrong":     {first: scripted.Reply{Err: busy(0)}, second: scripted.Reply{Err: wrong}, fellBack: true, err: "no model answered: big: busy; small: wrong"},
+		"then cut":       {first: scripted.Reply{Err: busy(0)}, second: cut(abi.Chunk{Kind: abi.ChunkText, Text: "a"}), sink: discard, fellBack: true, err: "busy"},
+		"no model error": {first: scripted.Reply{Err: context.Canceled}, err: context.Canceled.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +223,7 @@ func TestFallback(t *testing.T) {
 
 func TestFallbackAfterRetries(t *testing.T) {
 	t.Parallel()
-	big := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Error(busy(0)) })
+	big := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Reply{Err: busy(0)} })
 	small := scripted.New(scripted.Text("a"))
 	var tried []string
 	note := func(_ context.Context, a model.Attempt) { tried = append(tried, a.Err.Message+" → "+a.Next) }

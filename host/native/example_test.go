@@ -52,16 +52,6 @@ func ExampleMiddleware() {
 	// Output: HELLO
 }
 
-func ExampleWithInstructionFunc() {
-	ask(native.WithInstructionFunc(func(_ context.Context, instruction string) (string, error) {
-		fmt.Printf("instruction: %q\n", instruction)
-		return "Answer in one word.", nil
-	}), "Say hello.", scripted.Text("hello"))
-	// Output:
-	// instruction: ""
-	// hello
-}
-
 func ExampleWithTools() {
 	dice := native.Tool{
 		Tool: abi.Tool{Name: "dice", Description: "Rolls a die."},
@@ -144,14 +134,4 @@ func ExampleWithToolCallStream() {
 	// clock → 12:00
 	// result: 12:00 sharp
 	// Noon.
-}
-
-func ExampleWithBeforeModelRewriteState() {
-	ask(native.WithBeforeModelRewriteState(func(_ context.Context, messages []abi.Message) ([]abi.Message, error) {
-		fmt.Println("messages:", len(messages))
-		return messages, nil
-	}), "Say hello.", scripted.Text("hello"))
-	// Output:
-	// messages: 1
-	// hello
 }

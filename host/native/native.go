@@ -21,21 +21,12 @@ type (
 // WithInstruction returns a middleware that adds text to the agent's instruction, as a paragraph of
 // its own.
 func WithInstruction(text string) *Middleware {
-	return WithInstructionFunc(func(_ context.Context, instruction string) (string, error) {
-		return paragraph(instruction, text), nil
-	})
-}
-
-// WithInstructionFunc returns a middleware that replaces the agent's instruction with the result of
-// rewrite.
-func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Middleware {
 	return &Middleware{
-		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-			instruction, err := rewrite(ctx, in.Instruction)
-			return &abi.BeforeAgentAnswer{Instruction: &instruction}, err
+		BeforeAgent: func(_ context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			instruction := paragraph(in.Instruction, text)
+			return &abi.BeforeAgentAnswer{Instruction: &instruction}, nil
 		},
 	}
-
 }
 
 // A Tool is a tool that a native middleware adds to the agent.
@@ -65,7 +56,6 @@ func WithTools(tools ...Tool) *Middleware {
 			return out, nil
 		},
 	}
-
 	n.CallTool = func(ctx context.Context, _ *Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
 		i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == in.Call.Name })
 		if i < 0 {
@@ -75,48 +65,6 @@ func WithTools(tools ...Tool) *Middleware {
 		return &abi.CallToolAnswer{Result: res}, err
 	}
 	return n
-}
-
-// WithToolsFunc returns a middleware that selects the agent's tools: the model sees those that
-// choose returns. choose cannot add tools; see [WithTools].
-func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Middleware {
-	return &Middleware{
-		BeforeAgent: func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
-			tools, err := choose(ctx, slices.Clone(in.Tools))
-			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools}}, err
-		},
-	}
-
-}
-
-// WithBeforeModelRewriteState returns a middleware that replaces the run's messages with the result
-// of rewrite before each model call.
-func WithBeforeModelRewriteState(
-	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
-) *Middleware {
-	return &Middleware{
-		BeforeModelRewriteState: func(
-			ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput,
-		) (*abi.BeforeModelRewriteStateAnswer, error) {
-			messages, err := rewrite(ctx, c.List(abi.ListState).All())
-			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
-		},
-	}
-}
-
-// WithAfterModelRewriteState returns a middleware that replaces the run's messages with the
-// result of rewrite after each model call. The last message that rewrite receives is the response.
-func WithAfterModelRewriteState(
-	rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error),
-) *Middleware {
-	return &Middleware{
-		AfterModelRewriteState: func(
-			ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput,
-		) (*abi.AfterModelRewriteStateAnswer, error) {
-			messages, err := rewrite(ctx, c.List(abi.ListState).All())
-			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
-		},
-	}
 }
 
 // WithModelWrapper returns a middleware that calls wrap instead of the model. wrap calls next to call

@@ -17,7 +17,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
@@ -253,12 +252,12 @@ func TestOrderOfRings(t *testing.T) {
 func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 	t.Parallel()
 	add := (*inproc.Middleware)(
-		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		rewritesBefore(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			return append(m, abi.User("added")), nil
 		}),
 	)
 	fail := (*inproc.Middleware)(
-		native.WithBeforeModelRewriteState(func(context.Context, []abi.Message) ([]abi.Message, error) {
+		rewritesBefore(func(context.Context, []abi.Message) ([]abi.Message, error) {
 			return nil, errors.New("no")
 		}),
 	)
@@ -516,7 +515,7 @@ func TestCallerGoesAway(t *testing.T) {
 			return nil, nil
 		},
 	}
-	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Chain: with(t, nativeEntry("m", end))})
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Reply{Hang: true}), Chain: with(t, nativeEntry("m", end))})
 	require.NoError(t, err)
 	for range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		break
@@ -526,7 +525,7 @@ func TestCallerGoesAway(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	tr := try(t, agent.Options{Timeout: 20 * time.Millisecond}, []scripted.Reply{scripted.Hang()})
+	tr := try(t, agent.Options{Timeout: 20 * time.Millisecond}, []scripted.Reply{{Hang: true}})
 	require.ErrorContains(t, tr.err, "timeout of 20ms")
 	require.Equal(t, abi.RunTimeout, tr.last().FinishReason)
 }
@@ -541,7 +540,7 @@ func TestModelError(t *testing.T) {
 		},
 	}
 	bad := &model.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfter: time.Second}
-	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", watch))}, []scripted.Reply{scripted.Error(bad)})
+	tr := try(t, agent.Options{Chain: with(t, nativeEntry("m", watch))}, []scripted.Reply{{Err: bad}})
 	require.ErrorContains(t, tr.err, "overloaded")
 	require.Equal(
 		t,
@@ -554,7 +553,7 @@ func TestModelError(t *testing.T) {
 func TestCallerInputIsNotChanged(t *testing.T) {
 	t.Parallel()
 	shout := (*inproc.Middleware)(
-		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		rewritesBefore(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			m[0].Content = abi.Text(m[0].Content.String() + "!")
 			return m, nil
 		}),
@@ -576,7 +575,7 @@ func TestAfterModelRewriteStateDecides(t *testing.T) {
 	once := func(change func(m []abi.Message) []abi.Message) *inproc.Middleware {
 		did := false
 		return (*inproc.Middleware)(
-			native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			rewritesAfter(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 				if did {
 					return m, nil
 				}
@@ -712,7 +711,7 @@ func TestInvalidRawJSONIsRejected(t *testing.T) {
 	}
 
 	add := (*inproc.Middleware)(
-		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		rewritesBefore(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			return append(m, bad), nil
 		}),
 	)

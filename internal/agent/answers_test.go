@@ -10,7 +10,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
@@ -123,7 +122,7 @@ func TestMessageEventsAreAnAssistants(t *testing.T) {
 	t.Parallel()
 	did := false
 	remove := (*inproc.Middleware)(
-		native.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		rewritesAfter(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			if did {
 				return m, nil
 			}

@@ -74,8 +74,8 @@ func TestEveryEndingHasAType(t *testing.T) {
 		reason  string
 	}{
 		{name: "stop", entries: before(&abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "quota", Code: "q-1"}}}, nil), want: "stop", reason: abi.RunStopped},
-		{name: "cancel", reply: scripted.Hang(), cancel: true, want: "canceled", reason: abi.RunCanceled},
-		{name: "time-out", reply: scripted.Hang(), o: agent.Options{Timeout: 10 * time.Millisecond}, want: "timed out", reason: abi.RunTimeout},
+		{name: "cancel", reply: scripted.Reply{Hang: true}, cancel: true, want: "canceled", reason: abi.RunCanceled},
+		{name: "time-out", reply: scripted.Reply{Hang: true}, o: agent.Options{Timeout: 10 * time.Millisecond}, want: "timed out", reason: abi.RunTimeout},
 		{name: "steps", reply: calls("t#1"), o: agent.Options{MaxSteps: 1}, want: "limited", reason: abi.RunMaxSteps},
 		{name: "tool calls", reply: calls("t#1", "t#2"), o: agent.Options{Limits: agent.Limits{ToolCalls: 1}}, want: "limited", reason: abi.RunLimit},
 		{name: "fault", entries: []hook.Entry{nativeEntry("guard", &inproc.Middleware{BeforeModel: func(context.Context, *hook.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
@@ -84,7 +84,7 @@ func TestEveryEndingHasAType(t *testing.T) {
 		{name: "hook failed", entries: []hook.Entry{nativeEntry("guard", &inproc.Middleware{BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
 			return nil, errors.New("no")
 		}})}, want: "hook failed", reason: abi.RunError},
-		{name: "model", reply: scripted.Error(model.Errorf(abi.CodeModel, "overloaded")), want: "model", reason: abi.RunError},
+		{name: "model", reply: scripted.Reply{Err: model.Errorf(abi.CodeModel, "overloaded")}, want: "model", reason: abi.RunError},
 		{name: "a module for the model", entries: before(nil, errors.New("not today")), want: "model", reason: abi.RunError},
 		{name: "no room", o: agent.Options{Admit: func(ctx context.Context, _ *chain.Chain, _ int) (context.Context, *agent.Admission, error) {
 			return ctx, nil, errors.New("full")
@@ -159,7 +159,7 @@ func TestWhoFailedTheModelCall(t *testing.T) {
 
 func TestTheCallersDeadline(t *testing.T) {
 	t.Parallel()
-	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Timeout: time.Hour})
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Reply{Hang: true}), Timeout: time.Hour})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -194,7 +194,7 @@ func TestOwnModelFails(t *testing.T) {
 	t.Parallel()
 	broken := scripted.Func(func(n int, _ *model.Request) scripted.Reply {
 		if n == 0 {
-			return scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "no route"})
+			return scripted.Reply{Err: &model.Error{Code: abi.CodeUnavailable, Message: "no route"}}
 		}
 		return scripted.Text("done")
 	})

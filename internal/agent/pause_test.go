@@ -15,7 +15,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/native"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -241,7 +240,7 @@ func TestStateHookInterrupts(t *testing.T) {
 	t.Parallel()
 	var firsts, answers []string
 	first := (*inproc.Middleware)(
-		native.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		rewritesBefore(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
 			firsts = append(firsts, "called")
 			return append(m, abi.User("from first")), nil
 		}),

@@ -254,7 +254,7 @@ func TestWrapperRetries(t *testing.T) {
 	t.Run("before anything was delivered", func(t *testing.T) {
 		t.Parallel()
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))},
-			[]scripted.Reply{scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "down"}), pieces("second")})
+			[]scripted.Reply{{Err: &model.Error{Code: abi.CodeUnavailable, Message: "down"}}, pieces("second")})
 		require.NoError(t, tr.err)
 		require.Equal(t, []string{"U:hi", "U:again"}, tr.seen(1))
 		require.Equal(t, "second", tr.streamed(), "the second attempt is streamed as well")
@@ -262,7 +262,7 @@ func TestWrapperRetries(t *testing.T) {
 	})
 	t.Run("after some of it was", func(t *testing.T) {
 		t.Parallel()
-		cut := scripted.Error(&model.Error{Code: abi.CodeModel, Message: "cut"})
+		cut := scripted.Reply{Err: &model.Error{Code: abi.CodeModel, Message: "cut"}}
 		cut.Chunks = []abi.Chunk{{Kind: abi.ChunkText, Text: "fir"}}
 		tr := try(t, agent.Options{Chain: with(t, nativeEntry("retry", retry))}, []scripted.Reply{cut, pieces("second")})
 		require.NoError(t, tr.err)

@@ -177,9 +177,9 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 		reply []scripted.Reply
 		want  string
 	}{
-		{"its model fails", agent.Options{}, []scripted.Reply{scripted.Error(model.Errorf(abi.CodeModel, "overloaded"))}, "Agent researcher did not produce an answer: the model that the agent asks failed: it answered with an error, or broke off"},
+		{"its model fails", agent.Options{}, []scripted.Reply{{Err: model.Errorf(abi.CodeModel, "overloaded")}}, "Agent researcher did not produce an answer: the model that the agent asks failed: it answered with an error, or broke off"},
 		{"it is stopped", agent.Options{Chain: with(t, stop)}, nil, "Agent researcher did not produce an answer: guard stopped the run: enough"},
-		{"its time-out", agent.Options{Timeout: time.Millisecond}, []scripted.Reply{scripted.Hang()}, "Agent researcher did not produce an answer: the run did not end within its timeout of 1ms"},
+		{"its time-out", agent.Options{Timeout: time.Millisecond}, []scripted.Reply{{Hang: true}}, "Agent researcher did not produce an answer: the run did not end within its timeout of 1ms"},
 		{"its limit", agent.Options{MaxSteps: 1, Limits: agent.Limits{OnLimit: agent.LimitEnd}}, []scripted.Reply{calls("none#1")}, "Agent researcher ended without an answer (max_steps)."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestCancelReachesTheChild(t *testing.T) {
 		},
 	)
 	ctx, cancel := context.WithCancel(t.Context())
-	hang := scripted.Hang()
+	hang := scripted.Reply{Hang: true}
 	hang.Do = func(context.Context, *model.Request) error { cancel(); return nil }
 	child, _ := agentOf(t, agent.Options{Name: "researcher", Chain: with(t, note)}, hang)
 	parent, _ := agentOf(t, agent.Options{Tools: []tool.Tool{agent.Tool(child, nil)}}, ask("1", "go"))

@@ -35,7 +35,6 @@ func TestConstructors(t *testing.T) {
 	appendTo := func(text string) func(context.Context, []abi.Message) ([]abi.Message, error) {
 		return func(_ context.Context, m []abi.Message) ([]abi.Message, error) { return append(m, abi.User(text)), nil }
 	}
-	once := func(m []abi.Message) bool { return m[len(m)-1].Content.String() == "first" }
 	for name, tc := range map[string]struct {
 		middlewares []*native.Middleware
 		replies     []scripted.Reply
@@ -43,26 +42,8 @@ func TestConstructors(t *testing.T) {
 	}{
 		"WithInstruction": {[]*native.Middleware{native.WithInstruction("one"), native.WithInstruction("two")},
 			[]scripted.Reply{scripted.Text("done")}, []string{"S:base\n\none\n\ntwo", "U:hi"}},
-		"WithInstructionFunc": {[]*native.Middleware{native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|x", nil })},
-			[]scripted.Reply{scripted.Text("done")}, []string{"S:base|x", "U:hi"}},
 		"WithTools": {[]*native.Middleware{native.WithTools(add)},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[added#1]", "T:added{}#1"}},
-		"WithToolsFunc": {[]*native.Middleware{native.WithToolsFunc(func(_ context.Context, tools []abi.Tool) ([]abi.Tool, error) { return tools[1:], nil })},
-			[]scripted.Reply{calls("u#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[u#1]", "T:u-ok#1"}},
-		"WithBeforeModelRewriteState": {[]*native.Middleware{native.WithBeforeModelRewriteState(appendTo("before"))},
-			[]scripted.Reply{scripted.Text("done")}, []string{"S:base", "U:hi", "U:before"}},
-		"WithAfterModelRewriteState": {
-			[]*native.Middleware{native.WithAfterModelRewriteState(func(
-				ctx context.Context, m []abi.Message,
-			) ([]abi.Message, error) {
-				if once(m) {
-					return appendTo("after")(ctx, m)
-				}
-				return m, nil
-			})},
-			[]scripted.Reply{scripted.Text("first"), scripted.Text("done")},
-			[]string{"S:base", "U:hi", "A:first", "U:after"},
-		},
 		"WithModelWrapper": {[]*native.Middleware{native.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
 			return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{
 				At: 1, Insert: []abi.Message{abi.User("pre")},
@@ -71,10 +52,9 @@ func TestConstructors(t *testing.T) {
 		"WithToolCallWrapper": {[]*native.Middleware{native.WithToolCallWrapper(shout)},
 			[]scripted.Reply{calls("t#1"), scripted.Text("done")}, []string{"S:base", "U:hi", "A:[t#1]", "T:T-OK#1"}},
 		"several": {[]*native.Middleware{native.WithInstruction("m"), native.WithTools(add),
-			native.WithBeforeModelRewriteState(appendTo("b")), native.WithToolCallWrapper(shout),
-			native.WithInstructionFunc(func(_ context.Context, s string) (string, error) { return s + "|h1", nil })},
+			rewritesBefore(appendTo("b")), native.WithToolCallWrapper(shout), native.WithInstruction("h1")},
 			[]scripted.Reply{calls("added#1"), scripted.Text("done")},
-			[]string{"S:base\n\nm|h1", "U:hi", "U:b", "A:[added#1]", "T:ADDED{}#1", "U:b"}},
+			[]string{"S:base\n\nm\n\nh1", "U:hi", "U:b", "A:[added#1]", "T:ADDED{}#1", "U:b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,4 +75,26 @@ func TestConstructors(t *testing.T) {
 			require.Equal(t, tc.want, tr.seen(len(tc.replies)-1))
 		})
 	}
+}
+
+// rewritesBefore returns a middleware that replaces the run's messages with the result of rewrite
+// before each model call.
+func rewritesBefore(rewrite func(context.Context, []abi.Message) ([]abi.Message, error)) *native.Middleware {
+	return &native.Middleware{BeforeModelRewriteState: func(
+		ctx context.Context, c *native.Call, _ *abi.BeforeModelRewriteStateInput,
+	) (*abi.BeforeModelRewriteStateAnswer, error) {
+		messages, err := rewrite(ctx, c.List(abi.ListState).All())
+		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
+	}}
+}
+
+// rewritesAfter returns a middleware that replaces the run's messages with the result of rewrite
+// after each model call.
+func rewritesAfter(rewrite func(context.Context, []abi.Message) ([]abi.Message, error)) *native.Middleware {
+	return &native.Middleware{AfterModelRewriteState: func(
+		ctx context.Context, c *native.Call, _ *abi.AfterModelRewriteStateInput,
+	) (*abi.AfterModelRewriteStateAnswer, error) {
+		messages, err := rewrite(ctx, c.List(abi.ListState).All())
+		return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
+	}}
 }

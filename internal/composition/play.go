@@ -297,11 +297,11 @@ func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
 	s.asked = append(s.asked, asked(names, q.Messages))
 	step, err := strconv.Atoi(string(q.Params["step"]))
 	if err != nil {
-		return scripted.Error(err)
+		return scripted.Reply{Err: err}
 	}
 	r := c.reply(step)
 	if r.Fails {
-		return scripted.Error(&model.Error{Code: abi.CodeModel, Message: modelFails})
+		return scripted.Reply{Err: &model.Error{Code: abi.CodeModel, Message: modelFails}}
 	}
 	m := abi.Assistant(said(r, len(q.Messages)))
 	for i, call := range r.Calls {

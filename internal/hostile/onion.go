@@ -31,7 +31,7 @@ func onionCases() []Case {
 	}
 	text := func() []scripted.Reply { return []scripted.Reply{scripted.Text("all done")} }
 	failing := func() []scripted.Reply {
-		return []scripted.Reply{scripted.Error(model.Errorf(abi.CodeModel, "the model is overloaded"))}
+		return []scripted.Reply{{Err: model.Errorf(abi.CodeModel, "the model is overloaded")}}
 	}
 	panicking := func() []scripted.Reply {
 		r := scripted.Text("never")

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func start(t *testing.T, replies ...scripted.Reply) (*openai.Client, *openaitest.Server, *scripted.Model) {
+func start(t *testing.T, replies ...scripted.Reply) (model.Client, *openaitest.Server, *scripted.Model) {
 	t.Helper()
 	m := scripted.New(replies...)
 	s, err := openaitest.New(m)
@@ -95,13 +95,13 @@ func TestFailures(t *testing.T) {
 		status int
 		after  time.Duration
 	}{
-		"status":       {scripted.Error(busy), "429 Too Many Requests: busy", 429, 1500 * time.Millisecond},
-		"no status":    {scripted.Error(&model.Error{Message: "odd"}), "500 Internal Server Error: odd", 500, 0},
-		"cut at once":  {scripted.Error(openaitest.ErrCut), "cannot get an answer of", 0, 0},
+		"status":       {scripted.Reply{Err: busy}, "429 Too Many Requests: busy", 429, 1500 * time.Millisecond},
+		"no status":    {scripted.Reply{Err: &model.Error{Message: "odd"}}, "500 Internal Server Error: odd", 500, 0},
+		"cut at once":  {scripted.Reply{Err: openaitest.ErrCut}, "cannot get an answer of", 0, 0},
 		"cut":          {scripted.Reply{Chunks: text, Err: openaitest.ErrCut}, "broke off", 0, 0},
 		"error event":  {scripted.Reply{Chunks: text, Err: busy}, "answered with an error: busy", 429, 0},
-		"raw":          {scripted.Error(&openaitest.RawError{Status: 503, Header: map[string]string{"Retry-After": "2"}, Body: "<title>down</title>"}), `an HTML page, "down"`, 503, 2 * time.Second},
-		"raw, no more": {scripted.Error(&openaitest.RawError{Body: "data: [DONE]\n\n"}), "without a finish_reason", 0, 0},
+		"raw":          {scripted.Reply{Err: &openaitest.RawError{Status: 503, Header: map[string]string{"Retry-After": "2"}, Body: "<title>down</title>"}}, `an HTML page, "down"`, 503, 2 * time.Second},
+		"raw, no more": {scripted.Reply{Err: &openaitest.RawError{Body: "data: [DONE]\n\n"}}, "without a finish_reason", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

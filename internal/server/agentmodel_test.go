@@ -55,14 +55,12 @@ func TestChatModelFails(t *testing.T) {
 	t.Parallel()
 	f := platform(
 		t,
-		scripted.Error(
-			&model.Error{
-				Code:       abi.CodeModel,
-				Status:     401,
-				Message:    "https://inside.example answered 401: no key sk-1234",
-				RetryAfter: 1500 * time.Millisecond,
-			},
-		),
+		scripted.Reply{Err: &model.Error{
+			Code:       abi.CodeModel,
+			Status:     401,
+			Message:    "https://inside.example answered 401: no key sk-1234",
+			RetryAfter: 1500 * time.Millisecond,
+		}},
 	)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
 	r := f.send(
@@ -149,9 +147,10 @@ func TestModelStatus(t *testing.T) {
 	status := 0
 	f := newFixture(t)
 	f.useModel(scripted.Func(func(int, *model.Request) scripted.Reply {
-		return scripted.Error(&model.Error{
+		return scripted.Reply{Err: &model.Error{
 			Code: abi.CodeModel, Status: status, Message: "secret of the endpoint", RetryAfter: 7 * time.Second,
-		})
+		}}
+
 	}))
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small, retries: 0}\n").status)
 	for given, want := range map[int]int{400: 400, 429: 429, 401: 502, 500: 502} {

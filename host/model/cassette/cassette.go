@@ -105,11 +105,11 @@ func Load(path string) (*Cassette, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cassette: %w", err)
 	}
-	return Parse(path, b)
+	return parse(path, b)
 }
 
-// Parse parses a cassette. name is its name in errors.
-func Parse(name string, b []byte) (*Cassette, error) {
+// parse parses a cassette. name is its name in errors.
+func parse(name string, b []byte) (*Cassette, error) {
 	p := parser{name: name, b: b}
 	var doc struct {
 		Version      int               `json:"version"`

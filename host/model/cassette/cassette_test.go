@@ -197,7 +197,7 @@ func TestNotStreamed(t *testing.T) {
 
 func TestWhatIsNotRecorded(t *testing.T) {
 	t.Parallel()
-	r, path := record(t, scripted.Hang(), scripted.Text("a"), scripted.Error(errors.New("odd")))
+	r, path := record(t, scripted.Reply{Hang: true}, scripted.Text("a"), scripted.Reply{Err: errors.New("odd")})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := r.Generate(ctx, &model.Request{}, nil)

@@ -12,17 +12,15 @@
 package messages
 
 import (
-	"context"
 	"net/http"
 	"time"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	wire "github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
 	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
 
-// Options configure a [Client]. The zero value selects Anthropic's endpoint, without a key.
+// Options configure a client. The zero value selects Anthropic's endpoint, without a key.
 type Options struct {
 	// BaseURL is the endpoint's URL without /v1/messages. The default is Anthropic's,
 	// https://api.anthropic.com. The URL's query is sent with each request.
@@ -60,12 +58,9 @@ var api = &modelapi.API{
 // version is the version of the API, which each request must name.
 const version = "2023-06-01"
 
-// A Client is a [model.Model] that calls one endpoint.
-type Client struct{ client *modelapi.Client }
-
 // New returns a client for an endpoint. It fails if the options are invalid. It does not
 // connect. The options are copied; nil means the defaults.
-func New(o *Options) (*Client, error) {
+func New(o *Options) (model.Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -77,14 +72,5 @@ func New(o *Options) (*Client, error) {
 	if o.APIKey != "" {
 		header.Set("X-Api-Key", o.APIKey)
 	}
-	return &Client{modelapi.NewClient(e, wire.Protocol{}, header)}, nil
-}
-
-// Close closes idle connections if the client has its own HTTP client. It does not affect
-// active requests.
-func (c *Client) Close() { c.client.Close() }
-
-// Generate implements [model.Model].
-func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
-	return c.client.Generate(ctx, req, sink)
+	return modelapi.NewClient(e, wire.Protocol{}, header), nil
 }

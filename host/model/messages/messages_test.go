@@ -44,7 +44,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, u.answer)
 }
 
-func serve(t *testing.T, u *upstream) *Client {
+func serve(t *testing.T, u *upstream) model.Client {
 	t.Helper()
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)

@@ -19,7 +19,7 @@ const maxFields = 256
 // An answer assembles a response from events and sends its deltas to the sink. A complete message
 // counts as one large delta.
 type answer struct {
-	client *Client
+	client *client
 	sink   func(abi.Chunk) error
 
 	chosen    bool // an event had the first choice

@@ -71,7 +71,7 @@ func (p *callPiece) function(raw json.RawMessage) error {
 // calls assembles tool calls from deltas. A delta belongs to the call with its index, or else with
 // its id, or else to the last call.
 type calls struct {
-	client  *Client
+	client  *client
 	list    []*toolCall
 	byIndex map[string]*toolCall
 }

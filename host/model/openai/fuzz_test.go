@@ -39,7 +39,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		client := func(cut func(io.Reader) io.Reader) *Client {
+		client := func(cut func(io.Reader) io.Reader) model.Client {
 			c, err := New(
 				&Options{
 					MaxEvent:  1 << 12,
@@ -68,7 +68,7 @@ func FuzzAnswer(f *testing.F) {
 			require.NoError(t, err)
 			require.NoError(t, jsoncodec.Valid(b))
 		}
-		for _, again := range []*Client{whole, client(iotest.OneByteReader), client(iotest.DataErrReader)} {
+		for _, again := range []model.Client{whole, client(iotest.OneByteReader), client(iotest.DataErrReader)} {
 			res2, err2 := again.Generate(t.Context(), ask(), nil)
 			require.Equal(t, res, res2)
 			require.Equal(t, err == nil, err2 == nil)

@@ -21,7 +21,7 @@ func TestAnswersAreCounted(t *testing.T) {
 		"x",
 		2<<20,
 	) + `"},"finish_reason":"stop"}]}`
-	for name, c := range map[string]*Client{
+	for name, c := range map[string]model.Client{
 		"stream": serve(t, Options{}, answers("text/event-stream", stream)),
 		"whole":  serve(t, Options{}, answers("application/json", whole)),
 	} {

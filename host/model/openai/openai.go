@@ -30,7 +30,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
 
-// Options configure a [Client]. The zero value selects OpenAI's endpoint, without a key.
+// Options configure a client. The zero value selects OpenAI's endpoint, without a key.
 type Options struct {
 	// BaseURL is the endpoint's URL without /chat/completions. The default is OpenAI's,
 	// https://api.openai.com/v1. The URL's query is sent with each request.
@@ -66,8 +66,8 @@ var api = &modelapi.API{
 	EnvKey: "OPENAI_API_KEY", EnvBaseURL: "OPENAI_BASE_URL",
 }
 
-// A Client is a [model.Model] that calls one endpoint.
-type Client struct {
+// A client calls one endpoint.
+type client struct {
 	at *modelapi.Endpoint
 
 	noStreamOptions atomic.Bool // the endpoint rejected stream_options
@@ -76,7 +76,7 @@ type Client struct {
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not
 // connect. The options are copied; nil means the defaults.
-func New(o *Options) (*Client, error) {
+func New(o *Options) (model.Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -84,15 +84,14 @@ func New(o *Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{at: at}, nil
+	return &client{at: at}, nil
 }
 
-// Close closes idle connections if the client has its own HTTP client. It does not affect
-// active requests.
-func (c *Client) Close() { c.at.Close() }
+// Close implements [model.Client].
+func (c *client) Close() { c.at.Close() }
 
 // Generate implements [model.Model].
-func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (c *client) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	_, given := req.Params["stream_options"]
 	options := sink != nil && !given && !c.noStreamOptions.Load()
 	res, err := c.generate(ctx, req, sink, options)
@@ -104,7 +103,7 @@ func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi
 }
 
 // generate sends one HTTP request, with stream_options if options is set.
-func (c *Client) generate(
+func (c *client) generate(
 	ctx context.Context,
 	req *model.Request,
 	sink func(abi.Chunk) error,
@@ -126,8 +125,7 @@ func (c *Client) generate(
 	config.HTTPClient = call
 	// The call inserts the body. go-openai sees an empty request, so that its checks of models
 	// and parameters do not apply.
-	client := openai.NewClientWithConfig(config)
-	stream, err := client.CreateChatCompletionStream(call.Context, openai.ChatCompletionRequest{})
+	stream, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(call.Context, openai.ChatCompletionRequest{})
 	if err != nil {
 		return nil, call.Failure(err)
 	}
@@ -158,7 +156,7 @@ func (c *Client) generate(
 }
 
 // body encodes the body of a request, with the endpoint's name for reasoning.
-func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) {
+func (c *client) body(req *model.Request, stream, options bool) ([]byte, error) {
 	call := &wire.Call{Messages: req.Messages, Tools: req.Tools, Model: req.Model, Params: req.Params, Stream: stream}
 	if options {
 		call.Params = maps.Clone(req.Params)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const key = "sk-very-secret"
 
 // serve returns a client of an endpoint with the handler fn.
-func serve(t *testing.T, opts Options, fn http.HandlerFunc) *Client {
+func serve(t *testing.T, opts Options, fn http.HandlerFunc) model.Client {
 	t.Helper()
 	s := httptest.NewServer(fn)
 	t.Cleanup(s.Close)
@@ -69,7 +69,7 @@ func ask() *model.Request {
 	return &model.Request{Model: "m", Messages: []abi.Message{abi.User("hi")}}
 }
 
-func stream(t *testing.T, c *Client) (*abi.Response, []abi.Chunk, error) {
+func stream(t *testing.T, c model.Client) (*abi.Response, []abi.Chunk, error) {
 	t.Helper()
 	var chunks []abi.Chunk
 	res, err := c.Generate(t.Context(), ask(), func(c abi.Chunk) error {

@@ -115,7 +115,7 @@ func TestFailures(t *testing.T) {
 			_, _, err := stream(t, c)
 			var e *model.Error
 			require.ErrorAs(t, err, &e)
-			for _, want := range append(tc.want, c.at.Shown) {
+			for _, want := range append(tc.want, c.(*client).at.Shown) {
 				require.Contains(t, e.Message, want)
 			}
 			require.NotContains(t, err.Error(), key)

@@ -25,7 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
 
-// Options configure a [Client]. The zero value selects OpenAI's endpoint, without a key.
+// Options configure a client. The zero value selects OpenAI's endpoint, without a key.
 type Options struct {
 	// BaseURL is the endpoint's URL without /responses. The default is OpenAI's,
 	// https://api.openai.com/v1. The URL's query is sent with each request.
@@ -64,8 +64,8 @@ var api = &modelapi.API{
 	EnvKey: "OPENAI_API_KEY", EnvBaseURL: "OPENAI_BASE_URL",
 }
 
-// A Client is a [model.Model] that calls one endpoint.
-type Client struct {
+// A client calls one endpoint.
+type client struct {
 	client *modelapi.Client
 
 	mu    sync.Mutex
@@ -74,7 +74,7 @@ type Client struct {
 
 // New returns a client for an endpoint. It fails if the options are invalid. It does not
 // connect. The options are copied; nil means the defaults.
-func New(o *Options) (*Client, error) {
+func New(o *Options) (model.Client, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -90,18 +90,17 @@ func New(o *Options) (*Client, error) {
 	if o.APIKey != "" {
 		header.Set("Authorization", "Bearer "+o.APIKey)
 	}
-	return &Client{client: modelapi.NewClient(e, wire.Protocol{}, header), plain: map[string]bool{}}, nil
+	return &client{client: modelapi.NewClient(e, wire.Protocol{}, header), plain: map[string]bool{}}, nil
 }
 
-// Close closes idle connections if the client has its own HTTP client. It does not affect
-// active requests.
-func (c *Client) Close() { c.client.Close() }
+// Close implements [model.Client].
+func (c *client) Close() { c.client.Close() }
 
 // include is the parameter that asks for encrypted reasoning. Models without reasoning reject it.
 const include = "include"
 
 // Generate implements [model.Model].
-func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (c *client) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	_, given := req.Params[include]
 	if given || string(req.Params["store"]) == "true" || c.isPlain(req.Model) {
 		return c.client.Generate(ctx, req, sink)
@@ -117,16 +116,16 @@ func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi
 	return res, err
 }
 
-// maxPlain limits the number of names in Client.plain.
+// maxPlain limits the number of names in client.plain.
 const maxPlain = 100
 
-func (c *Client) isPlain(name string) bool {
+func (c *client) isPlain(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.plain[name]
 }
 
-func (c *Client) setPlain(name string) {
+func (c *client) setPlain(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.plain) < maxPlain {

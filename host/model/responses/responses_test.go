@@ -51,7 +51,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (u *upstream) body() string { return u.bodies[len(u.bodies)-1] }
 
-func serve(t *testing.T, u *upstream) *Client {
+func serve(t *testing.T, u *upstream) model.Client {
 	t.Helper()
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)

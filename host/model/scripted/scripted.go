@@ -19,7 +19,7 @@ import (
 // error, it breaks off in the middle.
 type Reply struct {
 	Response *abi.Response
-	Err      error
+	Err      error // usually a *model.Error
 
 	// Chunks are sent to the sink. The default is the chunks of the response's message,
 	// split into pieces of at most Size characters, or not split if Size is 0.
@@ -51,12 +51,6 @@ func Message(m abi.Message) Reply {
 	return Reply{Response: &abi.Response{Message: m, FinishReason: finish}}
 }
 
-// Error returns a reply that fails, usually with a *model.Error.
-func Error(err error) Reply { return Reply{Err: err} }
-
-// Hang returns a reply that blocks until the request's context is done.
-func Hang() Reply { return Reply{Hang: true} }
-
 // A Model gives scripted replies and records requests. Each request consumes the next reply.
 // It is safe for concurrent use.
 type Model struct {
@@ -73,12 +67,12 @@ func New(replies ...Reply) *Model {
 		if n < len(replies) {
 			return replies[n]
 		}
-		return Error(model.Errorf(
+		return Reply{Err: model.Errorf(
 			abi.CodeModel,
 			"the script has %d replies, and this is request %d; add a reply, or find out why the agent calls the model again",
 			len(replies),
 			n+1,
-		))
+		)}
 	})
 }
 

@@ -30,7 +30,7 @@ func collect(chunks *[]abi.Chunk) func(abi.Chunk) error {
 func TestRepliesInOrder(t *testing.T) {
 	t.Parallel()
 	down := &model.Error{Code: abi.CodeUnavailable, Message: "down"}
-	m := scripted.New(scripted.Text("one"), scripted.Calls(abi.NewToolCall("c1", "now", "{}")), scripted.Error(down))
+	m := scripted.New(scripted.Text("one"), scripted.Calls(abi.NewToolCall("c1", "now", "{}")), scripted.Reply{Err: down})
 
 	res, err := m.Generate(t.Context(), request("a"), nil)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestHangAndDelayEndWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := scripted.New(
-			scripted.Hang(),
+			scripted.Reply{Hang: true},
 			scripted.Reply{Delay: time.Hour},
 			scripted.Reply{Response: scripted.Text("late").Response, Delay: time.Second},
 		)

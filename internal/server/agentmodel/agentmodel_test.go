@@ -266,17 +266,17 @@ func TestEndings(t *testing.T) {
 			require.Equal(t, "stop", s.Finish)
 			require.Equal(t, "(The run waits for an answer: look outside?)", *s.Message.Content)
 		}},
-		{"the model fails", scripted.Error(&model.Error{Code: abi.CodeModel, Message: "overloaded"}), agent.Options{}, func(t *testing.T, s said) {
+		{"the model fails", scripted.Reply{Err: &model.Error{Code: abi.CodeModel, Message: "overloaded"}}, agent.Options{}, func(t *testing.T, s said) {
 			require.Contains(t, s.Failed, "the model that the agent asks failed: it answered with an error, or broke off; run run_")
 			require.NotContains(t, s.Failed, "overloaded", "the model's message is only in the run")
 			require.Equal(t, "model", s.Code)
 		}},
-		{"the model fails with a status", scripted.Error(&model.Error{Code: abi.CodeModel, Status: 503, Message: "https://inside answered 503: sk-secret"}), agent.Options{}, func(t *testing.T, s said) {
+		{"the model fails with a status", scripted.Reply{Err: &model.Error{Code: abi.CodeModel, Status: 503, Message: "https://inside answered 503: sk-secret"}}, agent.Options{}, func(t *testing.T, s said) {
 			require.Contains(t, s.Failed, "failed: it answered 503 Service Unavailable; run ")
 			require.NotContains(t, s.Failed, "inside")
 			require.Equal(t, "model", s.Code)
 		}},
-		{"the model is not reached", scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "cannot connect to http://inside"}), agent.Options{}, func(t *testing.T, s said) {
+		{"the model is not reached", scripted.Reply{Err: &model.Error{Code: abi.CodeUnavailable, Message: "cannot connect to http://inside"}}, agent.Options{}, func(t *testing.T, s said) {
 			require.Contains(t, s.Failed, "failed: it was not reached; run ")
 			require.NotContains(t, s.Failed, "inside")
 			require.Equal(t, "unavailable", s.Code)
