@@ -515,7 +515,9 @@ func TestCallerGoesAway(t *testing.T) {
 			return nil, nil
 		},
 	}
-	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Reply{Hang: true}), Chain: with(t, nativeEntry("m", end))})
+	a, err := agent.New(
+		&agent.Options{Model: scripted.New(scripted.Reply{Hang: true}), Chain: with(t, nativeEntry("m", end))},
+	)
 	require.NoError(t, err)
 	for range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		break

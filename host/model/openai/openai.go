@@ -125,7 +125,8 @@ func (c *client) generate(
 	config.HTTPClient = call
 	// The call inserts the body. go-openai sees an empty request, so that its checks of models
 	// and parameters do not apply.
-	stream, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(call.Context, openai.ChatCompletionRequest{})
+	stream, err := openai.NewClientWithConfig(config).
+		CreateChatCompletionStream(call.Context, openai.ChatCompletionRequest{})
 	if err != nil {
 		return nil, call.Failure(err)
 	}
