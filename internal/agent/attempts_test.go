@@ -37,7 +37,9 @@ func attempted(t *testing.T, entries []hook.Entry, replies ...scripted.Reply) []
 }
 
 func busy(after time.Duration) scripted.Reply {
-	return scripted.Reply{Err: &model.Error{Code: abi.CodeModel, Message: "busy", Status: 503, Retryable: true, RetryAfter: after}}
+	return scripted.Reply{
+		Err: &model.Error{Code: abi.CodeModel, Message: "busy", Status: 503, Retryable: true, RetryAfter: after},
+	}
 
 }
 
