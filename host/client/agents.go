@@ -22,6 +22,18 @@ func (c *Client) PutAgent(ctx context.Context, name string, yaml []byte) (*api.A
 	)
 }
 
+// CheckAgent checks an agent.yaml as PutAgent does, without storing it. An invalid file is not an
+// error: the result lists what is wrong.
+func (c *Client) CheckAgent(ctx context.Context, name string, yaml []byte) (*api.AgentCheck, error) {
+	out := &api.AgentCheck{}
+	return out, c.call(
+		ctx,
+		&request{method: http.MethodPost, path: path("/v1/agents/%s/check", name), body: bytes.NewReader(yaml),
+			header: http.Header{"Content-Type": {"application/yaml"}}},
+		out,
+	)
+}
+
 // Agent returns a version of an agent, or the newest one if version is 0.
 func (c *Client) Agent(ctx context.Context, name string, version int64) (*api.Agent, error) {
 	q := url.Values{}

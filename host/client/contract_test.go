@@ -237,6 +237,11 @@ func uses() map[string]use {
 			nil,
 			api.Agent{},
 		},
+		"check-agent": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CheckAgent(ctx, "a", []byte("{}"))) },
+			nil,
+			api.AgentCheck{},
+		},
 		"list-agents": {
 			func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) },
 			nil,

@@ -24,6 +24,7 @@ import (
 const (
 	maxDepth = 64
 	maxNodes = 100_000
+	maxJSON  = 1 << 20 // bytes of all values that are kept as JSON, such as configurations
 	// Bounds for the parser's input. The parser's time grows with the square of these.
 	maxOpen   = 500 // brackets and braces
 	maxDashes = 64  // nested list items on one line
@@ -36,6 +37,7 @@ type decoder struct {
 	anchors map[string]ast.Node
 	nodes   int
 	depth   int
+	json    int // bytes of values that are kept as JSON
 }
 
 // decode decodes the text into f, and records the position of each key.
@@ -179,7 +181,7 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 		return err
 	}
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
-		b, err := d.json(n)
+		b, err := d.toJSON(n)
 		v.SetBytes(b)
 		return err
 	}
@@ -324,7 +326,7 @@ func (d *decoder) key(pair *ast.MappingValueNode) (string, error) {
 }
 
 // json converts a node to JSON. It follows aliases, and rejects infinities and NaN.
-func (d *decoder) json(n ast.Node) ([]byte, error) {
+func (d *decoder) toJSON(n ast.Node) ([]byte, error) {
 	if d.depth++; d.depth > maxDepth {
 		return nil, d.errorf(n, "nested deeper than %d", maxDepth)
 	}
@@ -339,7 +341,7 @@ func (d *decoder) json(n ast.Node) ([]byte, error) {
 	case *ast.SequenceNode:
 		parts := make([]string, len(at.Values))
 		for i, item := range at.Values {
-			b, err := d.json(item)
+			b, err := d.toJSON(item)
 			if err != nil {
 				return nil, err
 			}
@@ -352,11 +354,13 @@ func (d *decoder) json(n ast.Node) ([]byte, error) {
 		return nil, d.errorf(n, "this number cannot be written in JSON")
 	case *ast.StringNode:
 		if at.Token.Type == token.StringType && isNumber(at.Value) { // too large for the parser's integers
-			return []byte(at.Value), nil
+			return d.bounded(n, []byte(at.Value), nil)
 		}
-		return abijson.Marshal(at.Value)
+		b, err := abijson.Marshal(at.Value)
+		return d.bounded(n, b, err)
 	case *ast.LiteralNode:
-		return abijson.Marshal(at.Value.Value)
+		b, err := abijson.Marshal(at.Value.Value)
+		return d.bounded(n, b, err)
 	case ast.ScalarNode:
 		b, err := abijson.Marshal(at.GetValue())
 		if err != nil {
@@ -365,6 +369,15 @@ func (d *decoder) json(n ast.Node) ([]byte, error) {
 		return b, nil
 	}
 	return nil, d.errorf(n, "%s cannot be written in JSON", kindOf(n))
+}
+
+// bounded returns the JSON of a scalar, or an error if all values of the file are too large together:
+// aliases repeat long values.
+func (d *decoder) bounded(n ast.Node, b []byte, err error) ([]byte, error) {
+	if d.json += len(b); d.json > maxJSON {
+		return nil, d.errorf(n, "values of more than %d bytes", maxJSON)
+	}
+	return b, err
 }
 
 func (d *decoder) jsonObject(n ast.Node) ([]byte, error) {
@@ -378,7 +391,7 @@ func (d *decoder) jsonObject(n ast.Node) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := d.json(pair.Value)
+		b, err := d.toJSON(pair.Value)
 		if err != nil {
 			return nil, err
 		}

@@ -117,6 +117,49 @@ func TestAgentIsRejected(t *testing.T) {
 	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
 }
 
+// TestAgentCheck checks that a file is checked as if it were stored, and that nothing is stored.
+func TestAgentCheck(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, 200, f.pushModule(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	check := func(key, yaml string) (out api.AgentCheck) {
+		t.Helper()
+		r := f.send("POST", "/v1/agents/helper/check", key, []byte(yaml), "Content-Type", "application/yaml")
+		require.Equal(t, 200, r.status, "%s", r.body)
+		require.NoError(t, json.Unmarshal(r.body, &out))
+		return out
+	}
+	ok := check(f.acme, "model: {name: gpt}\nmiddlewares:\n- module: wrap\n")
+	require.True(t, ok.Valid)
+	require.Empty(t, ok.Errors)
+	require.Len(t, ok.Modules, 1)
+	require.JSONEq(t, `{"model":{"name":"gpt"},"middlewares":[{"module":"wrap"}]}`, string(ok.File))
+	require.Contains(t, check(f.acme, "{}").Warnings[0], "no model")
+
+	for yaml, want := range map[string]api.FieldError{
+		"model: {name: gpt}\nmdoel: x":            {Location: "line 2, column 1", Message: "did you mean"},
+		"a: [":                                    {Message: ""},
+		"middlewares:\n- module: none":            {Location: "line 2, column 3", Message: "no such module"},
+		"rings: {outer: [{module: wrap}]}":        {Location: "line 1, column 1", Message: "only the operator"},
+		"model: {name: 1}\nlimits: {parallel: -}": {Message: ""},
+	} {
+		out := check(f.acme, yaml)
+		require.False(t, out.Valid, yaml)
+		require.Len(t, out.Errors, 1, yaml)
+		require.Contains(t, out.Errors[0].Message, want.Message, yaml)
+		if want.Location != "" {
+			require.Equal(t, want.Location, out.Errors[0].Location, yaml)
+		}
+		require.Empty(t, out.Modules)
+	}
+	require.Nil(t, check(f.acme, "a: [").File)
+	require.NotNil(t, check(f.acme, "mdoel: x").File, "an unknown key is valid YAML")
+	require.Contains(t, check(f.beta, "middlewares: [{module: wrap}]").Errors[0].Message, "no such module",
+		"other tenants do not have it")
+	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
+	f.send("POST", "/v1/agents/helper/check", f.acme, []byte("\xff")).problem(t, 422)
+}
+
 // TestPolicy checks which agents a tenant's policy accepts: their grants, hosts, models and
 // max_steps.
 func TestPolicy(t *testing.T) {

@@ -69,6 +69,17 @@ func (a *Service) Routes(rt *httpapi.Router) {
 The server checks it before storing it: the modules exist, their configurations are valid, and the operator's policy
 allows their grants. If the file equals the newest version, no new version is created.`,
 	}, describePutAgent, a.put)
+	rt.Raw(httpapi.Route{
+		ID:      "check-agent",
+		Method:  "POST",
+		Path:    one + "/check",
+		Scope:   httpapi.AgentsWrite,
+		Tag:     tag,
+		Body:    agentfile.MaxSize,
+		Summary: "Check an agent file without storing it",
+		About: `The body is an agent.yaml file, as YAML or JSON. The server checks it as if it were to be stored. An invalid file
+is not an error of the request: the response lists what is wrong, and where.`,
+	}, describeCheckAgent, a.checkOnly)
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "get-agent",
 		Method:  "GET",
@@ -100,6 +111,13 @@ allows their grants. If the file equals the newest version, no new version is cr
 }
 
 func describePutAgent(op *huma.Operation, schemas huma.Registry) {
+	describeFile(op)
+	op.Responses["200"] = &huma.Response{Description: "The agent", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: huma.SchemaFromType(schemas, agentType)}}}
+}
+
+// describeFile describes the path and the body of requests with an agent file.
+func describeFile(op *huma.Operation) {
 	text := &huma.Schema{Type: "string"}
 	op.RequestBody = &huma.RequestBody{
 		Required: true,
@@ -108,26 +126,13 @@ func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 	op.Parameters = []*huma.Param{
 		{Name: "agent", In: "path", Required: true, Description: "The agent's name.", Schema: text},
 	}
-	op.Responses["200"] = &huma.Response{Description: "The agent", Content: map[string]*huma.MediaType{
-		"application/json": {Schema: huma.SchemaFromType(schemas, agentType)}}}
 }
 
 // put checks the agent file in a request, stores it and responds with the stored version.
 func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
-	name := r.PathValue("agent")
-	if !store.Name.MatchString(name) {
-		return httpapi.NewProblem(api.CodeInvalid,
-			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
-	}
-	body, err := io.ReadAll(r.Body)
-	var size *http.MaxBytesError
-	switch {
-	case errors.As(err, &size):
+	name, body, err := readFile(r)
+	if err != nil {
 		return err
-	case err != nil:
-		return httpapi.NewProblem(api.CodeInvalid, "the body is incomplete").WithCause(err)
-	case !utf8.Valid(body):
-		return httpapi.NewProblem(api.CodeInvalid, "the body is not UTF-8")
 	}
 	done, err := a.admission.Check(r.Context(), c.Key.Tenant)
 	if err != nil {
@@ -144,6 +149,26 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	return httpapi.WriteJSON(w, show(stored, checked))
+}
+
+// readFile returns the agent's name and the file of a request.
+func readFile(r *http.Request) (name string, body []byte, err error) {
+	name = r.PathValue("agent")
+	if !store.Name.MatchString(name) {
+		return "", nil, httpapi.NewProblem(api.CodeInvalid,
+			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+	}
+	body, err = io.ReadAll(r.Body)
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &size):
+		return "", nil, err
+	case err != nil:
+		return "", nil, httpapi.NewProblem(api.CodeInvalid, "the body is incomplete").WithCause(err)
+	case !utf8.Valid(body):
+		return "", nil, httpapi.NewProblem(api.CodeInvalid, "the body is not UTF-8")
+	}
+	return name, body, nil
 }
 
 func (a *Service) get(ctx context.Context, c *httpapi.Caller, in *getAgentInput) (*agentOutput, error) {

@@ -144,7 +144,8 @@ async function visit(scheme, viewport) {
   await shot("agent", "agent");
   await open("Modules");
   await shot("modules", "modules");
-  await page.getByRole("link", { name: "mask" }).click();
+  await uploads(title, shot, scheme);
+  await page.getByRole("link", { name: "mask", exact: true }).click();
   await page.getByText("Hides addresses from the model.").waitFor();
   await shot("module", "module");
   // A faulty module: its fault is shown with the run and with the module.
@@ -156,7 +157,7 @@ async function visit(scheme, viewport) {
   await page.locator(".facts").getByText("error").waitFor();
   await shot("fault", "fault");
   await open("Modules");
-  await page.getByRole("link", { name: "crash" }).click();
+  await page.getByRole("link", { name: "crash", exact: true }).click();
   await page.getByRole("button", { name: "Search for faults" }).click();
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
@@ -225,6 +226,30 @@ async function signOut() {
   const menu = page.getByRole("button", { name: "Menu", exact: true });
   if (await menu.isVisible()) await menu.click();
   await page.getByRole("button", { name: "Sign out" }).click();
+}
+
+// uploads: a file that is no module, one that the server rejects, and one that it takes.
+async function uploads(title, shot, scheme) {
+  const file = (name, text) => ({ name, mimeType: "application/octet-stream", buffer: Buffer.from(text) });
+  await page.getByRole("button", { name: "Upload" }).first().click();
+  const chooser = page.getByLabel("File of the module");
+  await chooser.setInputFiles(file("notes.txt", "hello"));
+  await page.getByText("notes.txt is not a module").waitFor();
+  const form = page.getByRole("region", { name: "Upload a module" });
+  await chooser.setInputFiles(file("Bad One.js", "export default {"));
+  assert.equal(await form.getByLabel("Name").inputValue(), "bad-one");
+  await form.getByRole("button", { name: "Upload" }).click();
+  await form.getByRole("alert").waitFor();
+  await shot("upload", "upload");
+  await chooser.setInputFiles(file("greeter.js", `export default { name: "greeter", version: "1.0.0", description: "Greets <b>in ${scheme}</b>.", before_agent() { return {}; } };`));
+  await form.getByLabel("Name").fill(`greeter-${scheme}`);
+  await form.getByRole("button", { name: "Upload" }).click();
+  await title(`greeter-${scheme}`);
+  await page.getByText(`Greets <b>in ${scheme}</b>.`).waitFor();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete permanently?" }).click();
+  await title("Modules");
+  assert.equal(await page.getByRole("link", { name: `greeter-${scheme}` }).count(), 0);
 }
 
 // make answers requests for a run with made-up data.

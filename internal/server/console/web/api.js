@@ -22,28 +22,32 @@ export function onKeyRejected(f) {
 
 // A Problem is an error of the server, as problem details.
 export class Problem extends Error {
-  constructor(response, body) {
-    super(body?.detail || body?.title || `the server answered ${response.status}`);
-    this.status = response.status;
-    this.retry = Number(response.headers.get("Retry-After")) || 0;
-    for (const e of body?.errors ?? []) this.message += `\n${e.location ? `${e.location}: ` : ""}${e.message}`;
+  constructor(status, retryAfter, body) {
+    super(body?.detail || body?.title || `the server answered ${status}`);
+    this.status = status;
+    this.retry = Number(retryAfter) || 0;
+    this.errors = body?.errors ?? [];
+    for (const e of this.errors) if (!this.message.includes(e.message)) this.message += `\n${e.location ? `${e.location}: ` : ""}${e.message}`;
   }
 }
+
+// authorization returns the headers that prove who is signed in.
+export const authorization = (as) => ({ Authorization: `Bearer ${as ?? key()}` });
 
 async function send(method, path, { body, accept = "application/json", signal, headers, as } = {}) {
   let response;
   try {
     response = await fetch(path, {
       method, signal, cache: "no-store", credentials: "omit", redirect: "error",
-      headers: { Authorization: `Bearer ${as ?? key()}`, Accept: accept, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { ...authorization(as), Accept: accept, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
+      body: body === undefined || typeof body === "string" ? body : JSON.stringify(body), // a string is sent as it is
     });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw Object.assign(new Error("The server is not responding. Is it running?"), { gone: true });
   }
   if (response.ok) return response;
-  const p = new Problem(response, await response.json().catch(() => undefined));
+  const p = new Problem(response.status, response.headers.get("Retry-After"), await response.json().catch(() => undefined));
   if (p.status === 401 && !as) keyRejected(p);
   throw p;
 }

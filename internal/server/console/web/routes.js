@@ -16,7 +16,8 @@
 import { runs, start } from "./pages/runs.js";
 import { run } from "./pages/run.js";
 import { agents, agent } from "./pages/agents.js";
-import { modules, module } from "./pages/modules.js";
+import { modules } from "./pages/modules.js";
+import { module } from "./pages/module.js";
 import { usage } from "./pages/usage.js";
 import { tenants, tenant } from "./pages/tenants.js";
 import { blocks } from "./pages/blocks.js";

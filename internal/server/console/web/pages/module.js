@@ -1,0 +1,93 @@
+// A module: what it is, what it can do, and who uses it.
+import { h, fill } from "../dom.js";
+import { asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, plural, field } from "../parts.js";
+import { bytes, count, short } from "../format.js";
+import { get, all, call, isOperator } from "../api.js";
+import { deleteNames, nameOf } from "../names.js";
+import { toast } from "../toast.js";
+
+const recentRuns = 50; // runs that are searched for faults
+
+export async function module({ id, signal, again }) {
+  const m = await get(`/v1/modules/${encodeURIComponent(id)}`, signal);
+  const agents = (await all("/v1/agents", "agents", signal).catch(() => [])).filter((a) => a.modules.some((x) => x.digest === m.digest));
+  const a = m.about;
+  const remove = confirmButton("Delete", "Delete permanently?", async () => {
+    await call("DELETE", `/v1/modules/${encodeURIComponent(m.digest)}`);
+    deleteNames();
+    toast("Deleted.");
+    location.hash = "#/modules";
+  });
+  const name = m.names[0]?.name ?? a.name ?? nameOf(m);
+  return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/modules" }, "Modules"), "/", h("span", null, name)),
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, name, " ", h("span", { class: "soft" }, m.names[0]?.version ?? a.version)), isOperator() && block(m, again), remove),
+    a.description && h("p", { class: "lead" }, a.description),
+    m.blocked && h("p", { class: "wrong", role: "alert" }, `Blocked by the operator: ${m.blocked}`),
+    properties(["Digest", digest(m.digest)], ["Reported name", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Receives messages", a.messages], ["Uploaded", relativeTime(m.created)]),
+    h("div", { class: "pair" },
+      h("section", { class: "card" }, h("h2", null, "Hooks"), a.hooks.length > 0 ? h("p", null, a.hooks.map((x) => badge(x))) : h("p", { class: "soft" }, "None."),
+        h("h2", null, "Names"), m.names.length > 0 ? h("p", null, m.names.map((n) => badge(`${n.name} ${n.version}`))) : h("p", { class: "soft" }, "No names, only the digest.")),
+      h("section", { class: "card" }, h("h2", null, "Used by"), agents.length > 0
+        ? h("ul", { class: "plain" }, agents.map((x) => h("li", null, h("a", { href: `#/agents/${x.name}` }, x.name), h("span", { class: "soft" }, ` version ${x.version}, as ${x.modules.filter((y) => y.digest === m.digest).map((y) => y.name).join(", ")}`))))
+        : h("p", { class: "soft" }, "No agent uses it in its newest version."))),
+    h("section", null, h("h2", null, "Powers that need a grant"), powers(a.powers.filter((p) => p.grant), "None: the module cannot reach anything outside the run."),
+      h("details", null, h("summary", null, "Powers without a grant"), powers(a.powers.filter((p) => !p.grant), "None."))),
+    warnings(a.warnings),
+    faults(m, signal),
+    h("section", null, h("h2", null, "Limits"), h("p", { class: "soft small" }, "The defaults. An agent can set others."), properties(["Memory", bytes(a.limits.memory_bytes)], ["Fuel per hook call", short(a.limits.fuel)], ["Fuel per run", short(a.limits.run_fuel)], ["Time per hook call", a.limits.timeout],
+      ["Input", bytes(a.limits.input_bytes)], ["Output", bytes(a.limits.output_bytes)], ["Host calls per hook call", count(a.limits.host_calls)])),
+    a.config_schema && h("details", null, h("summary", null, "Configuration, as JSON Schema"), json(a.config_schema)));
+}
+
+// block makes the operator's button that blocks or unblocks a module.
+function block(m, again) {
+  const path = `/v1/blocks/${encodeURIComponent(m.digest)}`;
+  if (m.blocked) {
+    return confirmButton("Unblock", "Unblock this module?", async () => {
+      await call("DELETE", path);
+      toast("Unblocked.");
+      await again();
+    });
+  }
+  const why = h("input", { type: "text", required: true, maxlength: "1000" });
+  const place = h("div");
+  const go = h("button", { type: "submit", class: "bad" }, "Block for all tenants");
+  const sheet = h("dialog", { class: "sheet", "aria-label": "Block this module", onclose: () => sheet.remove() },
+    h("form", { class: "stack", method: "post", onsubmit: asyncAction(go, place, async () => {
+      await call("PUT", path, { body: { reason: why.value.trim() } });
+      sheet.close();
+      toast("Blocked.");
+      await again();
+    }) }, h("h2", null, "Block this module"), h("p", { class: "soft" }, "Within a second, no server of the database calls it any more, for any tenant. Active runs that use it end."),
+    field("Reason", why, "Tenants whose runs end see this reason."), place, h("div", { class: "buttons" }, go, h("button", { type: "button", onclick: () => sheet.close() }, "Cancel"))));
+  return h("button", { type: "button", class: "quiet", onclick: () => {
+    document.body.append(sheet);
+    sheet.showModal();
+  } }, "Block");
+}
+
+// faults counts a module's faults in the last runs, when asked to. The last event of a finished
+// run counts them.
+function faults(m, signal) {
+  const found = h("div", { role: "status" });
+  const place = h("div");
+  const b = h("button", { type: "button" }, "Search for faults");
+  b.addEventListener("click", asyncAction(b, place, async () => {
+    const runs = (await get(`/v1/runs?limit=${recentRuns}&status=finished`, signal)).runs.filter((r) => r.modules?.some((x) => x.digest === m.digest));
+    const hits = [];
+    for (const r of runs) {
+      const last = (await get(`/v1/runs/${encodeURIComponent(r.id)}/events?after=${Math.max(0, r.last_event - 1)}`, signal)).events.at(-1);
+      const n = (last?.entries ?? []).filter((s) => s.digest && m.digest.endsWith(s.digest)).reduce((sum, s) => sum + (s.faults ?? 0), 0);
+      if (n > 0) hits.push([r, n]);
+    }
+    fill(found, h("p", { class: "soft small" }, `${plural(runs.length, "run")} of the last ${recentRuns} finished ones used this module.`),
+      table("Runs with faults", ["Run", "#Faults", "Started"], hits.map(([r, n]) => h("tr", null, h("td", { class: "wide" }, h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), h("td", { class: "number bad" }, count(n)), h("td", { class: "soft nowrap" }, relativeTime(r.created)))),
+        "No faults in these runs."));
+  }));
+  return h("section", null, h("h2", null, "Faults"), found, place, b);
+}
+
+function powers(list, empty) {
+  return table("Powers", ["Power", "What it does", "Grant"], list.map((p) => h("tr", null, h("td", null, h("code", null, p.name)), h("td", { class: "wide" }, p.does),
+    h("td", null, p.grant ? badge(p.grant, "info") : h("span", { class: "soft" }, "none needed")))), empty);
+}
