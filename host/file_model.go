@@ -121,7 +121,7 @@ func errNoEndpoint(name string, p agentfile.Provider) error {
 
 // endpoint returns a client for an endpoint, with retries.
 func (b *builder) endpoint(p agentfile.Provider, base, key string) (model.Model, error) {
-	o := openai.Options{BaseURL: base, APIKey: key}
+	o := model.ClientOptions{BaseURL: base, APIKey: key}
 	if b.opts.GuardModels && base != "" && !slices.Contains(b.opts.ModelURLs, base) {
 		guard, err := b.guardedModels()
 		if err != nil {
@@ -138,14 +138,12 @@ func (b *builder) endpoint(p agentfile.Provider, base, key string) (model.Model,
 }
 
 // newClient returns a client of a provider's API.
-func newClient(p agentfile.Provider, o openai.Options) (model.Client, error) {
+func newClient(p agentfile.Provider, o model.ClientOptions) (model.Client, error) {
 	switch p {
 	case agentfile.ProviderResponses:
-		with := responses.Options(o)
-		return responses.New(&with)
+		return responses.New(&o)
 	case agentfile.ProviderMessages:
-		with := messages.Options(o)
-		return messages.New(&with)
+		return messages.New(&o)
 	default:
 		return openai.New(&o)
 	}

@@ -91,7 +91,7 @@ func TestThinkingReturns(t *testing.T) {
 			u := &anthropic{}
 			s := httptest.NewServer(u)
 			defer s.Close()
-			m, err := messages.New(&messages.Options{BaseURL: s.URL})
+			m, err := messages.New(&model.ClientOptions{BaseURL: s.URL})
 			require.NoError(t, err)
 			defer m.Close()
 			tools, err := builtin.Set(&builtin.Options{Tools: []string{"calculator"}})

@@ -22,14 +22,6 @@ type Model interface {
 	Generate(ctx context.Context, req *Request, sink func(abi.Chunk) error) (*abi.Response, error)
 }
 
-// A Client is a model behind an endpoint.
-type Client interface {
-	Model
-	// Close closes idle connections if the client has its own HTTP client. It does not affect
-	// active requests.
-	Close()
-}
-
 // A Request is one call of a model. A Model must not modify it.
 type Request struct {
 	Model    string

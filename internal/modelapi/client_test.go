@@ -28,7 +28,7 @@ func (fn roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return 
 
 // client returns a client of an endpoint that answers with the given content type and body.
 func client(t testing.TB, p wire.Protocol, contentType string, body func() io.Reader) *Client {
-	e, err := New(Options{
+	e, err := New(model.ClientOptions{
 		BaseURL: "http://example.com", MaxEvent: 1 << 12, MaxAnswer: 1 << 14, IdleTimeout: 20 * time.Millisecond,
 		HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {contentType}}, Request: r,

@@ -16,24 +16,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// Options configure an [Endpoint]. The packages of the providers document the fields, which their
-// own options have, too.
-type Options struct {
-	BaseURL          string
-	APIKey           string
-	Headers          map[string]string
-	HTTPClient       *http.Client
-	ConnectTimeout   time.Duration
-	FirstByteTimeout time.Duration
-	IdleTimeout      time.Duration
-	MaxAnswer        int64
-	MaxEvent         int
-}
-
-// Defaults of Options.
+// Defaults of [model.ClientOptions].
 const (
 	defaultConnectTimeout   = 10 * time.Second
 	defaultFirstByteTimeout = 5 * time.Minute
@@ -46,7 +33,7 @@ const (
 type API struct {
 	Package string // the provider's package, in errors
 	Kind    string // names the API in errors, such as "an OpenAI-compatible API"
-	BaseURL string // the default of Options.BaseURL
+	BaseURL string // the default of the options' BaseURL
 	Path    string // follows the base URL, such as /chat/completions
 	// EnvKey and EnvBaseURL are the environment variables that the command reads, for advice in errors.
 	EnvKey, EnvBaseURL string
@@ -55,7 +42,8 @@ type API struct {
 // advice returns the names of the settings to check if the address of an endpoint may be wrong.
 func (a *API) advice() string { return "--base-url or " + a.EnvBaseURL }
 
-func (o Options) withDefaults(api *API) (Options, error) {
+// withDefaults returns o with the defaults for api. It fails if a timeout or limit is negative.
+func withDefaults(o model.ClientOptions, api *API) (model.ClientOptions, error) {
 	if o.BaseURL == "" {
 		o.BaseURL = api.BaseURL
 	}
@@ -83,7 +71,7 @@ func (o Options) withDefaults(api *API) (Options, error) {
 
 // An Endpoint is one address of a model API, with its key and limits.
 type Endpoint struct {
-	Options
+	model.ClientOptions
 	Base  string // the base URL without query
 	Shown string // the endpoint's URL as shown in errors
 
@@ -95,8 +83,8 @@ type Endpoint struct {
 }
 
 // New returns an endpoint. It fails if the options are invalid. It does not connect.
-func New(o Options, api *API) (*Endpoint, error) {
-	opts, err := o.withDefaults(api)
+func New(o model.ClientOptions, api *API) (*Endpoint, error) {
+	opts, err := withDefaults(o, api)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +93,7 @@ func New(o Options, api *API) (*Endpoint, error) {
 		// The parse error contains the URL, which may contain a password.
 		return nil, fmt.Errorf("%s: the base URL is not an address like %s; check %s", api.Package, api.BaseURL, api.advice())
 	}
-	e := &Endpoint{Options: opts, api: api, query: u.RawQuery, secrets: secrets(opts, u)}
+	e := &Endpoint{ClientOptions: opts, api: api, query: u.RawQuery, secrets: secrets(opts, u)}
 	u.RawQuery, u.Fragment = "", ""
 	e.Base = strings.TrimRight(u.String(), "/")
 	u.User = nil
@@ -131,7 +119,7 @@ func (e *Endpoint) Close() {
 
 // httpClient returns the client for requests, and whether httpClient created it. Otherwise it is
 // the client of the options, with redirects disabled.
-func httpClient(opts Options) (*http.Client, bool) {
+func httpClient(opts model.ClientOptions) (*http.Client, bool) {
 	// A redirect would send the key to another host. The user should configure the target instead.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if opts.HTTPClient != nil {

@@ -341,7 +341,7 @@ func isTLS(err error) bool {
 }
 
 // secrets returns the values that must not appear in errors.
-func secrets(opts Options, base *url.URL) []*redact.Secret {
+func secrets(opts model.ClientOptions, base *url.URL) []*redact.Secret {
 	values := []string{opts.APIKey}
 	for _, v := range opts.Headers {
 		values = append(values, v, strings.TrimPrefix(v, "Bearer "))

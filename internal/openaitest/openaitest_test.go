@@ -27,7 +27,7 @@ func start(t *testing.T, replies ...scripted.Reply) (model.Client, *openaitest.S
 	s, err := openaitest.New(m)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	c, err := openai.New(&openai.Options{BaseURL: s.URL, APIKey: "key"})
+	c, err := openai.New(&model.ClientOptions{BaseURL: s.URL, APIKey: "key"})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c, s, m

@@ -20,7 +20,7 @@ func ExampleClient() {
 	}))
 	defer endpoint.Close()
 
-	client, err := messages.New(&messages.Options{BaseURL: endpoint.URL, APIKey: "secret"})
+	client, err := messages.New(&model.ClientOptions{BaseURL: endpoint.URL, APIKey: "secret"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,42 +13,11 @@ package messages
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/agent-runner/agent-runner/host/model"
 	wire "github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
 	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
-
-// Options configure a client. The zero value selects Anthropic's endpoint, without a key.
-type Options struct {
-	// BaseURL is the endpoint's URL without /v1/messages. The default is Anthropic's,
-	// https://api.anthropic.com. The URL's query is sent with each request.
-	BaseURL string
-	// APIKey, if not empty, is sent in the header X-Api-Key. It does not appear in errors.
-	APIKey string
-	// Headers are sent with each request, such as Anthropic-Beta. Their values do not appear in errors.
-	Headers map[string]string
-	// HTTPClient sends the requests. By default, the client creates its own. Redirects are
-	// never followed.
-	HTTPClient *http.Client
-
-	// ConnectTimeout is the connection timeout of the client's own HTTP client. The default is 10
-	// seconds.
-	ConnectTimeout time.Duration
-	// FirstByteTimeout is the timeout for the first byte of the answer. The default is 5 minutes,
-	// since an answer that is not streamed starts when it is complete.
-	FirstByteTimeout time.Duration
-	// IdleTimeout is the maximum pause within an answer. The default is 2 minutes. Events of type
-	// ping end a pause. Time in a sink does not count.
-	IdleTimeout time.Duration
-
-	// MaxAnswer is the maximum size of an answer after decompression, in bytes. The default
-	// is 32 MiB.
-	MaxAnswer int64
-	// MaxEvent is the maximum size of one event of a stream, in bytes. The default is 4 MiB.
-	MaxEvent int
-}
 
 var api = &modelapi.API{
 	Package: "messages", Kind: "a Messages API", BaseURL: "https://api.anthropic.com", Path: "/v1/messages",
@@ -58,13 +27,14 @@ var api = &modelapi.API{
 // version is the version of the API, which each request must name.
 const version = "2023-06-01"
 
-// New returns a client for an endpoint. It fails if the options are invalid. It does not
-// connect. The options are copied; nil means the defaults.
-func New(o *Options) (model.Client, error) {
+// New returns a client for an endpoint, by default https://api.anthropic.com. It sends the key in the
+// header X-Api-Key. It fails if the options are invalid. It does not connect. The options are copied;
+// nil means the defaults.
+func New(o *model.ClientOptions) (model.Client, error) {
 	if o == nil {
-		o = &Options{}
+		o = &model.ClientOptions{}
 	}
-	e, err := modelapi.New(modelapi.Options(*o), api)
+	e, err := modelapi.New(*o, api)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func serve(t *testing.T, u *upstream) model.Client {
 	t.Helper()
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)
-	c, err := New(&Options{BaseURL: s.URL, APIKey: key, Headers: map[string]string{"Anthropic-Beta": "x"}})
+	c, err := New(&model.ClientOptions{BaseURL: s.URL, APIKey: key, Headers: map[string]string{"Anthropic-Beta": "x"}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -205,7 +205,7 @@ func TestNotSent(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{
+	for _, o := range []model.ClientOptions{
 		{BaseURL: "localhost"}, {IdleTimeout: -1}, {APIKey: "a\n"}, {Headers: map[string]string{"X": "\r"}},
 	} {
 		_, err := New(&o)

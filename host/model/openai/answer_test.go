@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/model"
 )
 
 // TestStreams checks the response and the chunks for each form in which endpoints stream an
@@ -147,7 +149,7 @@ func TestStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := serve(t, Options{}, answers("text/event-stream", tc.body))
+			c := serve(t, model.ClientOptions{}, answers("text/event-stream", tc.body))
 			res, chunks, err := stream(t, c)
 			require.NoError(t, err)
 			require.Equal(t, tc.message, message(t, res))

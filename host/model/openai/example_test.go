@@ -20,7 +20,7 @@ func ExampleNew() {
 	}))
 	defer endpoint.Close()
 
-	client, err := openai.New(&openai.Options{BaseURL: endpoint.URL, APIKey: "secret"})
+	client, err := openai.New(&model.ClientOptions{BaseURL: endpoint.URL, APIKey: "secret"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		client := func(cut func(io.Reader) io.Reader) model.Client {
 			c, err := New(
-				&Options{
+				&model.ClientOptions{
 					MaxEvent:  1 << 12,
 					MaxAnswer: 1 << 14,
 					HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
@@ -81,7 +81,7 @@ func FuzzAnswer(f *testing.F) {
 func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"error\":1}\n\ndata: a\ndata: b\n\n: c\n\nevent: error\ndata: {\n\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		at := &modelapi.Endpoint{Options: modelapi.Options{MaxEvent: 1 << 10}}
+		at := &modelapi.Endpoint{ClientOptions: model.ClientOptions{MaxEvent: 1 << 10}}
 		out, err := io.ReadAll(&events{r: bufio.NewReaderSize(strings.NewReader(s), 16), at: at})
 		var e *model.Error
 		require.True(t, err == nil || errors.As(err, &e), "%v", err)
@@ -99,9 +99,11 @@ func BenchmarkStream(b *testing.B) {
 		events[i] = `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`
 	}
 	answer := sse(append(events, finish("stop"), "[DONE]")...)
-	c, err := New(&Options{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer))}, nil
-	})}})
+	c, err := New(
+		&model.ClientOptions{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer))}, nil
+		})}},
+	)
 	require.NoError(b, err)
 	b.SetBytes(int64(len(answer)))
 	for b.Loop() {

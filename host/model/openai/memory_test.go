@@ -22,8 +22,8 @@ func TestAnswersAreCounted(t *testing.T) {
 		2<<20,
 	) + `"},"finish_reason":"stop"}]}`
 	for name, c := range map[string]model.Client{
-		"stream": serve(t, Options{}, answers("text/event-stream", stream)),
-		"whole":  serve(t, Options{}, answers("application/json", whole)),
+		"stream": serve(t, model.ClientOptions{}, answers("text/event-stream", stream)),
+		"whole":  serve(t, model.ClientOptions{}, answers("application/json", whole)),
 	} {
 		run := account.New(account.LevelRun, "r", nil, 1<<20)
 		_, err := c.Generate(account.WithContext(t.Context(), run), ask(), nil)

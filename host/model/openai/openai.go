@@ -15,10 +15,8 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	openai "github.com/sashabaranov/go-openai"
 
@@ -29,36 +27,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/chat"
 	"github.com/agent-runner/agent-runner/internal/modelapi"
 )
-
-// Options configure a client. The zero value selects OpenAI's endpoint, without a key.
-type Options struct {
-	// BaseURL is the endpoint's URL without /chat/completions. The default is OpenAI's,
-	// https://api.openai.com/v1. The URL's query is sent with each request.
-	BaseURL string
-	// APIKey, if not empty, is sent as a bearer token. It does not appear in errors.
-	APIKey string
-	// Headers are sent with each request. Their values do not appear in errors.
-	Headers map[string]string
-	// HTTPClient sends the requests. By default, the client creates its own. Redirects are
-	// never followed.
-	HTTPClient *http.Client
-
-	// ConnectTimeout is the connection timeout of the client's own HTTP client. The default is 10
-	// seconds.
-	ConnectTimeout time.Duration
-	// FirstByteTimeout is the timeout for the first byte of the answer. The default is 5 minutes,
-	// since an answer that is not streamed starts when it is complete.
-	FirstByteTimeout time.Duration
-	// IdleTimeout is the maximum pause within an answer. The default is 2 minutes. Keep-alive
-	// comments end a pause. Time in a sink does not count.
-	IdleTimeout time.Duration
-
-	// MaxAnswer is the maximum size of an answer after decompression, in bytes. The default
-	// is 32 MiB.
-	MaxAnswer int64
-	// MaxEvent is the maximum size of one event of a stream, in bytes. The default is 4 MiB.
-	MaxEvent int
-}
 
 // api describes the endpoints.
 var api = &modelapi.API{
@@ -74,13 +42,14 @@ type client struct {
 	shortReasoning  atomic.Bool // the endpoint names the field "reasoning", not "reasoning_content"
 }
 
-// New returns a client for an endpoint. It fails if the options are invalid. It does not
-// connect. The options are copied; nil means the defaults.
-func New(o *Options) (model.Client, error) {
+// New returns a client for an endpoint, by default https://api.openai.com/v1. It sends the key as a
+// bearer token. It fails if the options are invalid. It does not connect. The options are copied; nil
+// means the defaults.
+func New(o *model.ClientOptions) (model.Client, error) {
 	if o == nil {
-		o = &Options{}
+		o = &model.ClientOptions{}
 	}
-	at, err := modelapi.New(modelapi.Options(*o), api)
+	at, err := modelapi.New(*o, api)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const key = "sk-very-secret"
 
 // serve returns a client of an endpoint with the handler fn.
-func serve(t *testing.T, opts Options, fn http.HandlerFunc) model.Client {
+func serve(t *testing.T, opts model.ClientOptions, fn http.HandlerFunc) model.Client {
 	t.Helper()
 	s := httptest.NewServer(fn)
 	t.Cleanup(s.Close)
@@ -97,7 +97,7 @@ func said(chunks []abi.Chunk) string {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	c := serve(t, Options{}, answers("text/event-stream", sse(
+	c := serve(t, model.ClientOptions{}, answers("text/event-stream", sse(
 		delta(`{"content":"a"}`),
 		finish("stop"),
 		`{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4.0,"total_tokens":null,"details":{"cached":1}}}`,
@@ -116,11 +116,15 @@ func TestWhatIsSent(t *testing.T) {
 		path, body string
 		header     http.Header
 	}
-	c := serve(t, Options{Headers: map[string]string{"X-Team": "blue"}}, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		got.path, got.body, got.header = r.URL.RequestURI(), string(b), r.Header
-		answers("application/json", `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`)(w, r)
-	})
+	c := serve(
+		t,
+		model.ClientOptions{Headers: map[string]string{"X-Team": "blue"}},
+		func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			got.path, got.body, got.header = r.URL.RequestURI(), string(b), r.Header
+			answers("application/json", `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`)(w, r)
+		},
+	)
 	var assistant abi.Message
 	require.NoError(
 		t,
@@ -183,7 +187,7 @@ func TestWhatIsSent(t *testing.T) {
 
 func TestParametersThatAreNone(t *testing.T) {
 	t.Parallel()
-	c, err := New(&Options{})
+	c, err := New(&model.ClientOptions{})
 	require.NoError(t, err)
 	for _, p := range []abi.Params{
 		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)},
@@ -204,7 +208,7 @@ func TestParametersThatAreNone(t *testing.T) {
 func TestReasoningGoesBackByItsName(t *testing.T) {
 	t.Parallel()
 	var body string
-	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+	c := serve(t, model.ClientOptions{}, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		body = string(b)
 		answers("application/json", `{"choices":[{"message":{"content":"a","reasoning":"hm"},"finish_reason":"stop"}]}`)(w, r)
@@ -221,7 +225,7 @@ func TestReasoningGoesBackByItsName(t *testing.T) {
 func TestStreamOptionsRefused(t *testing.T) {
 	t.Parallel()
 	var asked, refused atomic.Int32
-	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+	c := serve(t, model.ClientOptions{}, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		if b, _ := io.ReadAll(r.Body); strings.Contains(string(b), "stream_options") {
 			refused.Add(1)
@@ -249,7 +253,10 @@ func TestNotReached(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
 	c, err := New(
-		&Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:password@", 1) + "/v1/?token=abcdef", APIKey: key},
+		&model.ClientOptions{
+			BaseURL: strings.Replace(s.URL, "http://", "http://u:password@", 1) + "/v1/?token=abcdef",
+			APIKey:  key,
+		},
 	)
 	require.NoError(t, err)
 	_, err = c.Generate(t.Context(), ask(), nil)
@@ -272,7 +279,9 @@ func TestQueryAndCredentialsOfTheBaseURL(t *testing.T) {
 		_, _ = io.WriteString(w, "bad token abcdef for hunter2")
 	}))
 	defer s.Close()
-	c, err := New(&Options{BaseURL: strings.Replace(s.URL, "http://", "http://u:hunter2@", 1) + "/v1/?token=abcdef"})
+	c, err := New(
+		&model.ClientOptions{BaseURL: strings.Replace(s.URL, "http://", "http://u:hunter2@", 1) + "/v1/?token=abcdef"},
+	)
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Generate(t.Context(), ask(), nil)
@@ -286,7 +295,7 @@ func TestTLS(t *testing.T) {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
-	c, err := New(&Options{BaseURL: s.URL})
+	c, err := New(&model.ClientOptions{BaseURL: s.URL})
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Generate(t.Context(), ask(), nil)
@@ -311,15 +320,15 @@ func hold(first string) http.HandlerFunc {
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		opts  Options
+		opts  model.ClientOptions
 		first string
 		want  string
 		code  abi.Code
 	}{
-		"no answer":       {Options{FirstByteTimeout: 20 * time.Millisecond}, "", "did not answer within 20ms", abi.CodeUnavailable},
-		"no first byte":   {Options{FirstByteTimeout: 20 * time.Millisecond}, " ", "", ""},
-		"a pause":         {Options{IdleTimeout: 20 * time.Millisecond}, sse(delta(`{"content":"a"}`)), "broke off: it paused for more than 20ms", abi.CodeModel},
-		"a pause, unsent": {Options{IdleTimeout: 20 * time.Millisecond}, "data: {", "broke off: it paused for more than 20ms", abi.CodeModel},
+		"no answer":       {model.ClientOptions{FirstByteTimeout: 20 * time.Millisecond}, "", "did not answer within 20ms", abi.CodeUnavailable},
+		"no first byte":   {model.ClientOptions{FirstByteTimeout: 20 * time.Millisecond}, " ", "", ""},
+		"a pause":         {model.ClientOptions{IdleTimeout: 20 * time.Millisecond}, sse(delta(`{"content":"a"}`)), "broke off: it paused for more than 20ms", abi.CodeModel},
+		"a pause, unsent": {model.ClientOptions{IdleTimeout: 20 * time.Millisecond}, "data: {", "broke off: it paused for more than 20ms", abi.CodeModel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,7 +353,7 @@ func TestEndsWithTheContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
-			c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+			c := serve(t, model.ClientOptions{}, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				if first == "" {
 					cancel()
@@ -362,7 +371,7 @@ func TestEndsWithTheContext(t *testing.T) {
 
 func TestSinkEndsTheCall(t *testing.T) {
 	t.Parallel()
-	c := serve(t, Options{}, hold(sse(delta(`{"content":"a"}`))))
+	c := serve(t, model.ClientOptions{}, hold(sse(delta(`{"content":"a"}`))))
 	full := errors.New("full")
 	_, err := c.Generate(t.Context(), ask(), func(abi.Chunk) error { return full })
 	require.Same(t, full, err)
@@ -376,7 +385,7 @@ func TestSlowSink(t *testing.T) {
 			strings.NewReader(sse(delta(`{"content":"a"}`), delta(`{"content":"b"}`), finish("stop"))),
 		)
 		c, err := New(
-			&Options{
+			&model.ClientOptions{
 				IdleTimeout: time.Second,
 				HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(body)}, nil
@@ -407,7 +416,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	c, err := New(&Options{BaseURL: s.URL})
+	c, err := New(&model.ClientOptions{BaseURL: s.URL})
 	require.NoError(t, err)
 	defer c.Close()
 	for range 5 {
@@ -416,7 +425,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 	require.Less(t, connections.Load(), int32(5), "one, unless this machine is very busy")
 
-	open := serve(t, Options{}, hold(sse(delta(`{"content":"a"}`), finish("stop"), "[DONE]")))
+	open := serve(t, model.ClientOptions{}, hold(sse(delta(`{"content":"a"}`), finish("stop"), "[DONE]")))
 	res, _, err := stream(t, open)
 	require.NoError(t, err)
 	require.Equal(t, "a", res.Message.Content.String())
@@ -424,7 +433,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]Options{
+	for name, opts := range map[string]model.ClientOptions{
 		"no scheme":      {BaseURL: "localhost:8080/v1"},
 		"another scheme": {BaseURL: "ftp://x"},
 		"no host":        {BaseURL: "http://"},

@@ -102,7 +102,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			opts := Options{MaxEvent: max(4096, tc.maxEvent), MaxAnswer: 65536}
+			opts := model.ClientOptions{MaxEvent: max(4096, tc.maxEvent), MaxAnswer: 65536}
 			c := serve(t, opts, func(w http.ResponseWriter, _ *http.Request) {
 				for k, v := range tc.header {
 					w.Header().Set(k, v)

@@ -20,7 +20,7 @@ func ExampleClient() {
 	}))
 	defer endpoint.Close()
 
-	client, err := responses.New(&responses.Options{BaseURL: endpoint.URL, APIKey: "secret"})
+	client, err := responses.New(&model.ClientOptions{BaseURL: endpoint.URL, APIKey: "secret"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func serve(t *testing.T, u *upstream) model.Client {
 	t.Helper()
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)
-	c, err := New(&Options{BaseURL: s.URL + "/v1", APIKey: key})
+	c, err := New(&model.ClientOptions{BaseURL: s.URL + "/v1", APIKey: key})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -228,6 +228,6 @@ func TestFailures(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	_, err := New(&Options{BaseURL: "localhost"})
+	_, err := New(&model.ClientOptions{BaseURL: "localhost"})
 	require.ErrorContains(t, err, "responses: the base URL is not an address like https://api.openai.com/v1")
 }
