@@ -19,10 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/blocks"
+	"github.com/agent-runner/agent-runner/internal/server/cluster"
 	"github.com/agent-runner/agent-runner/internal/server/console"
 	"github.com/agent-runner/agent-runner/internal/server/gateway"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -73,6 +75,9 @@ type Options struct {
 	Commands agents.Commands
 	// Tracer records the operations of runs. It may be nil.
 	Tracer tracing.Tracer
+	// Hints reach the other servers of the store. By default, there are none, and servers notice each
+	// other's changes when they next look. The caller closes the bus after the server.
+	Hints hints.Bus
 	// Processors is the number of processors that long work, such as guests and large bodies, may
 	// use at once. The default is GOMAXPROCS. With a lower number, short requests wait less for
 	// long ones.
@@ -102,6 +107,7 @@ type Server struct {
 	runs       *runs.Service
 	routes     *routes.Service
 	quarantine *quarantine.Service
+	members    *cluster.Members // the servers of the store; nil for a single one
 	metrics    *metrics
 	dropped    atomic.Int64 // events of stopped runs that were not persisted
 
@@ -180,13 +186,16 @@ func (s *Server) setDefaults() {
 	o.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	o.Processors = cmp.Or(o.Processors, runtime.GOMAXPROCS(0))
 	o.Version = cmp.Or(o.Version, "devel")
+	if o.Hints == nil {
+		o.Hints = hints.None{}
+	}
 }
 
 // newServices creates the services that implement the routes. Each depends on those before it; only
 // the runs also call the quarantine service, in Judge.
 func (s *Server) newServices() {
 	o := &s.options
-	s.blocks = blocks.NewList(o.Store, s.log)
+	s.blocks = blocks.NewList(o.Store, o.Hints, s.log)
 	s.modules = modules.New(&modules.Options{
 		Store:     o.Store,
 		Host:      o.Host,
@@ -223,6 +232,7 @@ func (s *Server) newServices() {
 		Owner:     o.Owner,
 		LeaseTTL:  o.LeaseTTL,
 		Draining:  s.draining,
+		Hints:     o.Hints,
 		Go:        s.work.Go,
 		Judge:     func(ctx context.Context, info *journal.RunInfo) (bool, error) { return s.quarantine.Judge(ctx, info) },
 	})
@@ -246,6 +256,9 @@ func (s *Server) newServices() {
 		Owner:      o.Owner,
 		InProgress: s.runs.InProgress,
 	})
+	if _, alone := o.Hints.(hints.None); !alone && o.Owner != "" {
+		s.members = s.newMembers()
+	}
 }
 
 // tracer returns a tracer of a tenant's runs that reports to the server's tracer, to its metrics
@@ -296,6 +309,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.runs.WatchBlocks(background) })
 		all.Go(func() { s.runs.WatchCancels(background) })
 		all.Go(func() { s.routes.Watch(background) })
+		if s.members != nil {
+			all.Go(func() { s.members.Watch(background) })
+		}
+		all.Go(func() { s.runs.Broadcast(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
 		all.Wait()
 	}()

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/server/blocks"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -202,7 +203,7 @@ func TestBlocks(t *testing.T) {
 	require.Contains(t, string(f.ok("GET", "/v1/blocks", f.operator, nil, nil).body), digest)
 
 	// Another server that uses the same database sees the block.
-	other := blocks.NewList(f.store, slog.New(slog.DiscardHandler))
+	other := blocks.NewList(f.store, hints.None{}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	_, changed = other.Current()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/hints/notify"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -36,9 +38,13 @@ import (
 // The tests in this file run several servers on one database. Each server has its own process, so
 // that it can be killed.
 
-// envServer is the environment variable that makes the test binary serve the platform with the
-// database that the variable names.
-const envServer = "AGENT_RUNNER_TEST_SERVER"
+// Environment variables of the servers. envServer makes the test binary serve the platform with the
+// database that it names. With envHints, servers send each other hints through the database, and
+// leases last for an hour.
+const (
+	envServer = "AGENT_RUNNER_TEST_SERVER"
+	envHints  = "AGENT_RUNNER_TEST_HINTS"
+)
 
 func TestMain(m *testing.M) {
 	if where := os.Getenv(envServer); where != "" {
@@ -69,16 +75,23 @@ func serveHere(where string) error {
 		return err
 	}
 	defer h.Close(context.Background())
-	srv, err := New(
-		&Options{
-			Store:     s,
-			Host:      h,
-			Getenv:    os.Getenv,
-			Owner:     fmt.Sprint("process ", os.Getpid()),
-			LeaseTTL:  2 * time.Second,
-			DrainTime: 20 * time.Second,
-		},
-	)
+	o := &Options{
+		Store:     s,
+		Host:      h,
+		Getenv:    os.Getenv,
+		Owner:     fmt.Sprint("process ", os.Getpid()),
+		LeaseTTL:  2 * time.Second,
+		DrainTime: 20 * time.Second,
+	}
+	if os.Getenv(envHints) != "" {
+		bus, err := notify.Open(where, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		defer bus.Close()
+		o.Hints, o.LeaseTTL = bus, time.Hour
+	}
+	srv, err := New(o)
 	if err != nil {
 		return err
 	}
@@ -98,10 +111,10 @@ type process struct {
 
 // start starts a server process that uses the database at the location where. model is the URL of
 // the operator's model. The process is killed when the test ends.
-func (f *fixture) start(where, model string) *process {
+func (f *fixture) start(where, model string, env ...string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), envServer+"="+where, agentfile.EnvBaseURL+"="+model, agentfile.EnvAPIKey+"=x")
+	p.cmd.Env = append(append(os.Environ(), env...), envServer+"="+where, agentfile.EnvBaseURL+"="+model, agentfile.EnvAPIKey+"=x")
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(f.t, err)
@@ -309,6 +322,59 @@ func TestServersTakeOver(t *testing.T) {
 	var used struct{ Total api.UsageRow }
 	next.ok("GET", "/v1/usage", f.acme, nil, &used)
 	require.Equal(t, int64(2*count), used.Total.Runs)
+}
+
+// TestServersHints checks that servers which send each other hints take over the runs of a killed
+// one long before its leases expire, and that a cancellation reaches the server of a run.
+func TestServersHints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
+	t.Parallel()
+	f, where := testDatabase(t)
+	g := &gate{asked: make(chan string, 99)}
+	g.shut()
+	m, err := openaitest.New(g)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	var servers []*process
+	for range 3 {
+		servers = append(servers, f.start(where, m.URL, envHints+"=1"))
+	}
+	require.Equal(t, 200, servers[0].apply(f.acme, "agent", "model: {name: small}\n").status)
+	start := func() (id string) {
+		var run api.Run
+		servers[0].ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "agent", Input: "hi"}, &run)
+		return run.ID
+	}
+	ids := []string{start(), start(), start()}
+	var follows []*following
+	for _, id := range ids {
+		<-g.asked
+		follows = append(follows, servers[1].follow(f.acme, id, ""))
+	}
+
+	// A cancellation at another server.
+	servers[2].ok("POST", "/v1/runs/"+ids[2]+"/cancel", f.acme, nil, nil)
+	<-follows[2].done
+	require.Equal(t, "canceled", servers[1].finished(f.acme, ids[2]).FinishReason)
+
+	// A killed server. Its leases last for an hour.
+	killed := time.Now()
+	require.NoError(t, servers[0].cmd.Process.Kill())
+	for range ids[:2] {
+		<-g.asked // each run repeats its model call elsewhere
+	}
+	t.Logf("runs continued %v after their server was killed", time.Since(killed).Round(time.Millisecond))
+	close(g.release)
+	for i, id := range ids[:2] {
+		<-follows[i].done
+		for n, e := range follows[i].events {
+			require.Equal(t, fmt.Sprint(n+1), e.id, "no gap, and nothing twice")
+		}
+		require.Equal(t, "run_finished", follows[i].events[len(follows[i].events)-1].kind)
+		require.Equal(t, "part part part part part whole", servers[2].finished(f.acme, id).Output)
+	}
 }
 
 // TestServersShare checks that quotas apply to all servers that use the same database together, and

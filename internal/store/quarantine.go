@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
@@ -49,8 +50,12 @@ type Quarantine interface {
 	Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error
 	// EndProcess records that a process exited cleanly.
 	EndProcess(ctx context.Context, owner string) error
+	// EndSilent lets the leases of processes expire that have sent no heartbeat for
+	// [HeartbeatTimeout], except those in heard. It returns the processes whose runs can be claimed
+	// since this call.
+	EndSilent(ctx context.Context, heard []string) (owners []string, err error)
 	// CrashOf returns the crash of the process that executed a run. It returns nil if the
-	// process exited cleanly, is unknown, or sent a heartbeat within the last 3 seconds.
+	// process exited cleanly, is unknown, or sent a heartbeat within [HeartbeatTimeout].
 	CrashOf(ctx context.Context, owner, run string) (*Crash, error)
 	// Suspect records that the process named owner resumes a run as its only suspect. A suspect is
 	// a run that was in progress in a process that exited uncleanly while memory was short, so that
@@ -73,10 +78,12 @@ type Quarantine interface {
 	EvidenceOf(ctx context.Context, run string) (*Evidence, error)
 }
 
-const (
-	crashTTL         = 7 * 24 * time.Hour // time after which the rows of a crashed process are deleted
-	heartbeatTimeout = 3 * time.Second    // time after its last heartbeat at which a process counts as ended
-)
+// HeartbeatTimeout is the time after its last heartbeat at which a process counts as ended.
+// Processes store a heartbeat each second.
+const HeartbeatTimeout = 1500 * time.Millisecond
+
+// crashTTL is the time after which the rows of a crashed process are deleted.
+const crashTTL = 7 * 24 * time.Hour
 
 // StartProcess implements [Quarantine]. If it marks a live process as killed, that process's
 // next heartbeat clears the mark.
@@ -143,6 +150,38 @@ func (s *store) EndProcess(ctx context.Context, owner string) error {
 	})
 }
 
+// EndSilent implements [Quarantine].
+func (s *store) EndSilent(ctx context.Context, heard []string) (owners []string, err error) {
+	var silent []string
+	if err := s.db.View(ctx, func(t database.Tx) error {
+		silent, err = database.Strings(t, `SELECT owner FROM processes
+			WHERE seen_ms < NOW_MS - $1 AND owner IN (SELECT owner FROM runs WHERE status = 'running' AND lease_ms > NOW_MS)`,
+			HeartbeatTimeout.Milliseconds())
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for _, owner := range silent {
+		if slices.Contains(heard, owner) {
+			continue
+		}
+		ended := false
+		if err := s.db.Update(ctx, database.TxOptions{Priority: true}, func(t database.Tx) error {
+			n, err := t.Exec(`UPDATE runs SET lease_ms = NOW_MS WHERE owner = $1 AND status = 'running' AND lease_ms > NOW_MS
+				AND EXISTS (SELECT 1 FROM processes WHERE owner = $1 AND seen_ms < NOW_MS - $2)`,
+				owner, HeartbeatTimeout.Milliseconds())
+			ended = n > 0
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if ended {
+			owners = append(owners, owner)
+		}
+	}
+	return owners, nil
+}
+
 // CrashOf implements [Quarantine].
 func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, err error) {
 	err = s.db.View(ctx, func(t database.Tx) error {
@@ -152,7 +191,7 @@ func (s *store) CrashOf(ctx context.Context, owner, run string) (crash *Crash, e
 			t,
 			`SELECT node, pressure, used_bytes, limit_bytes, cgroup, oom_kills, oom_killed FROM processes
 			WHERE owner = $1 AND seen_ms < NOW_MS - $2`,
-			[]any{owner, heartbeatTimeout.Milliseconds()},
+			[]any{owner, HeartbeatTimeout.Milliseconds()},
 			&d.Node,
 			&d.Pressure,
 			&d.Used,

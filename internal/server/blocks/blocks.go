@@ -63,14 +63,14 @@ func (b *List) block(ctx context.Context, _ *httpapi.Caller, in *blockInput) (*s
 	if err := b.store.Block(ctx, httpapi.TrimDigest(in.Digest), in.Body.Reason); err != nil {
 		return nil, err
 	}
-	return nil, b.refresh(ctx)
+	return nil, b.changed(ctx)
 }
 
 func (b *List) unblock(ctx context.Context, _ *httpapi.Caller, in *DigestPath) (*struct{}, error) {
 	if err := b.store.Unblock(ctx, httpapi.TrimDigest(in.Digest)); err != nil {
 		return nil, err
 	}
-	return nil, b.refresh(ctx)
+	return nil, b.changed(ctx)
 }
 
 func (b *List) list(ctx context.Context, _ *httpapi.Caller, in *httpapi.LongListInput) (*blocksOutput, error) {

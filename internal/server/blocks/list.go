@@ -6,16 +6,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // pollInterval is the time between two reads of the list from the store, where other servers may
-// have changed it. A block must take effect within a second.
+// have changed it. A block must take effect within a second, even if the hint about it is lost.
 const pollInterval = 500 * time.Millisecond
+
+// topic is the topic of hints that the list has changed.
+const topic = "blocks"
 
 // A List holds the modules that the operator blocks.
 type List struct {
 	store   store.Store
+	bus     hints.Bus
 	log     *slog.Logger
 	current atomic.Pointer[snapshot]
 }
@@ -26,9 +31,10 @@ type snapshot struct {
 	changed chan struct{}
 }
 
-// NewList returns a list that is empty until it is first read from the store.
-func NewList(s store.Store, log *slog.Logger) *List {
-	b := &List{store: s, log: log}
+// NewList returns a list that is empty until it is first read from the store. The bus reaches the
+// other servers of the store.
+func NewList(s store.Store, bus hints.Bus, log *slog.Logger) *List {
+	b := &List{store: s, bus: bus, log: log}
 	b.current.Store(&snapshot{changed: make(chan struct{})})
 	return b
 }
@@ -46,10 +52,15 @@ func (b *List) Current() (reasons map[string]string, changed <-chan struct{}) {
 	return l.reasons, l.changed
 }
 
-// Watch reads the list from the store twice a second until ctx is done.
+// Watch reads the list from the store at each hint, and twice a second, until ctx is done.
 func (b *List) Watch(ctx context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
+	hinted, stop, err := hints.Signal(b.bus, topic)
+	if err != nil {
+		b.log.Error("subscribe to changes of blocks", "error", err)
+	}
+	defer stop()
 	for {
 		if err := b.refresh(ctx); err != nil && ctx.Err() == nil {
 			b.log.Error("read blocked modules", "error", err)
@@ -58,8 +69,17 @@ func (b *List) Watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-hinted:
 		}
 	}
+}
+
+// changed tells the other servers that the list has changed, and reads it from the store.
+func (b *List) changed(ctx context.Context) error {
+	if err := b.bus.Publish(topic, nil); err != nil {
+		b.log.Error("send a hint", "topic", topic, "error", err)
+	}
+	return b.refresh(ctx)
 }
 
 // refresh reads the list from the store, and replaces the snapshot if the list has changed.

@@ -36,6 +36,7 @@ type ActiveRun struct {
 	From      int64 // the number of the last event before this process executed the run
 	followers atomic.Int64
 	Attached  atomic.Bool // the run is canceled when its last follower leaves
+	broadcast *broadcast  // sends the events to other servers; nil without any
 
 	mu      sync.Mutex
 	tail    []Event
@@ -102,6 +103,21 @@ func (r *ActiveRun) append(l Event) {
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
+	r.broadcast.event(&l)
+}
+
+// announce sends the number of the run's last event to the other servers, and its next events for
+// the time followTTL.
+func (r *ActiveRun) announce() {
+	if r.broadcast == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broadcast.ask()
+	if n := len(r.tail); n > 0 {
+		r.broadcast.number(&r.tail[n-1])
+	}
 }
 
 // hasEnded reports whether the run's last event ends or pauses it.
@@ -232,11 +248,14 @@ func (r *ActiveRun) Follow() (leave func()) {
 
 // activeRuns holds the runs in progress in this process.
 type activeRuns struct {
-	mu   sync.Mutex
-	runs map[string]*ActiveRun
+	broadcast func(run string) *broadcast // returns the broadcast of a new run; nil without other servers
+	mu        sync.Mutex
+	runs      map[string]*ActiveRun
 }
 
-func newActiveRuns() *activeRuns { return &activeRuns{runs: map[string]*ActiveRun{}} }
+func newActiveRuns(broadcast func(run string) *broadcast) *activeRuns {
+	return &activeRuns{broadcast: broadcast, runs: map[string]*ActiveRun{}}
+}
 
 // Add adds a run. It returns nil if the run is already in progress here.
 func (l *activeRuns) Add(id, tenant string, pins []journal.Pin, cancel context.CancelCauseFunc) *ActiveRun {
@@ -249,6 +268,9 @@ func (l *activeRuns) Add(id, tenant string, pins []journal.Pin, cancel context.C
 		changed: make(chan struct{}),
 		begun:   make(chan struct{}),
 		ended:   make(chan struct{}),
+	}
+	if l.broadcast != nil {
+		r.broadcast = l.broadcast(id)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // that events read from it do not change.
 func TestActiveRunTail(t *testing.T) {
 	t.Parallel()
-	r := newActiveRuns().Add("run", "tenant", nil, nil)
+	r := newActiveRuns(nil).Add("run", "tenant", nil, nil)
 	var read []Event
 	for seq := int64(1); seq <= 3*maxTail; seq++ {
 		r.append(Event{Seq: seq, data: []byte("x")})
@@ -37,7 +37,7 @@ func TestActiveRunTail(t *testing.T) {
 }
 
 func BenchmarkActiveRunTail(b *testing.B) {
-	r := newActiveRuns().Add("run", "tenant", nil, nil)
+	r := newActiveRuns(nil).Add("run", "tenant", nil, nil)
 	b.ReportAllocs()
 	for i := range b.N {
 		r.append(Event{Seq: int64(i), data: []byte("x")})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -15,15 +16,21 @@ import (
 const cancelInterval = 500 * time.Millisecond
 
 // WatchCancels cancels the runs in progress here that were canceled through another server, until
-// ctx is done.
+// ctx is done. It looks for them at each hint about a cancellation, and each cancelInterval.
 func (r *Service) WatchCancels(ctx context.Context) {
 	ticker := time.NewTicker(cancelInterval)
 	defer ticker.Stop()
+	hinted, stop, err := hints.Signal(r.options.Hints, topicCancel)
+	if err != nil {
+		r.log.Error("subscribe to cancellations", "error", err)
+	}
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-hinted:
 		}
 		if r.Active.Count() == 0 {
 			continue
@@ -64,6 +71,7 @@ func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 			return err
 		}
 	}
+	r.hint(topicCancel, nil)
 	return nil
 }
 
@@ -87,7 +95,8 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 		return nil, err
 	}
 	if info.Status == journal.StatusRunning && info.LeaseExpires.After(now) {
-		err = c.Tenant.CancelRun(ctx, in.Run) // the server that executes the run polls for cancellations
+		err = c.Tenant.CancelRun(ctx, in.Run)
+		r.hint(topicCancel, nil) // the server that executes the run looks for cancellations
 	} else {
 		err = r.end(ctx, c.Tenant, info)
 	}

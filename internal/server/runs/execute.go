@@ -125,6 +125,7 @@ func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	if errors.Is(err, journal.ErrReleased) {
 		r.released.Add(1)
 		r.log.Info("run handed back", "tenant", t.ID(), "run", id)
+		r.Waiting()
 		return
 	}
 	r.log.Error("run stopped", "tenant", t.ID(), "run", id, "error", err)

@@ -93,6 +93,20 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 			return nil, changed, false, nil
 		}
 	}
+	return f.pollRemote(ctx)
+}
+
+// pollRemote is poll for a run that is not in progress here. It returns events that came with hints,
+// or else reads from the store.
+func (f *Follower) pollRemote(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
+	if f.state == nil {
+		f.state, f.leave = f.runs.polls.join(f.run)
+	}
+	lines, last := f.state.since(f.after)
+	if f.known = max(f.known, last); len(lines) > 0 {
+		f.last = lines[len(lines)-1].last()
+		return lines, nil, false, nil
+	}
 	wait := minPollInterval
 	if f.known <= f.after {
 		if wait, over, err = f.query(ctx); err != nil || over {
@@ -109,18 +123,13 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 		return nil, nil, true, nil // the client reconnects, to another server
 	default:
 	}
-	soon := make(chan struct{})
-	time.AfterFunc(wait, func() { close(soon) })
-	return nil, soon, false, nil
+	return nil, f.state.wait(wait), false, nil
 }
 
 // query sets known to the number of the run's last event in the store. wait is the time until a new
 // answer is available. over is true if the run is not in progress and the follower has read all of
 // its events.
 func (f *Follower) query(ctx context.Context) (wait time.Duration, over bool, err error) {
-	if f.state == nil {
-		f.state, f.leave = f.runs.polls.join(f.run)
-	}
 	info, wait, err := f.state.state(func() (*journal.RunInfo, error) { return f.tenant.Run(ctx, f.run) })
 	if err != nil {
 		return 0, false, err

@@ -1,36 +1,51 @@
 package runs
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/hints"
 )
 
 // Limits on the interval between two queries for the state of a run that another process executes.
-// The interval doubles while the run has no new events.
+// The interval doubles while the run has no new events. It is longer if hints about them arrive,
+// since then only lost hints need it.
 const (
-	minPollInterval = 250 * time.Millisecond
-	maxPollInterval = time.Second
+	minPollInterval   = 250 * time.Millisecond
+	maxPollInterval   = time.Second
+	maxHintedInterval = 4 * time.Second
 )
 
-// polls shares the queries for the states of runs among the followers in this process.
+// polls shares the queries for the states of runs, and the hints about them, among the followers in
+// this process.
 type polls struct {
+	bus hints.Bus
+	log *slog.Logger
+
 	mu   sync.Mutex
 	runs map[string]*poll // by run id
 }
 
-// A poll queries the store for the state of one run.
+// A poll queries the store for the state of one run, and receives hints about its events.
 type poll struct {
-	followers int // guarded by the mu of polls
+	followers int    // guarded by the mu of polls
+	stop      func() // ends the hints
 
 	mu       sync.Mutex
 	info     *journal.RunInfo // the last answer, if the run was in progress
 	read     time.Time
 	interval time.Duration
+	hinted   hinted
+
+	waiting sync.Mutex
+	changed chan struct{} // closed when followers should look again; guarded by waiting
 }
 
-func newPolls() *polls { return &polls{runs: map[string]*poll{}} }
+func newPolls(bus hints.Bus, log *slog.Logger) *polls {
+	return &polls{bus: bus, log: log, runs: map[string]*poll{}}
+}
 
 // join returns the poll of a run. The caller must call leave.
 func (p *polls) join(run string) (joined *poll, leave func()) {
@@ -38,7 +53,8 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 	defer p.mu.Unlock()
 	joined = p.runs[run]
 	if joined == nil {
-		joined = &poll{}
+		joined = &poll{changed: make(chan struct{})}
+		joined.stop = p.ask(run, joined.hint)
 		p.runs[run] = joined
 	}
 	joined.followers++
@@ -47,8 +63,72 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 		defer p.mu.Unlock()
 		if joined.followers--; joined.followers == 0 {
 			delete(p.runs, run)
+			joined.stop()
 		}
 	}
+}
+
+// ask makes the server that executes a run send hints about its events until stop is called.
+func (p *polls) ask(run string, receive func(hint []byte)) (stop func()) {
+	if _, alone := p.bus.(hints.None); alone {
+		return func() {}
+	}
+	cancel, err := p.bus.Subscribe(topicEvents+run, receive)
+	if err != nil {
+		p.log.Error("subscribe to the events of a run", "run", run, "error", err)
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(followInterval)
+		defer ticker.Stop()
+		for {
+			_ = p.bus.Publish(topicFollow, []byte(run)) // the id is valid: Subscribe accepted it
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		close(done)
+	}
+}
+
+// hint notes a hint about an event, and wakes the followers.
+func (p *poll) hint(text []byte) {
+	p.mu.Lock()
+	added := p.hinted.add(text)
+	p.mu.Unlock()
+	if added {
+		p.wake()
+	}
+}
+
+// wake makes the followers look again.
+func (p *poll) wake() {
+	p.waiting.Lock()
+	defer p.waiting.Unlock()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// wait returns a channel that is closed at the next hint, or after a time.
+func (p *poll) wait(limit time.Duration) <-chan struct{} {
+	p.waiting.Lock()
+	defer p.waiting.Unlock()
+	time.AfterFunc(limit, p.wake)
+	return p.changed
+}
+
+// since returns events after event number after that came with hints, and the number of the newest
+// one that a hint named.
+func (p *poll) since(after int64) (lines []Event, last int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hinted.since(after), p.hinted.last
 }
 
 // state returns the state of the run, and the time until a new one is available. It calls query
@@ -72,9 +152,12 @@ func (p *poll) state(
 	if info.Status != journal.StatusRunning {
 		return info, minPollInterval, nil
 	}
-	if last == nil || last.LastSeq != info.LastSeq {
+	switch {
+	case last == nil || last.LastSeq != info.LastSeq && p.hinted.last < info.LastSeq:
 		p.interval = minPollInterval
-	} else {
+	case p.hinted.last > 0:
+		p.interval = min(2*p.interval, maxHintedInterval)
+	default:
 		p.interval = min(2*p.interval, maxPollInterval)
 	}
 	p.info = info

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -31,7 +33,7 @@ func TestFollowersShareAPoll(t *testing.T) {
 			}
 			return info, nil
 		}
-		all := newPolls()
+		all := newPolls(hints.None{}, slog.New(slog.DiscardHandler))
 		var followers sync.WaitGroup
 		for range 1000 {
 			followers.Go(func() {
@@ -65,7 +67,7 @@ func TestFollowerKeepsItsPoll(t *testing.T) {
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{
 		ID: "run_1", Tenant: "acme", Owner: "another server", LeaseTTL: time.Hour, Log: []byte("x"),
 	}))
-	service := &Service{options: &Options{}, Active: newActiveRuns(), polls: newPolls()}
+	service := &Service{options: &Options{}, Active: newActiveRuns(nil), polls: newPolls(hints.None{}, slog.New(slog.DiscardHandler))}
 	response := admission.New(1, time.Now, nil).Responses.Open("acme")
 	defer response.Close()
 	f := &Follower{runs: service, tenant: s.Tenant("acme"), run: "run_1", response: response}
@@ -87,7 +89,7 @@ func TestFollowerKeepsItsPoll(t *testing.T) {
 // paused once it is resumed, and that a failed query affects only one follower.
 func TestPollSharesOnlyRunsInProgress(t *testing.T) {
 	t.Parallel()
-	p, leave := newPolls().join("run")
+	p, leave := newPolls(hints.None{}, slog.New(slog.DiscardHandler)).join("run")
 	defer leave()
 	for _, status := range []journal.Status{journal.StatusPaused, journal.StatusRunning} {
 		info, _, err := p.state(func() (*journal.RunInfo, error) {
@@ -98,7 +100,7 @@ func TestPollSharesOnlyRunsInProgress(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, status, info.Status)
 	}
-	p, leave = newPolls().join("run")
+	p, leave = newPolls(hints.None{}, slog.New(slog.DiscardHandler)).join("run")
 	defer leave()
 	failed := errors.New("failed")
 	_, _, err := p.state(func() (*journal.RunInfo, error) { return nil, failed })

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
@@ -52,23 +53,26 @@ type Options struct {
 	Judge func(ctx context.Context, info *journal.RunInfo) (resume bool, err error)
 	// Draining is closed when the server begins to shut down.
 	Draining <-chan struct{}
+	// Hints reach the other servers of the database.
+	Hints hints.Bus
 	// Go runs fn on a goroutine that the server waits for when it shuts down.
 	Go func(fn func())
 }
 
 // New returns a service with the options.
 func New(o *Options) *Service {
-	return &Service{
+	r := &Service{
 		options:   o,
 		memory:    newMemory(account.Process()),
 		store:     o.Store,
 		log:       o.Logger,
 		admission: o.Admission,
 		blocks:    o.Blocks,
-		Active:    newActiveRuns(),
-		polls:     newPolls(),
+		polls:     newPolls(o.Hints, o.Logger),
 		Agents:    o.Agents,
 	}
+	r.Active = newActiveRuns(r.newBroadcast)
+	return r
 }
 
 // Count returns the number of runs in progress here.

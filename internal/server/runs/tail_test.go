@@ -15,7 +15,7 @@ import (
 // its tenant's memory limit.
 func TestTailCountsTowardMemory(t *testing.T) {
 	a := account.New(account.LevelTenant, "", nil, 256<<10)
-	lives := newActiveRuns()
+	lives := newActiveRuns(nil)
 	r := lives.Add("run", "tenant", nil, nil)
 	r.count(a)
 	text := json.RawMessage(strings.Repeat("x", 10<<10))
@@ -35,7 +35,7 @@ func TestTailCountsTowardMemory(t *testing.T) {
 // TestFollowersReadInBatches checks that a slow follower holds only a batch of a run's events in
 // memory.
 func TestFollowersReadInBatches(t *testing.T) {
-	r := newActiveRuns().Add("run", "tenant", nil, nil)
+	r := newActiveRuns(nil).Add("run", "tenant", nil, nil)
 	for seq := range int64(maxTail) {
 		r.append(Event{Seq: seq + 1, Type: abi.EventChunk, data: make([]byte, 1<<10)})
 	}

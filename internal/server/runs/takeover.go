@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/hints"
 	"github.com/agent-runner/agent-runner/internal/refcache"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -30,10 +31,16 @@ const (
 )
 
 // TakeOver resumes runs of servers that have ended, until ctx is done or the server drains. It
-// searches for such runs every takeoverInterval, unless leases cannot be trusted.
+// searches for such runs when another server says that there are some, and every takeoverInterval,
+// unless leases cannot be trusted.
 func (r *Service) TakeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()
+	waiting, stop, err := hints.Signal(r.options.Hints, topicWaiting)
+	if err != nil {
+		r.log.Error("subscribe to runs without a server", "error", err)
+	}
+	defer stop()
 	clock := &leaseClock{}
 	for {
 		remote, err := r.store.Now(ctx)
@@ -49,9 +56,13 @@ func (r *Service) TakeOver(ctx context.Context) {
 		case <-r.options.Draining:
 			return
 		case <-ticker.C:
+		case <-waiting:
 		}
 	}
 }
+
+// Waiting tells all servers, this one included, that there may be runs to take over.
+func (r *Service) Waiting() { r.hint(topicWaiting, nil) }
 
 // SpecPrefix is the beginning of the spec of every run that a server started. Runs that the command
 // line started have other specs. Servers neither take them over nor end them.

@@ -67,6 +67,7 @@ func Run(t *testing.T, open Opener) {
 		"journal quotas":           testJournalQuotas,
 		"concurrent journal bytes": testConcurrentJournalBytes,
 		"expired runs":             testExpiredRuns,
+		"silent processes":         testSilentProcesses,
 		"concurrent resumes":       testConcurrentResumes,
 		"storage quota":            testStorageQuota,
 		"storage of versions":      testStorageOfVersions,

@@ -1,0 +1,68 @@
+// Package hints passes short messages between the servers that share a database. A hint tells the
+// others to look into the database now rather than at their next regular look. Any hint may be lost,
+// delayed or received twice: what a hint says is true only if the database says so, too.
+//
+// [Bus] has two implementations: package notify uses PostgreSQL's NOTIFY, and package natsbus core
+// NATS. Package hintstest tests both. A single server uses neither, and has [None].
+package hints
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Bus passes hints between servers. It is safe for concurrent use.
+type Bus interface {
+	// Publish sends a hint to all subscribers of a topic, those of this server included. It does not
+	// wait: a hint is dropped if too many are waiting or if the transport is down. It fails with an
+	// error that wraps [ErrInvalid] if the topic is invalid or the hint is larger than MaxBytes.
+	Publish(topic string, hint []byte) error
+	// Subscribe calls receive for each hint of a topic, one at a time, until cancel is called.
+	// receive must not block and must not keep the hint.
+	Subscribe(topic string, receive func(hint []byte)) (cancel func(), err error)
+	// SubscribeGroup is like Subscribe, but each hint reaches only some of the subscribers of the
+	// group, at least one: one with NATS, all with NOTIFY.
+	SubscribeGroup(topic, group string, receive func(hint []byte)) (cancel func(), err error)
+	// MaxBytes is the size limit of a hint.
+	MaxBytes() int
+	// Close ends all subscriptions and the connection.
+	Close() error
+}
+
+// ErrInvalid is the error of an invalid topic or hint.
+var ErrInvalid = errors.New("invalid hint")
+
+// maxTopic is the size limit of topics and groups, in bytes.
+const maxTopic = 128
+
+// CheckTopic fails with [ErrInvalid] unless name, a topic or a group, consists of 1 to 128 letters,
+// digits, hyphens, underscores and single dots between them.
+func CheckTopic(name string) error {
+	if name == "" || len(name) > maxTopic {
+		return fmt.Errorf("%w: a topic of %d bytes, want 1 to %d", ErrInvalid, len(name), maxTopic)
+	}
+	dot := true // a dot may not come first
+	for _, c := range []byte(name) {
+		switch {
+		case c == '.' && !dot:
+			dot = true
+			continue
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+			dot = false
+			continue
+		}
+		return fmt.Errorf("%w: topic %.40q", ErrInvalid, name)
+	}
+	if dot {
+		return fmt.Errorf("%w: topic %.40q ends with a dot", ErrInvalid, name)
+	}
+	return nil
+}
+
+// Check fails with [ErrInvalid] if a bus with the limit maxBytes cannot send the hint.
+func Check(topic string, hint []byte, maxBytes int) error {
+	if len(hint) > maxBytes {
+		return fmt.Errorf("%w: %d bytes for %s, want at most %d", ErrInvalid, len(hint), topic, maxBytes)
+	}
+	return CheckTopic(topic)
+}
