@@ -41,7 +41,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 	addGroup(root, "Server and login:", serve.NewServe(e), remote.NewLogin(e), remote.NewLogout(e), remote.NewWhoami(e))
 	addGroup(root, "Tenant commands:", remote.NewModules(e), remote.NewAgents(e), remote.NewRoutes(e),
 		remote.NewSecrets(e), remote.NewKeys(e), remote.NewUsage(e))
-	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e))
+	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e), remote.NewCluster(e))
 	root.AddCommand(cli.NewVersion(e))
 	return root
 }

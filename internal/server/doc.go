@@ -6,6 +6,7 @@
 //	admission   shares processors, disk and connections between tenants
 //	agentmodel  parses requests of model APIs and writes their responses
 //	httpapi     routes, keys and scopes, problem details, cursors, the OpenAPI document
+//	cluster     finds out which servers of the database have ended
 //	policy      the operator's limits for a tenant
 //	tenants     tenants, keys, secrets and usage
 //	blocks      modules that the operator blocks

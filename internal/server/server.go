@@ -159,6 +159,7 @@ func New(o *Options) (*Server, error) {
 		&tenants.Secrets{},
 		s.runs,
 		s.quarantine,
+		s.members,
 		s.routes,
 		&gateway.Models{Runs: s.runs, Routed: s.routes, Admission: s.admission, Timeouts: s.timeouts},
 		&gateway.AGUI{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},

@@ -354,6 +354,13 @@ func TestServersHints(t *testing.T) {
 		follows = append(follows, servers[1].follow(f.acme, id, ""))
 	}
 
+	// Every server knows the others.
+	require.Eventually(t, func() bool {
+		var out struct{ Nodes []api.Node }
+		servers[1].ok("GET", "/v1/cluster", f.operator, nil, &out)
+		return len(out.Nodes) == 3 && out.Nodes[0].Runs+out.Nodes[1].Runs+out.Nodes[2].Runs == len(ids)
+	}, 20*time.Second, 50*time.Millisecond)
+
 	// A cancellation at another server.
 	servers[2].ok("POST", "/v1/runs/"+ids[2]+"/cancel", f.acme, nil, nil)
 	<-follows[2].done

@@ -108,6 +108,7 @@ func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
 	for _, port := range c.connectPorts {
 		ports = append(ports, uint16(port))
 	}
+	ports = append(ports, c.cluster.ports(c.env.Getenv)...)
 	n.connect = ports
 	return n, nil
 }

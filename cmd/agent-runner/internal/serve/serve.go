@@ -63,6 +63,7 @@ type serveCommand struct {
 
 	noConfine    bool
 	connectPorts []uint
+	cluster      clusterFlags
 }
 
 // NewServe returns the "serve" command.
@@ -78,7 +79,9 @@ secrets, usage, blocks and runs are its clients.
 The first start prints the operator's key to standard output, once, and the next
 commands to standard error. The store is ` + hosting.StoreHelp + `;
 it defaults to $` + hosting.EnvStore + `, else default. Several servers can
-share a PostgreSQL database; if one of them dies, another resumes its runs.
+share a PostgreSQL database; if one of them dies, another resumes its runs. They tell
+each other when to look into it by PostgreSQL's NOTIFY, or through NATS (--nats,
+--cluster-listen) if many events are followed at other servers than their run's.
 
 $` + agentfile.EnvAPIKey + ` and $` + agentfile.EnvBaseURL + ` configure the operator's model endpoint, and
 $` + agentfile.EnvAnthropicAPIKey + ` and $` + agentfile.EnvAnthropicBaseURL + ` that of agents with provider: messages.
@@ -154,6 +157,7 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 		nil,
 		"connect only to these TCP `PORTS`, such as 443, and to those of the store, $"+agentfile.EnvBaseURL+" and $"+hosting.EnvOTLP+" (default: all)",
 	)
+	c.cluster.add(cmd)
 	f.StringVar(&c.retention, "retention", forever,
 		"keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them")
 	f.BoolVar(&c.originals, "keep-originals", false,
@@ -200,7 +204,8 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 	if err := c.supported(runtime.GOOS); err != nil {
 		return err
 	}
-	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands"} {
+	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "nats", "cluster-listen",
+		"join"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usagef("--%s is empty; set a value or remove the flag", name)
 		}
@@ -341,6 +346,10 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return beforeServing(ctx, err)
 	}
 	defer o.Store.Close()
+	if o.Hints, err = c.cluster.open(c.env.Getenv, where, o.Logger); err != nil {
+		return err
+	}
+	defer o.Hints.Close()
 	if err := c.ownTempDir(); err != nil {
 		return err
 	}
