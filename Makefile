@@ -113,8 +113,8 @@ generated: generate
 
 .PHONY: race
 race: ## the concurrent packages, with the race detector
-	go test -race ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./internal/gateway/... ./host/telemetry ./internal/egress ./host/agui
-	go test -race -skip $(SLOW_RACES) ./internal/server/... # without what compiles the engine of scripts, or needs Chromium, npm or PostgreSQL
+	go test -race -timeout 30m ./host ./internal/agent/... ./internal/chain/... ./internal/module/... ./internal/sandbox/... ./internal/store/... ./internal/fairshare ./internal/hints/... ./internal/refcache ./internal/account ./host/model/... ./host/tool/... ./internal/gateway/... ./host/telemetry ./internal/egress ./host/agui
+	go test -race -timeout 30m -skip $(SLOW_RACES) ./internal/server/... # without what compiles the engine of scripts, or needs Chromium, npm or PostgreSQL
 
 .PHONY: long
 long: ## the long tests that race does not run: loaded servers, killed processes, large generated inputs

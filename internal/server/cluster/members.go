@@ -47,8 +47,8 @@ type Options struct {
 	Bus hints.Bus
 	// Self returns the state of this server, for its heartbeats.
 	Self func() Member
-	// End lets the leases of servers expire that have sent no heartbeat to the database lately, except
-	// those in heard. It returns the servers whose runs can now be claimed.
+	// End lets the leases expire of servers without a recent heartbeat in the database, except those in
+	// heard. It returns the servers whose runs can now be claimed.
 	End func(ctx context.Context, heard []string) ([]string, error)
 	// Claim is called when runs can be claimed.
 	Claim  func(ctx context.Context)
@@ -162,8 +162,8 @@ func (m *Members) look(ctx context.Context) {
 	}
 }
 
-// heard returns the servers from which a heartbeat arrived lately, and whether a known server is
-// silent. It forgets those that have been silent for long.
+// heard returns the servers that are not silent, and whether a known server is. It forgets those that
+// have been silent for forgetTime.
 func (m *Members) heard(now time.Time) (heard []string, silent bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

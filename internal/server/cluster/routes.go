@@ -16,7 +16,7 @@ type nodesOutput struct {
 // Routes registers the endpoint that lists the servers. m may be nil, for a single server.
 func (m *Members) Routes(rt *httpapi.Router) {
 	httpapi.Register(rt, httpapi.Route{
-		ID:      "list-nodes",
+		ID:      "cluster-status",
 		Method:  "GET",
 		Path:    "/v1/cluster",
 		Scope:   httpapi.OperatorScope,

@@ -48,7 +48,7 @@ type broadcast struct {
 // ask makes b send events for the time followTTL.
 func (b *broadcast) ask() { b.until.Store(time.Now().Add(followTTL).UnixNano()) }
 
-// event sends an event if another server has asked for it lately.
+// event sends an event if another server has asked for events within followTTL.
 func (b *broadcast) event(l *Event) {
 	if b == nil || b.until.Load() < time.Now().UnixNano() {
 		return

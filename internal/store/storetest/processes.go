@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testSilentProcesses checks that the leases of a silent process expire, except if a heartbeat of it
-// was heard elsewhere, and that a process that was only silent keeps the runs that nobody claimed.
+// testSilentProcesses checks that the leases of a silent process expire, except if its heartbeats
+// arrive elsewhere, and that a process which is alive keeps its runs until another one claims them.
 func testSilentProcesses(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()
