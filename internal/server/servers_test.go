@@ -114,7 +114,12 @@ type process struct {
 func (f *fixture) start(where, model string, env ...string) *process {
 	f.t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(append(os.Environ(), env...), envServer+"="+where, agentfile.EnvBaseURL+"="+model, agentfile.EnvAPIKey+"=x")
+	p.cmd.Env = append(
+		append(os.Environ(), env...),
+		envServer+"="+where,
+		agentfile.EnvBaseURL+"="+model,
+		agentfile.EnvAPIKey+"=x",
+	)
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(f.t, err)

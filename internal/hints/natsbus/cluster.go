@@ -51,7 +51,9 @@ func (c *Cluster) check() (host string, port int, err error) {
 	ip := net.ParseIP(host)
 	local := ip != nil && ip.IsLoopback() || host == "localhost"
 	if !local && len(c.Password) < 16 {
-		return "", 0, errors.New("the cluster needs a password of at least 16 bytes: its servers can be reached by other machines")
+		return "", 0, errors.New(
+			"the cluster needs a password of at least 16 bytes: its servers can be reached by other machines",
+		)
 	}
 	return host, port, nil
 }

@@ -57,8 +57,10 @@ func TestReconnect(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	_, err = conn.Exec(t.Context(),
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'agent-runner hints' AND datname = current_database()")
+	_, err = conn.Exec(
+		t.Context(),
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'agent-runner hints' AND datname = current_database()",
+	)
 	require.NoError(t, err)
 	got.Store(0)
 	require.Eventually(t, passes, 30*time.Second, 10*time.Millisecond)

@@ -67,7 +67,11 @@ func TestFollowerKeepsItsPoll(t *testing.T) {
 	require.NoError(t, s.Create(t.Context(), &journal.Creation{
 		ID: "run_1", Tenant: "acme", Owner: "another server", LeaseTTL: time.Hour, Log: []byte("x"),
 	}))
-	service := &Service{options: &Options{}, Active: newActiveRuns(nil), polls: newPolls(hints.None{}, slog.New(slog.DiscardHandler))}
+	service := &Service{
+		options: &Options{},
+		Active:  newActiveRuns(nil),
+		polls:   newPolls(hints.None{}, slog.New(slog.DiscardHandler)),
+	}
 	response := admission.New(1, time.Now, nil).Responses.Open("acme")
 	defer response.Close()
 	f := &Follower{runs: service, tenant: s.Tenant("acme"), run: "run_1", response: response}

@@ -35,12 +35,21 @@ type clusterFlags struct {
 // add adds the flags to the command.
 func (c *clusterFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.nats, "nats", "",
-		"send hints to the other servers through the NATS servers at `URL` instead of PostgreSQL's NOTIFY (default: $"+EnvNATS+")")
+	f.StringVar(
+		&c.nats,
+		"nats",
+		"",
+		"send hints to the other servers through the NATS servers at `URL` instead of PostgreSQL's NOTIFY (default: $"+EnvNATS+")",
+	)
 	f.StringVar(&c.listen, "cluster-listen", "",
 		"send hints through NATS servers within the servers: accept the others at `ADDRESS`")
 	f.StringArrayVar(&c.join, "join", nil, "join the server whose --cluster-listen is `ADDRESS`; one that is up suffices")
-	f.StringVar(&c.passwordFile, "cluster-password-file", "", "the `FILE` with the password that all servers of the cluster have")
+	f.StringVar(
+		&c.passwordFile,
+		"cluster-password-file",
+		"",
+		"the `FILE` with the password that all servers of the cluster have",
+	)
 	f.StringVar(&c.cert, "cluster-cert", "", "the `FILE` with the certificate for connections within the cluster (PEM)")
 	f.StringVar(&c.key, "cluster-key", "", "the `FILE` with its key")
 	f.StringVar(&c.ca, "cluster-ca", "", "the `FILE` with the authorities of the other servers' certificates")
@@ -91,7 +100,9 @@ func (c *clusterFlags) open(getenv func(string) string, store string, log *slog.
 func (c *clusterFlags) external(address string, log *slog.Logger) (hints.Bus, error) {
 	for _, one := range strings.Split(address, ",") {
 		if u, err := url.Parse(one); err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" {
-			return nil, cli.Usagef("--nats: want URLs such as nats://10.0.0.5:4222 or tls://nats.example.com, separated by commas")
+			return nil, cli.Usagef(
+				"--nats: want URLs such as nats://10.0.0.5:4222 or tls://nats.example.com, separated by commas",
+			)
 		}
 	}
 	bus, err := natsbus.Open(&natsbus.Options{URL: address, Logger: log})

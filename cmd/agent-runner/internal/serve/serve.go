@@ -204,8 +204,9 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 	if err := c.supported(runtime.GOOS); err != nil {
 		return err
 	}
-	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "nats", "cluster-listen",
-		"join"} {
+	for _, name := range []string{
+		"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "nats", "cluster-listen", "join",
+	} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usagef("--%s is empty; set a value or remove the flag", name)
 		}
