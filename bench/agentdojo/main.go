@@ -25,12 +25,13 @@ func main() {
 	flag.StringVar(&o.traces, "traces", "", "folder with the traces of the suites")
 	flag.StringVar(&o.modules, "modules", "../build/wasm", "folder with the modules that make examples builds")
 	flag.StringVar(&o.only, "only", "", "measure only defences whose name contains this")
-	flag.BoolVar(&o.text, "text", false, "return results as AgentDojo's text instead of JSON")
+	flag.BoolVar(&o.form.text, "text", false, "return results as AgentDojo's text instead of JSON")
+	flag.BoolVar(&o.form.adaptive, "adaptive", false, "write the attacker's values as fields into the attacks, too")
 	flag.BoolVar(&o.verbose, "v", false, "list the attacks that act and the tasks that are disturbed")
 	flag.BoolVar(&o.time, "time", false, "measure the time that provenance adds to a call instead")
 	flag.Parse()
 	if (o.traces == "") != o.time || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "usage: agentdojo -traces FOLDER [-text] [-v], or agentdojo -time")
+		fmt.Fprintln(os.Stderr, "usage: agentdojo -traces FOLDER [-text] [-adaptive] [-v], or agentdojo -time")
 		os.Exit(2)
 	}
 	if err := run(context.Background(), os.Stdout, &o); err != nil {
@@ -41,7 +42,8 @@ func main() {
 
 type options struct {
 	traces, modules, only string
-	text, verbose, time   bool
+	verbose, time         bool
+	form                  form
 }
 
 func run(ctx context.Context, w io.Writer, o *options) error {
@@ -65,7 +67,7 @@ func run(ctx context.Context, w io.Writer, o *options) error {
 			if !strings.Contains(d.name, o.only) {
 				continue
 			}
-			sc, err := measure(ctx, h, s, d, !o.text)
+			sc, err := measure(ctx, h, s, d, o.form)
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func TestReplay(t *testing.T) {
 		"provenance and oracle":     "| 0.0 % | 0.0 % | 0 of 2 | 0 (0.0 %) | 0 (0.25, 1) | 100.0 % | 100.0 % |",
 	}
 	for _, d := range defences(t.Context(), l) {
-		sc, err := measure(t.Context(), l.host, suites[0], d, true)
+		sc, err := measure(t.Context(), l.host, suites[0], d, form{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestSteps(t *testing.T) {
 	}
 	s := suites[0]
 	var order []string
-	steps := s.steps(s.UserTasks[1], s.Pairs[3], true)
+	steps := s.steps(s.UserTasks[1], s.Pairs[3], form{})
 	for _, st := range steps {
 		order = append(order, st.id)
 	}
@@ -90,7 +90,7 @@ func TestSteps(t *testing.T) {
 	if steps[3].after != "[]" || steps[3].result == "[]" {
 		t.Errorf("a changed result: %q, before %q", steps[3].after, steps[3].result)
 	}
-	if got := s.steps(s.UserTasks[0], nil, false)[0].result; got != "- text: 'Buy {milk}.'" {
+	if got := s.steps(s.UserTasks[0], nil, form{text: true})[0].result; got != "- text: 'Buy {milk}.'" {
 		t.Error("without an attack:", got)
 	}
 }

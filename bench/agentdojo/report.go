@@ -27,14 +27,14 @@ type score struct {
 
 // measure replays a suite with a defence, and returns the score. If structured is set, results are
 // JSON instead of AgentDojo's text.
-func measure(ctx context.Context, h *host.Host, s *suite, d defence, structured bool) (*score, error) {
+func measure(ctx context.Context, h *host.Host, s *suite, d defence, f form) (*score, error) {
 	sc := &score{}
 	for _, user := range s.UserTasks {
 		list, err := d.list(s, user)
 		if err != nil {
 			return nil, err
 		}
-		o, err := replay(ctx, h, s, user, s.steps(user, nil, structured), list)
+		o, err := replay(ctx, h, s, user, s.steps(user, nil, f), list)
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", d.name, user.ID, err)
 		}
@@ -43,7 +43,7 @@ func measure(ctx context.Context, h *host.Host, s *suite, d defence, structured 
 			if p.User != user.ID {
 				continue
 			}
-			o, err := replay(ctx, h, s, user, s.steps(user, p, structured), list)
+			o, err := replay(ctx, h, s, user, s.steps(user, p, f), list)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s with %s: %w", d.name, p.User, p.Injection, err)
 			}

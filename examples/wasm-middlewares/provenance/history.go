@@ -18,18 +18,27 @@ type history struct {
 	last    string // ID of the last one
 	user    *speech
 	request *request
-	calls   map[string]string // names of called tools by call ID; the result of a call removes it
+	asked   int               // index of the message with the request
+	calls   map[string]called // calls without a result, by ID
 	sources []source
 	indexed int                // number of sources whose values are in values
 	values  map[uint64][]int32 // indices of the sources with records that have a value, by the value's hash
 	refused refusals
 }
 
+// A called is a call of a tool in the conversation.
+type called struct {
+	tool string
+	at   int // index of the message with the call
+}
+
 // A source is a message that is not trusted.
 type source struct {
-	at     int // index in the run's messages
-	id     string
-	origin origin
+	at       int // index in the run's messages
+	id       string
+	origin   origin
+	call     string // ID of the call if the message is its result
+	calledAt int    // index of the message with the call
 }
 
 // An origin says who wrote a text: "user", "system", "model", or "tool:" or "module:" followed by a
@@ -100,7 +109,7 @@ func (p *policy) update(ctx *middleware.Context) error {
 }
 
 func (h *history) reset(run string) {
-	*h = history{run: run, user: newSpeech(), calls: map[string]string{}, values: map[uint64][]int32{}}
+	*h = history{run: run, user: newSpeech(), calls: map[string]called{}, values: map[uint64][]int32{}}
 	h.request = (*request)(nil).follow("", "")
 }
 
@@ -112,12 +121,14 @@ func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
 	h := &p.history
 	at := h.read
 	h.read, h.last = h.read+1, m.ID
+	s := source{at: at, id: m.ID}
 	tool := m.Name
-	if name, ok := h.calls[m.ToolCallID]; ok && m.Role == abi.RoleTool {
-		tool = name
+	if c, ok := h.calls[m.ToolCallID]; ok && m.Role == abi.RoleTool {
+		tool, s.call, s.calledAt = c.tool, m.ToolCallID, c.at
 		delete(h.calls, m.ToolCallID)
 	}
 	from := originOf(m, tool)
+	s.origin = from
 	if from == fromUser && ctx.Run.Parent != "" {
 		from = fromModel // another agent's model wrote the task
 	}
@@ -128,21 +139,24 @@ func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
 		text := m.Content.String()
 		h.user.add(text)
 		h.request = h.request.follow(m.ID, text)
+		if len(h.request.texts) == 1 {
+			h.asked = at
+		}
 		h.refused.unasked = false
 	case fromModel:
 		for i := range m.ToolCalls {
 			if len(h.calls) < maxCalls {
-				h.calls[m.ToolCalls[i].ID] = m.ToolCalls[i].Function.Name
+				h.calls[m.ToolCalls[i].ID] = called{m.ToolCalls[i].Function.Name, at}
 			}
 		}
 		if m.Role != abi.RoleAssistant {
-			h.sources = append(h.sources, source{at, m.ID, from})
+			h.sources = append(h.sources, s)
 		}
 	default:
 		if m.Role == abi.RoleTool && m.Origin == abi.OriginModule+ctx.Entry {
 			return h.refused.note(ctx, m.ToolCallID) // the module's own denial has no other text
 		}
-		p.untrusted(m, at, tool, from)
+		p.untrusted(m, tool, s)
 	}
 	return nil
 }
@@ -162,7 +176,7 @@ func hash(v string) uint64 {
 // untrusted adds the message m, which neither the user nor the operator wrote, to the history's
 // sources. If it is a result of tool, the parts of it that the configuration trusts are added to
 // the user's text. A result that is trusted as a whole does not become a source.
-func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
+func (p *policy) untrusted(m *abi.Message, tool string, s source) {
 	h := &p.history
 	text := m.Content.String()
 	whole, trusted := false, []string(nil)
@@ -173,7 +187,7 @@ func (p *policy) untrusted(m *abi.Message, at int, tool string, from origin) {
 		h.user.add(text)
 		return
 	}
-	h.sources = append(h.sources, source{at, m.ID, from})
+	h.sources = append(h.sources, s)
 	if len(trusted) == 0 || readsProse(tool) {
 		return
 	}
@@ -216,6 +230,13 @@ func (h *history) index(ctx *middleware.Context) {
 func (s *source) hasRecords() bool {
 	tool, ok := strings.CutPrefix(string(s.origin), "tool:")
 	return ok && !readsProse(tool)
+}
+
+// returnsProse reports whether a source is the result of a tool that returns a file, a page or the
+// like.
+func (s *source) returnsProse() bool {
+	tool, ok := strings.CutPrefix(string(s.origin), "tool:")
+	return ok && readsProse(tool)
 }
 
 // readsProse reports whether a tool, according to its name, returns text that anybody may have

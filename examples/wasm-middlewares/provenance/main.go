@@ -22,7 +22,7 @@ func init() {
 func main() {}
 
 func newPolicy() *policy {
-	return &policy{Unasked: ask, Values: ask, Records: true, Models: []string{""}}
+	return &policy{Unasked: ask, Values: ask, Records: true, Documents: true, Models: []string{""}}
 }
 
 // Decisions about calls that the rules do not allow.
@@ -33,14 +33,15 @@ const (
 )
 
 type policy struct {
-	Tools   []*toolRule  `json:"tools" doc:"what tools do; the first entry that names a tool replaces what the module derives from its declaration"`
-	Trust   []*trustRule `json:"trust" doc:"results, or fields of results, whose values count as the user's"`
-	Unasked string       `json:"unasked" doc:"decision about a call that the request does not ask for: ask, deny or allow"`
-	Values  string       `json:"values" doc:"decision about a value that is not the user's: ask or deny"`
-	Records bool         `json:"records" doc:"allow a field of a JSON record that the request names by another field, such as the address of a contact by its name"`
-	Judge   bool         `json:"judge" doc:"let a model decide whether the request asks for a tool where the words do not show it; needs the grant model"`
-	Models  []string     `json:"models" doc:"the judges, the next when one fails; the default is the agent's model"`
-	Suggest bool         `json:"suggest" doc:"answer each run with a draft of the configuration for the agent's tools, without a model call"`
+	Tools     []*toolRule  `json:"tools" doc:"what tools do; the first entry that names a tool replaces what the module derives from its declaration"`
+	Trust     []*trustRule `json:"trust" doc:"results, or fields of results, whose values count as the user's"`
+	Unasked   string       `json:"unasked" doc:"decision about a call that the request does not ask for: ask, deny or allow"`
+	Values    string       `json:"values" doc:"decision about a value that is not the user's: ask or deny"`
+	Records   bool         `json:"records" doc:"allow a field of a JSON record that the request names by another field, such as the address of a contact by its name"`
+	Documents bool         `json:"documents" doc:"allow the payee of a bill, and details of an account, from a document to which the request delegates them, as in: pay the bill x.txt"`
+	Judge     bool         `json:"judge" doc:"let a model decide whether the request asks for a tool where the words do not show it; needs the grant model"`
+	Models    []string     `json:"models" doc:"the judges, the next when one fails; the default is the agent's model"`
+	Suggest   bool         `json:"suggest" doc:"answer each run with a draft of the configuration for the agent's tools, without a model call"`
 
 	cache   sinks
 	history history

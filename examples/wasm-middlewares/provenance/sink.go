@@ -17,6 +17,7 @@ type role uint8
 const (
 	content role = iota // what is sent or written
 	title               // the name of what is created
+	detail              // what an account says of its holder, such as a name or a street
 	target              // who receives, which account, which object
 	address             // a URL
 )
@@ -226,6 +227,8 @@ var (
 		"id ids key file files filename path folder directory attachment attachments hotel restaurant company " +
 		"airline flight " +
 		"password passwd secret pin scope")
+	detailWords = wordSet("name first last street city town zip postcode postal state province country birthday language " +
+		"timezone")
 	titleWords   = wordSet("title name subject summary label topic")
 	contentWords = wordSet("body content contents text message description note notes comment query amount date day " +
 		"time start end location recurring quantity number limit permission role reason format language type status")
@@ -255,9 +258,11 @@ func (s *sink) roleOf(name, description, format string) role {
 		return address
 	case s.effect == reads:
 		return content
-	case s.effect&manages != 0:
-		return target
 	case is(targetWords):
+		return target
+	case s.effect&manages != 0 && is(detailWords):
+		return detail
+	case s.effect&manages != 0:
 		return target
 	case is(titleWords):
 		return title

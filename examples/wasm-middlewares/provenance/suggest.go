@@ -47,7 +47,7 @@ func (p *policy) draft(tools []abi.Tool) string {
 func (s *sink) row() string {
 	var guard []string
 	for argument, r := range s.roles {
-		if r == target || r == address {
+		if r >= detail {
 			guard = append(guard, argument)
 		}
 	}

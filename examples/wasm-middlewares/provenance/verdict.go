@@ -40,7 +40,7 @@ func (p *policy) GateTool(ctx *middleware.Context, call *middleware.Call) (middl
 	if err != nil {
 		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be read: %v", call.Name, err)), nil
 	}
-	f, err := p.judge(ctx, s, &call.Tool, arguments)
+	f, err := p.judge(ctx, &attempt{s, call, arguments})
 	if err != nil || f == nil {
 		return middleware.Allow(), err
 	}
@@ -61,11 +61,18 @@ func readArguments(text string) (map[string]any, error) {
 	return nil, err
 }
 
+// An attempt is a call that the module judges.
+type attempt struct {
+	*sink
+	call      *middleware.Call
+	arguments map[string]any
+}
+
 // judge returns the reason why a call is not allowed, or nil if it is.
-func (p *policy) judge(ctx *middleware.Context, s *sink, t *abi.Tool, arguments map[string]any) (*finding, error) {
-	h := &p.history
+func (p *policy) judge(ctx *middleware.Context, a *attempt) (*finding, error) {
+	h, s, arguments := &p.history, a.sink, a.arguments
 	if s.effect != reads && p.Unasked != allow && !h.request.asks(s) {
-		needed, err := p.needs(ctx, s, t)
+		needed, err := p.needs(ctx, s, &a.call.Tool)
 		if err != nil || !needed {
 			return &finding{rule: ruleUnasked}, err
 		}
@@ -79,9 +86,9 @@ func (p *policy) judge(ctx *middleware.Context, s *sink, t *abi.Tool, arguments 
 		for _, v := range scalars(nil, as, s, arguments[name]) {
 			switch {
 			case strings.TrimSpace(v.text) == "":
-			case v.role == target || v.role == address:
+			case v.role >= detail:
 				guarded = true
-				if f := p.value(ctx, s, name, v); f != nil {
+				if f := p.value(ctx, a, name, v); f != nil {
 					return f, nil
 				}
 			case v.role == title && h.owns(v.text):
@@ -154,10 +161,10 @@ func scalars(out []scalar, as role, s *sink, v any) []scalar {
 			out = scalars(out, as, s, item)
 		}
 	case map[string]any:
-		own := slices.ContainsFunc(sorted(v), func(k string) bool { return s.roleOf(k, "", "") >= target })
+		own := slices.ContainsFunc(sorted(v), func(k string) bool { return s.roleOf(k, "", "") >= detail })
 		for _, k := range sorted(v) {
 			in := s.roleOf(k, "", "")
-			if as >= target && !own {
+			if as >= detail && !own {
 				in = as
 			}
 			out = scalars(out, in, s, v[k])
@@ -167,15 +174,18 @@ func scalars(out []scalar, as role, s *sink, v any) []scalar {
 }
 
 // value returns the reason why the value v may not be used for the argument, or nil if it may.
-func (p *policy) value(ctx *middleware.Context, s *sink, argument string, v scalar) *finding {
+func (p *policy) value(ctx *middleware.Context, a *attempt, argument string, v scalar) *finding {
 	h := &p.history
 	if h.said(v.text, v.role) {
 		return nil
 	}
 	if p.Records {
-		if h.named(ctx, v.text) || s.effect == reads && h.mentioned(ctx, v.text) {
+		if h.named(ctx, v.text) || a.effect == reads && h.mentioned(ctx, v.text) {
 			return nil
 		}
+	}
+	if p.Documents && h.delegated(ctx, a, v) {
+		return nil
 	}
 	return &finding{ruleValue, argument, v.text, h.find(ctx, v.text)}
 }
