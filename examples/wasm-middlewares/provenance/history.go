@@ -32,44 +32,6 @@ type called struct {
 	at   int // index of the message with the call
 }
 
-// A source is a message that is not trusted.
-type source struct {
-	at       int // index in the run's messages
-	id       string
-	origin   origin
-	call     string // ID of the call if the message is its result
-	calledAt int    // index of the message with the call
-}
-
-// An origin says who wrote a text: "user", "system", "model", or "tool:" or "module:" followed by a
-// name.
-type origin string
-
-const (
-	fromUser   origin = "user"
-	fromSystem origin = "system"
-	fromModel  origin = "model"
-)
-
-// originOf returns the origin of m, which follows from its role and its field Origin. tool is the
-// name of the tool if m is a result.
-func originOf(m *abi.Message, tool string) origin {
-	switch {
-	case m.Role == abi.RoleTool:
-		return origin("tool:" + tool)
-	case m.Role == abi.RoleAssistant:
-		return fromModel
-	case strings.HasPrefix(m.Origin, abi.OriginModule):
-		return origin(m.Origin)
-	case m.Origin == abi.OriginTool || m.Origin == abi.OriginModel || m.Origin == abi.OriginHost:
-		return origin(m.Origin)
-	case m.Role == abi.RoleSystem || m.Role == abi.RoleDeveloper:
-		return fromSystem
-	default:
-		return fromUser
-	}
-}
-
 // block is the number of messages that one host call reads.
 const block = 64
 
@@ -119,46 +81,57 @@ const maxCalls = 4096
 // learn adds the next message of the run to the history.
 func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
 	h := &p.history
-	at := h.read
+	s := source{at: h.read, id: m.ID}
 	h.read, h.last = h.read+1, m.ID
-	s := source{at: at, id: m.ID}
 	tool := m.Name
 	if c, ok := h.calls[m.ToolCallID]; ok && m.Role == abi.RoleTool {
 		tool, s.call, s.calledAt = c.tool, m.ToolCallID, c.at
 		delete(h.calls, m.ToolCallID)
 	}
-	from := originOf(m, tool)
-	s.origin = from
-	if from == fromUser && ctx.Run.Parent != "" {
-		from = fromModel // another agent's model wrote the task
-	}
-	switch from {
-	case fromSystem:
-		h.user.add(m.Content.String())
-	case fromUser:
-		text := m.Content.String()
-		h.user.add(text)
-		h.request = h.request.follow(m.ID, text)
-		if len(h.request.texts) == 1 {
-			h.asked = at
+	labels := labelsOf(ctx, m, tool)
+	s.from = p.foreign(labels)
+	switch m.Role {
+	case abi.RoleTool:
+		if m.Origin == abi.OriginModule+ctx.Entry {
+			return h.refused.note(ctx, m.ToolCallID) // the module's own denial has no other text
 		}
-		h.refused.unasked = false
-	case fromModel:
+		if len(s.from) == 1 && s.from[0] == abi.LabelTool+tool {
+			s.tool = tool
+		}
+		p.result(m, &s)
+	case abi.RoleAssistant:
 		for i := range m.ToolCalls {
 			if len(h.calls) < maxCalls {
-				h.calls[m.ToolCalls[i].ID] = called{m.ToolCalls[i].Function.Name, at}
+				h.calls[m.ToolCalls[i].ID] = called{m.ToolCalls[i].Function.Name, s.at}
 			}
 		}
-		if m.Role != abi.RoleAssistant {
+		if slices.ContainsFunc(s.from, isOthers) {
 			h.sources = append(h.sources, s)
 		}
 	default:
-		if m.Role == abi.RoleTool && m.Origin == abi.OriginModule+ctx.Entry {
-			return h.refused.note(ctx, m.ToolCallID) // the module's own denial has no other text
-		}
-		p.untrusted(m, tool, s)
+		p.spoken(m, labels, &s)
 	}
 	return nil
+}
+
+// spoken adds a message with the role of the user or of the system to the history: the parts of it
+// that are trusted to the user's words, and the others to the sources.
+func (p *policy) spoken(m *abi.Message, labels []string, s *source) {
+	h := &p.history
+	text, isUsers := p.trustedText(m, labels)
+	if text != "" {
+		h.user.add(text)
+	}
+	if isUsers {
+		h.request = h.request.follow(m.ID, text)
+		if len(h.request.texts) == 1 {
+			h.asked = s.at
+		}
+		h.refused.unasked = false
+	}
+	if len(s.from) > 0 {
+		h.sources = append(h.sources, *s)
+	}
 }
 
 // maxValues bounds the number of values in the index. [history.named] finds no others.
@@ -173,25 +146,20 @@ func hash(v string) uint64 {
 	return h
 }
 
-// untrusted adds the message m, which neither the user nor the operator wrote, to the history's
-// sources. If it is a result of tool, the parts of it that the configuration trusts are added to
-// the user's text. A result that is trusted as a whole does not become a source.
-func (p *policy) untrusted(m *abi.Message, tool string, s source) {
+// result adds a tool's result to the history's sources, and the fields of it that the configuration
+// trusts to the user's words. A result that is trusted as a whole is no source.
+func (p *policy) result(m *abi.Message, s *source) {
 	h := &p.history
-	text := m.Content.String()
-	whole, trusted := false, []string(nil)
-	if m.Role == abi.RoleTool {
-		whole, trusted = p.trusts(tool)
-	}
-	if whole {
-		h.user.add(text)
+	if len(s.from) == 0 {
+		h.user.add(m.Content.String())
 		return
 	}
-	h.sources = append(h.sources, s)
-	if len(trusted) == 0 || readsProse(tool) {
+	h.sources = append(h.sources, *s)
+	trusted := p.trustedFields(s.tool)
+	if len(trusted) == 0 || !s.hasRecords() {
 		return
 	}
-	for _, r := range recordsOf(text) {
+	for _, r := range recordsOf(m.Content.String()) {
 		for _, f := range r.fields {
 			if slices.Contains(trusted, f.key) {
 				h.user.add(f.text)
@@ -226,44 +194,8 @@ func (h *history) index(ctx *middleware.Context) {
 	}
 }
 
-// hasRecords reports whether a source is the result of a tool that returns records of a service.
-func (s *source) hasRecords() bool {
-	tool, ok := strings.CutPrefix(string(s.origin), "tool:")
-	return ok && !readsProse(tool)
-}
-
-// returnsProse reports whether a source is the result of a tool that returns a file, a page or the
-// like.
-func (s *source) returnsProse() bool {
-	tool, ok := strings.CutPrefix(string(s.origin), "tool:")
-	return ok && readsProse(tool)
-}
-
-// readsProse reports whether a tool, according to its name, returns text that anybody may have
-// written, such as a file or a page, rather than the records of a service.
-func readsProse(tool string) bool {
-	var about topic
-	reading := false
-	for _, w := range nameWords(tool) {
-		about |= topics[w]
-		reading = reading || prose[w]
-	}
-	return about&pages != 0 || reading && about&^files == 0
-}
-
-var prose = wordSet("read fetch open visit browse download cat scrape crawl navigate curl http ocr transcribe")
-
 // tainted reports whether the conversation has text that is not trusted.
 func (h *history) tainted() bool { return len(h.sources) > 0 }
-
-// text returns the content of a source, or "" if the message has been changed or moved.
-func (s *source) text(ctx *middleware.Context) string {
-	got, err := ctx.Messages(s.at, s.at+1)
-	if err != nil || len(got) == 0 || got[0].ID != s.id {
-		return ""
-	}
-	return got[0].Content.String()
-}
 
 // named reports whether a record that the request identifies has a field whose text is value.
 func (h *history) named(ctx *middleware.Context, value string) bool {

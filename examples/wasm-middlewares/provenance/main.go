@@ -15,6 +15,7 @@ func init() {
 	middleware.Register(middleware.Options{
 		Name:        "provenance",
 		Version:     "1.0.0",
+		Labels:      true,
 		Description: "Asks before a call acts on values or instructions that are not the user's.",
 	}, newPolicy())
 }
@@ -54,10 +55,11 @@ type toolRule struct {
 	Guard  []string `json:"guard" doc:"the arguments whose values must be the user's; * for all; by default from the declaration"`
 }
 
-// A trustRule says which values of a tool's results count as the user's.
+// A trustRule says which values of tools' results, or what modules wrote, count as the user's.
 type trustRule struct {
-	Tools  []string `json:"tools" doc:"names of tools; * matches any characters"`
-	Fields []string `json:"fields" doc:"keys of JSON topics; without it the whole result is trusted"`
+	Tools   []string `json:"tools" doc:"names of tools; * matches any characters"`
+	Fields  []string `json:"fields" doc:"keys of JSON objects; without it the whole result is trusted"`
+	Modules []string `json:"modules" doc:"names of entries; what they write counts as the user's words"`
 }
 
 // Configure validates the configuration.
@@ -77,8 +79,11 @@ func (p *policy) Configure(*middleware.Context) error {
 		}
 	}
 	for i, r := range p.Trust {
-		if r == nil || len(r.Tools) == 0 {
-			return invalid("trust[%d].tools: name at least one tool; * is all of them", i)
+		switch {
+		case r == nil || len(r.Tools)+len(r.Modules) == 0:
+			return invalid("trust[%d]: name at least one tool in tools, or one entry in modules", i)
+		case len(r.Fields) > 0 && len(r.Tools) == 0:
+			return invalid("trust[%d].fields: name the tools whose results have the fields", i)
 		}
 	}
 	if len(p.Models) == 0 {
@@ -99,19 +104,4 @@ func (p *policy) ruleFor(tool string) *toolRule {
 		}
 	}
 	return nil
-}
-
-// trusts returns the trusted part of a tool's results: all of it if whole is true, and otherwise
-// the fields with the given keys.
-func (p *policy) trusts(tool string) (whole bool, fields []string) {
-	for _, r := range p.Trust {
-		if !names.Match(r.Tools, tool) {
-			continue
-		}
-		if len(r.Fields) == 0 {
-			return true, nil
-		}
-		fields = append(fields, r.Fields...)
-	}
-	return false, fields
 }

@@ -644,7 +644,8 @@ func TestConfiguration(t *testing.T) {
 		`{"values":"allow"}`:                             `values: "allow" is not one of ask, deny`,
 		`{"tools":[{"effect":"read"}]}`:                  "tools[0].tools: name at least one tool",
 		`{"tools":[{"tools":["x"],"effect":"explode"}]}`: `tools[0].effect: "explode" is not one of read`,
-		`{"trust":[{}]}`:                                 "trust[0].tools: name at least one tool",
+		`{"trust":[{}]}`:                                 "trust[0]: name at least one tool",
+		`{"trust":[{"modules":["x"],"fields":["a"]}]}`:   "trust[0].fields: name the tools",
 	} {
 		h := middlewaretest.New(middleware.Options{}, newPolicy())
 		require.ErrorContains(t, h.Configure(json.RawMessage(config)), want)

@@ -247,7 +247,7 @@ func (p *policy) decide(
 		payload["argument"], payload["value"] = f.argument, f.value
 	}
 	if f.source != nil {
-		payload["message"], payload["origin"] = f.source.id, string(f.source.origin)
+		payload["message"], payload["origin"] = f.source.id, f.source.origin()
 	}
 	return middleware.Ask(text).With(payload), err
 }
@@ -278,5 +278,5 @@ func (f *finding) explain(s *sink) string {
 			f.argument, s.tool, does, shown)
 	}
 	return middleware.Sprintf("Argument %q of %s (%s) is %q, which is not from the request but from %s (message %d).",
-		f.argument, s.tool, does, shown, string(f.source.origin), f.source.at+1)
+		f.argument, s.tool, does, shown, f.source.origin(), f.source.at+1)
 }
