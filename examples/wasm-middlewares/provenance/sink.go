@@ -89,6 +89,10 @@ func derive(name string, t *abi.Tool) *sink {
 			s.effect = v.effect
 		}
 	}
+	if name == transferTool && t.Idempotent {
+		s.effect = reads
+		return s
+	}
 	if s.effect == 0 {
 		if first := split(strings.ToLower(t.Description)); len(first) > 0 {
 			s.effect = verbs[infinitive(first[0])].effect
@@ -106,6 +110,10 @@ func derive(name string, t *abi.Tool) *sink {
 	s.readParameters(t.Parameters)
 	return s
 }
+
+// transferTool is the name of the host's tool that transfers the conversation to another agent. It
+// changes nothing, and the other agent has gates of its own.
+const transferTool = "transfer_to_agent"
 
 // taking holds words in the names of tools that change what they read. A list of unread mails, for
 // example, marks the mails as read.
