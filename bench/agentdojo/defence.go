@@ -59,7 +59,8 @@ func defences(ctx context.Context, l *library) []defence {
 		{"oracle tool filter", oracle},
 		{"tool-policy, only reading", one("tool-policy", func(s *suite, _ *task) any { return denying(s.writers(), nil) })},
 		{"guard", one("guard", always(object{}))},
-		{"exact matches only", one("provenance", always(object{"unasked": "allow", "records": false}))},
+		{"exact matches only", one("provenance", always(object{"unasked": "allow", "records": false, "documents": false}))},
+		{"provenance without documents", one("provenance", always(object{"documents": false}))},
 		{"provenance", provenance},
 		{"provenance and oracle", func(s *suite, user *task) ([]host.Middleware, error) {
 			a, err := provenance(s, user)

@@ -21,9 +21,12 @@ type history struct {
 	asked   int               // index of the message with the request
 	calls   map[string]called // calls without a result, by ID
 	sources []source
-	indexed int                // number of sources whose values are in values
-	values  map[uint64][]int32 // indices of the sources with records that have a value, by the value's hash
-	refused refusals
+	indexed int // number of sources whose values are in values
+	// values has the sources with records that have a value: by the value's hash, the index in
+	// postings of the latest one.
+	values   map[uint64]int32
+	postings []posting
+	refused  refusals
 }
 
 // A called is a call of a tool in the conversation.
@@ -71,7 +74,10 @@ func (p *policy) update(ctx *middleware.Context) error {
 }
 
 func (h *history) reset(run string) {
-	*h = history{run: run, user: newSpeech(), calls: map[string]called{}, values: map[uint64][]int32{}}
+	*h = history{
+		run: run, user: newSpeech(maxSpeech), calls: map[string]called{},
+		values: map[uint64]int32{}, postings: make([]posting, 1),
+	}
 	h.request = (*request)(nil).follow("", "")
 }
 
@@ -134,8 +140,14 @@ func (p *policy) spoken(m *abi.Message, labels []string, s *source) {
 	}
 }
 
-// maxValues bounds the number of values in the index. [history.named] finds no others.
-const maxValues = 200_000
+// A posting is a source with a value in its records.
+type posting struct {
+	source int32 // index in history.sources
+	next   int32 // index of the next posting of the value, or 0
+}
+
+// maxValues bounds the number of postings. [history.named] finds no others.
+const maxValues = 100_000
 
 // hash returns the FNV-1a hash of a value. Values with the same hash are compared.
 func hash(v string) uint64 {
@@ -168,9 +180,6 @@ func (p *policy) result(m *abi.Message, s *source) {
 	}
 }
 
-// maxShared is the maximum number of sources that the index holds for one value.
-const maxShared = 8
-
 // index adds to h.values the values of the sources that are new since its last call. Only values
 // that the user did not write need it, which most conversations do not have.
 func (h *history) index(ctx *middleware.Context) {
@@ -179,33 +188,34 @@ func (h *history) index(ctx *middleware.Context) {
 		if !s.hasRecords() {
 			continue
 		}
-		for _, r := range recordsOf(s.text(ctx)) {
-			for _, f := range r.fields {
-				if len(f.text) > maxValue || len(h.values) >= maxValues {
-					continue
-				}
-				key := hash(normal(f.text))
-				known := h.values[key]
-				if n := len(known); n < maxShared && (n == 0 || known[n-1] != int32(h.indexed)) {
-					h.values[key] = append(known, int32(h.indexed))
-				}
+		eachToken(s.text(ctx), func(key uint64) {
+			if len(h.postings) >= maxValues {
+				return
 			}
-		}
+			if at := h.values[key]; at == 0 || h.postings[at].source != int32(h.indexed) {
+				h.values[key] = int32(len(h.postings))
+				h.postings = append(h.postings, posting{int32(h.indexed), at})
+			}
+		})
 	}
 }
 
 // tainted reports whether the conversation has text that is not trusted.
 func (h *history) tainted() bool { return len(h.sources) > 0 }
 
+// maxShared is the maximum number of sources that are searched for a record with a value.
+const maxShared = 8
+
 // named reports whether a record that the request identifies has a field whose text is value.
-func (h *history) named(ctx *middleware.Context, value string) bool {
+func (h *history) named(ctx *middleware.Context, q *identifier, value string) bool {
 	h.index(ctx)
 	value = normal(value)
-	for _, n := range h.values[hash(value)] {
-		all := recordsOf(h.sources[n].text(ctx))
+	at := h.values[hash(value)]
+	for n := 0; at != 0 && n < maxShared; at, n = h.postings[at].next, n+1 {
+		all := recordsOf(h.sources[h.postings[at].source].text(ctx))
 		for _, r := range all {
 			for _, f := range r.fields {
-				if normal(f.text) == value && (h.request.names(r, f, all) || h.request.superlative(r, all)) {
+				if normal(f.text) == value && q.left > 0 && (q.names(r, f, all) || q.superlative(r, all)) {
 					return true
 				}
 			}
@@ -249,7 +259,7 @@ func contains(text, value string) bool {
 
 // mentioned reports whether a record that the request identifies has a field whose text contains
 // value, such as a message with a link.
-func (h *history) mentioned(ctx *middleware.Context, value string) bool {
+func (h *history) mentioned(ctx *middleware.Context, q *identifier, value string) bool {
 	value = normal(value)
 	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
 		s := &h.sources[i]
@@ -262,7 +272,7 @@ func (h *history) mentioned(ctx *middleware.Context, value string) bool {
 		}
 		for _, r := range recordsOf(text) {
 			for _, f := range r.fields {
-				if contains(strings.ToLower(f.text), value) && h.request.names(r, f, nil) {
+				if contains(strings.ToLower(f.text), value) && q.names(r, f, nil) {
 					return true
 				}
 			}

@@ -19,55 +19,139 @@ type record struct {
 // A field is a value in a record. The items of a list are fields with the list's key.
 type field struct{ key, text string }
 
-// maxRecords bounds the records that are read from one result.
-const maxRecords = 4096
+// Limits of the records that are read from one result. A person is asked about values beyond them,
+// because they are not found.
+const (
+	maxResult  = 256 << 10 // bytes
+	maxRecords = 4096
+	maxFields  = 16384
+	maxDepth   = 32
+)
 
 // recordsOf returns the records of a result that is a JSON object or list. It returns nil for any
 // other result, because text that others wrote could contain anything.
 func recordsOf(text string) []*record {
-	text = strings.TrimSpace(text)
-	if text == "" || text[0] != '{' && text[0] != '[' {
+	b := structured(text)
+	if b == nil {
 		return nil
 	}
-	b := []byte(text)
-	if json.Valid(b) != nil {
-		return nil
-	}
-	var out []*record
-	readRecords(json.NewReader(b), "", &record{}, &out)
-	return out
+	p := parser{Reader: json.NewReader(b)}
+	p.value("", &record{}, 0)
+	return p.records
 }
 
-func readRecords(r *json.Reader, key string, in *record, out *[]*record) {
-	switch r.Kind() {
-	case '{':
-		if len(*out) == maxRecords {
-			r.Skip()
-			return
-		}
-		object := &record{parent: in}
-		*out = append(*out, object)
-		for r.Key() {
-			name := r.Name()
-			if !isThing(name) || len(*out) == maxRecords {
-				readRecords(r, name, object, out)
-				continue
-			}
-			entry := &record{parent: object, fields: []field{{"", name}}}
-			*out = append(*out, entry)
-			readRecords(r, name, entry, out)
-		}
-	case '[':
-		for r.Next() {
-			readRecords(r, key, in, out)
-		}
-	case '"':
-		in.fields = append(in.fields, field{key, r.Text()})
-	case '0':
-		in.fields = append(in.fields, field{key, string(r.Raw())})
-	default:
-		r.Skip()
+// structured returns text if it is a JSON object or list, and nil otherwise.
+func structured(text string) []byte {
+	text = strings.TrimSpace(text)
+	if !isStructured(text) {
+		return nil
 	}
+	if b := []byte(text); json.Valid(b) == nil {
+		return b
+	}
+	return nil
+}
+
+// isStructured reports whether text can be a JSON object or list that is not too long.
+func isStructured(text string) bool {
+	return text != "" && (text[0] == '{' || text[0] == '[') && len(text) <= maxResult
+}
+
+// A parser reads records.
+type parser struct {
+	*json.Reader
+	records []*record
+	fields  int
+}
+
+// value reads a value of the field key of the record in.
+func (p *parser) value(key string, in *record, depth int) {
+	switch kind := p.Kind(); {
+	case depth == maxDepth || p.fields == maxFields:
+		p.Skip()
+	case kind == '{':
+		p.object(in, depth)
+	case kind == '[':
+		for p.Next() {
+			p.value(key, in, depth+1)
+		}
+	case kind == '"':
+		p.add(in, field{key, p.Text()})
+	case kind == '0':
+		p.add(in, field{key, string(p.Raw())})
+	default:
+		p.Skip()
+	}
+}
+
+// object reads an object in the record in.
+func (p *parser) object(in *record, depth int) {
+	if len(p.records) >= maxRecords {
+		p.Skip()
+		return
+	}
+	object := &record{parent: in}
+	p.records = append(p.records, object)
+	for p.Key() {
+		name := p.Name()
+		if !isThing(name) || len(p.records) >= maxRecords || p.fields == maxFields {
+			p.value(name, object, depth+1)
+			continue
+		}
+		entry := &record{parent: object}
+		p.add(entry, field{"", name})
+		p.records = append(p.records, entry)
+		p.value(name, entry, depth+1)
+	}
+}
+
+func (p *parser) add(in *record, f field) {
+	in.fields = append(in.fields, f)
+	p.fields++
+}
+
+// eachToken calls do with the hash of each string and number in a result that may be JSON, in its
+// [normal] form. It is fast rather than strict: [recordsOf] decides what a record is.
+func eachToken(text string, do func(hash uint64)) {
+	if text = strings.TrimSpace(text); !isStructured(text) {
+		return
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		end := i
+		switch {
+		case c == '"':
+			end = endOfString(text, i)
+			switch inner := text[i+1 : end]; {
+			case !strings.Contains(inner, `\`):
+				if len(inner) <= maxValue {
+					do(hash(normal(inner)))
+				}
+			case len(inner) <= 6*maxValue && json.Valid([]byte(text[i:min(end+1, len(text))])) == nil:
+				do(hash(normal(json.NewReader([]byte(text[i : end+1])).Text())))
+			}
+		case c == '-' || c >= '0' && c <= '9':
+			for end+1 < len(text) && strings.IndexByte(",]} \t\r\n", text[end+1]) < 0 {
+				end++
+			}
+			do(hash(text[i : end+1]))
+		}
+		i = end
+	}
+}
+
+// endOfString returns the index of the quote that ends the JSON string that begins at from, or the
+// length of text if there is none.
+func endOfString(text string, from int) int {
+	for i := from + 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(text)
 }
 
 // isThing reports whether a key names a thing, as in a map from people to their addresses, rather
@@ -84,15 +168,35 @@ const maxValue = 120
 // compared.
 func normal(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
 
+// maxCompared is the maximum number of fields that the module compares with the request to judge
+// one call.
+const maxCompared = 50_000
+
+// An identifier finds the records that the request identifies. It finds none after left
+// comparisons of fields.
+type identifier struct {
+	*request
+	left int
+}
+
+// spend reports whether n more comparisons are allowed.
+func (q *identifier) spend(n int) bool {
+	q.left = max(q.left-n, 0)
+	return q.left > 0
+}
+
 // names reports whether the request identifies r, or a record that contains r, by something other
 // than the field of: by the text of a field with another key or, if of holds an e-mail address, by
 // a name in the address. Items of one list have the same key, so they do not identify each other.
 // all holds the records of the result.
-func (q *request) names(r *record, of field, all []*record) bool {
+func (q *identifier) names(r *record, of field, all []*record) bool {
 	value := normal(of.text)
 	for in := r; in != nil; in = in.parent {
+		if !q.spend(len(in.fields) + 1) {
+			return false
+		}
 		for _, f := range in.fields {
-			if (in != r || f.key != of.key) && normal(f.text) != value && q.handle(f.text) && !in.shares(f, all) {
+			if (in != r || f.key != of.key) && normal(f.text) != value && q.handle(f.text) && !q.share(in, f, all) {
 				return true
 			}
 		}
@@ -107,15 +211,17 @@ func (q *request) names(r *record, of field, all []*record) bool {
 	return false
 }
 
-// shares reports whether r is in a list of several records that all have the field f, such as the
+// share reports whether r is in a list of several records that all have the field f, such as the
 // channel of a list of messages. Such a field does not identify a record.
-func (r *record) shares(f field, all []*record) bool {
+func (q *identifier) share(r *record, f field, all []*record) bool {
 	others := 0
 	for _, o := range all {
 		if o == r || o.parent != r.parent {
 			continue
 		}
-		others++
+		if others++; !q.spend(len(o.fields) + 1) {
+			return true
+		}
 		if !slices.ContainsFunc(o.fields, func(g field) bool { return g.key == f.key && normal(g.text) == normal(f.text) }) {
 			return false
 		}

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"strings"
-	"unicode"
-)
+import "strings"
 
 // A request is what the user asks for: the user's latest message and, if that only confirms what
 // was said before, the messages that it confirms.
@@ -21,7 +18,8 @@ const confirming = 6
 // follow returns the request after the user's next message, with the given ID and text. r is the
 // request before it, or nil.
 func (r *request) follow(id, text string) *request {
-	now := &request{id: id, said: newSpeech()}
+	text = shorten(text, maxRequest)
+	now := &request{id: id, said: newSpeech(maxRequest)}
 	now.read(text)
 	if now.effects == 0 && r != nil && len(split(text)) <= confirming {
 		now.texts = append(now.texts, r.texts...)
@@ -81,8 +79,8 @@ func init() {
 func clauses(text string) []token {
 	var out []token
 	begins := true
-	for _, part := range strings.FieldsFunc(text, unicode.IsSpace) {
-		word := strings.Trim(part, ".,:;!?\"'`()[]{}*“”‘’")
+	for part := range strings.FieldsSeq(text) {
+		word := strings.TrimFunc(part, isMark)
 		opened := strings.HasPrefix(part, "(") || strings.HasPrefix(part, "[")
 		if word != "" && !digits(word) {
 			out = append(out, token{word, begins || opened})
@@ -99,6 +97,15 @@ func clauses(text string) []token {
 		}
 	}
 	return out
+}
+
+// isMark reports whether a character is a mark around words.
+func isMark(c rune) bool {
+	switch c {
+	case '.', ',', ':', ';', '!', '?', '"', '\'', '`', '(', ')', '[', ']', '{', '}', '*', '“', '”', '‘', '’':
+		return true
+	}
+	return false
 }
 
 // forMe reports whether t, the word with index i in tokens, asks for no effect: it begins a phrase

@@ -235,8 +235,10 @@ var (
 		"id ids key file files filename path folder directory attachment attachments hotel restaurant company " +
 		"airline flight " +
 		"password passwd secret pin scope")
-	detailWords = wordSet("name first last street city town zip postcode postal state province country birthday language " +
-		"timezone")
+	detailWords = wordSet(
+		"name first last street city town zip postcode postal state province country birthday language " +
+			"timezone",
+	)
 	titleWords   = wordSet("title name subject summary label topic")
 	contentWords = wordSet("body content contents text message description note notes comment query amount date day " +
 		"time start end location recurring quantity number limit permission role reason format language type status")

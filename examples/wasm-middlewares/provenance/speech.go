@@ -17,10 +17,19 @@ type speech struct {
 	hosts   map[string]bool // hosts of URLs
 	amounts map[string]bool // numbers with a decimal point, without trailing zeros
 	names   map[string]bool // capitalized words, in lower case
+	left    int             // number of bytes that can be added
 }
 
-func newSpeech() *speech {
+// Limits of the texts in an index, in bytes. Text beyond them does not count as trusted.
+const (
+	maxSpeech  = 128 << 10 // of the user and the system in a conversation
+	maxRequest = 64 << 10
+)
+
+// newSpeech returns an index for at most n bytes.
+func newSpeech(n int) *speech {
 	return &speech{
+		left:    n,
 		at:      map[string][]int32{},
 		whole:   map[string]bool{},
 		hosts:   map[string]bool{},
@@ -31,18 +40,19 @@ func newSpeech() *speech {
 
 // add adds text to the index.
 func (s *speech) add(text string) {
-	for _, part := range strings.FieldsFunc(text, isBracket) {
+	text = shorten(text, s.left)
+	s.left -= len(text)
+	for part := range strings.FieldsFuncSeq(text, isBracket) {
 		s.addWhole(part)
 	}
-	for _, w := range split(text) {
-		if first, _ := utf8.DecodeRuneInString(w); unicode.IsUpper(first) {
-			s.names[strings.ToLower(w)] = true
-		}
-	}
 	s.words = append(s.words, "")
-	for _, w := range split(strings.ToLower(text)) {
-		s.at[w] = append(s.at[w], int32(len(s.words)))
-		s.words = append(s.words, w)
+	for w := range strings.FieldsFuncSeq(text, isSeparator) {
+		lower := strings.ToLower(w)
+		if first, _ := utf8.DecodeRuneInString(w); unicode.IsUpper(first) {
+			s.names[lower] = true
+		}
+		s.at[lower] = append(s.at[lower], int32(len(s.words)))
+		s.words = append(s.words, lower)
 	}
 }
 
@@ -64,7 +74,11 @@ func (s *speech) addWhole(part string) {
 
 // isBracket reports whether a character separates parts of a text.
 func isBracket(c rune) bool {
-	return unicode.IsSpace(c) || strings.ContainsRune("\"'`“”‘’«»<>()[]{},;|", c)
+	switch c {
+	case '"', '\'', '`', '“', '”', '‘', '’', '«', '»', '<', '>', '(', ')', '[', ']', '{', '}', ',', ';', '|':
+		return true
+	}
+	return unicode.IsSpace(c)
 }
 
 // has reports whether the trusted text contains value: exactly if value is an address, a URL, a
@@ -162,10 +176,21 @@ func (s *speech) compact(v string) bool {
 	return false
 }
 
+// shorten returns the longest beginning of text of at most n bytes that does not end within a word.
+func shorten(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return text[:strings.LastIndexFunc(text[:n], unicode.IsSpace)+1]
+}
+
 // split returns the words of a text: the longest sequences of letters and digits.
 func split(text string) []string {
-	return strings.FieldsFunc(text, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+	return strings.FieldsFunc(text, isSeparator)
 }
+
+// isSeparator reports whether a character separates words.
+func isSeparator(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
 
 // asURL returns v without its scheme, "www." and a slash at the end, and its host. It returns empty
 // strings if v is not a URL. v is in lower case.

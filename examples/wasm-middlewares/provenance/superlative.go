@@ -27,17 +27,21 @@ var superlatives = []superlative{
 
 // superlative reports whether the request identifies r by a superlative: of all records in the same
 // list, r alone has the largest or smallest value of a field. all holds the records of the result.
-func (q *request) superlative(r *record, all []*record) bool {
+func (q *identifier) superlative(r *record, all []*record) bool {
 	for _, s := range superlatives {
 		said := slices.ContainsFunc(strings.Fields(s.words), func(w string) bool { return q.said.phrase([]string{w}) })
-		if said && s.means(r, all) {
+		if said && q.means(&s, r, all) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *superlative) means(r *record, all []*record) bool {
+// means reports whether s means the record r.
+func (q *identifier) means(s *superlative, r *record, all []*record) bool {
+	if !q.spend(len(r.fields) + 1) {
+		return false
+	}
 	fields := wordSet(s.fields)
 	for _, f := range r.fields {
 		if !slices.ContainsFunc(nameWords(f.key), func(w string) bool { return fields[w] }) {
@@ -47,6 +51,9 @@ func (s *superlative) means(r *record, all []*record) bool {
 		for _, o := range all {
 			if o == r || o.parent != r.parent {
 				continue
+			}
+			if !q.spend(len(o.fields) + 1) {
+				return false
 			}
 			for _, g := range o.fields {
 				if g.key == f.key {

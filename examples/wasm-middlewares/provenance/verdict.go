@@ -22,6 +22,7 @@ type finding struct {
 	argument string
 	value    string
 	source   *source // message with the value; nil if there is none
+	partly   bool    // whether the module has not compared all records
 }
 
 // GateTool allows calls that cannot do harm, and calls whose decisive values are the user's.
@@ -40,7 +41,7 @@ func (p *policy) GateTool(ctx *middleware.Context, call *middleware.Call) (middl
 	if err != nil {
 		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be read: %v", call.Name, err)), nil
 	}
-	f, err := p.judge(ctx, &attempt{s, call, arguments})
+	f, err := p.judge(ctx, &attempt{s, identifier{p.history.request, maxCompared}, call, arguments})
 	if err != nil || f == nil {
 		return middleware.Allow(), err
 	}
@@ -64,6 +65,7 @@ func readArguments(text string) (map[string]any, error) {
 // An attempt is a call that the module judges.
 type attempt struct {
 	*sink
+	identify  identifier
 	call      *middleware.Call
 	arguments map[string]any
 }
@@ -180,14 +182,14 @@ func (p *policy) value(ctx *middleware.Context, a *attempt, argument string, v s
 		return nil
 	}
 	if p.Records {
-		if h.named(ctx, v.text) || a.effect == reads && h.mentioned(ctx, v.text) {
+		if h.named(ctx, &a.identify, v.text) || a.effect == reads && h.mentioned(ctx, &a.identify, v.text) {
 			return nil
 		}
 	}
 	if p.Documents && h.delegated(ctx, a, v) {
 		return nil
 	}
-	return &finding{ruleValue, argument, v.text, h.find(ctx, v.text)}
+	return &finding{ruleValue, argument, v.text, h.find(ctx, v.text), a.identify.left == 0}
 }
 
 // minDigits is the minimum number of digits of a number that identifies a thing by itself.
@@ -200,7 +202,7 @@ func (h *history) said(v string, as role) bool {
 	if digits(v) && len(v) < minDigits {
 		return h.user.numbered(v)
 	}
-	if h.user.has(v) {
+	if h.user.has(v) || h.request.said.has(v) {
 		return true
 	}
 	if as == address {
@@ -273,10 +275,12 @@ func (f *finding) explain(s *sink) string {
 	if len(shown) > maxShown {
 		shown = strings.ToValidUTF8(shown[:maxShown], "") + "…"
 	}
-	if f.source == nil {
-		return middleware.Sprintf("Argument %q of %s (%s) is %q, which is neither in the request nor in a result.",
-			f.argument, s.tool, does, shown)
+	where := "neither in the request nor in a result"
+	if f.source != nil {
+		where = middleware.Sprintf("not from the request but from %s (message %d)", f.source.origin(), f.source.at+1)
 	}
-	return middleware.Sprintf("Argument %q of %s (%s) is %q, which is not from the request but from %s (message %d).",
-		f.argument, s.tool, does, shown, f.source.origin(), f.source.at+1)
+	if f.partly {
+		where += "; the results have too many values to compare all with the request"
+	}
+	return middleware.Sprintf("Argument %q of %s (%s) is %q, which is %s.", f.argument, s.tool, does, shown, where)
 }
