@@ -88,6 +88,7 @@ type Key struct {
 	Tenant  string     `json:"tenant" doc:"The tenant that owns the key."`
 	Name    string     `json:"name"`
 	Scopes  []string   `json:"scopes" nullable:"false"`
+	Role    string     `json:"role,omitempty" doc:"The role that gives the key its scopes; absent if they were given one by one."`
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"`
 	Revoked *time.Time `json:"revoked,omitempty"`
@@ -98,7 +99,8 @@ type Key struct {
 // A CreateKey is a request that creates a key.
 type CreateKey struct {
 	Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
-	Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"The key's scopes. Default: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
+	Scopes    []string `json:"scopes,omitempty" maxItems:"40" doc:"The key's scopes. Default, without a role: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
+	Role      string   `json:"role,omitempty" maxLength:"40" example:"approver" doc:"A role instead of scopes: owner, developer, approver or viewer; for the operator's keys, admin or support."`
 	ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
 }
 

@@ -143,6 +143,49 @@ func uses() map[string]use {
 			nil,
 			nil,
 		},
+		"add-member": {func(ctx context.Context, c *client.Client) error {
+			return one(c.AddMember(ctx, "", &api.AddMember{}))
+		}, api.AddMember{}, api.Member{}},
+		"list-members": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Members(ctx, "", second)) },
+			nil,
+			list[[]*api.Member]{},
+		},
+		"update-member": {func(ctx context.Context, c *client.Client) error {
+			return one(c.SetMemberRole(ctx, "", "m", "viewer"))
+		}, api.MemberUpdate{}, api.Member{}},
+		"remove-member": {
+			func(ctx context.Context, c *client.Client) error { return c.RemoveMember(ctx, "", "m") },
+			nil,
+			nil,
+		},
+		"add-tenant-member": {func(ctx context.Context, c *client.Client) error {
+			return one(c.AddMember(ctx, "x", &api.AddMember{}))
+		}, api.AddMember{}, api.Member{}},
+		"list-tenant-members": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Members(ctx, "x", second)) },
+			nil,
+			list[[]*api.Member]{},
+		},
+		"update-tenant-member": {func(ctx context.Context, c *client.Client) error {
+			return one(c.SetMemberRole(ctx, "x", "m", "viewer"))
+		}, api.MemberUpdate{}, api.Member{}},
+		"remove-tenant-member": {
+			func(ctx context.Context, c *client.Client) error { return c.RemoveMember(ctx, "x", "m") },
+			nil,
+			nil,
+		},
+		"map-group": {
+			func(ctx context.Context, c *client.Client) error { return one(c.MapGroup(ctx, &api.MapGroup{})) },
+			api.MapGroup{},
+			api.GroupRole{},
+		},
+		"list-groups": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Groups(ctx, second)) },
+			nil,
+			list[[]*api.GroupRole]{},
+		},
+		"unmap-group": {func(ctx context.Context, c *client.Client) error { return c.UnmapGroup(ctx, "g") }, nil, nil},
 		"create-tenant-key": {
 			func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &api.CreateKey{})) },
 			api.CreateKey{},

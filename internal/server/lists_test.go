@@ -29,8 +29,11 @@ var lists = []struct {
 	{"/v1/modules", "modules", []string{"digest"}, false},
 	{"/v1/keys", "keys", []string{"id"}, false},
 	{"/v1/secrets", "secrets", []string{"name"}, false},
+	{"/v1/members", "members", []string{"id"}, false},
 	{"/v1/usage", "rows", []string{"day", "agent", "module"}, false},
 	{"/v1/tenants/acme/keys", "keys", []string{"id"}, true},
+	{"/v1/tenants/acme/members", "members", []string{"id"}, true},
+	{"/v1/groups", "groups", []string{"id"}, true},
 	{"/v1/tenants/acme/usage", "rows", []string{"day", "agent", "module"}, true},
 	{"/v1/tenants", "tenants", []string{"id"}, true},
 	{"/v1/blocks", "blocks", []string{"digest"}, true},
@@ -147,6 +150,10 @@ func populateLists(t *testing.T, f *fixture, n int) {
 				),
 			)
 			require.NoError(t, tenant.SetSecret(ctx, name, []byte("x")))
+			_, err = tenant.AddMember(ctx, &store.Member{Email: name + "@example.com", Role: "viewer"})
+			require.NoError(t, err)
+			_, err = f.store.MapGroup(ctx, name, tenant.ID(), "viewer")
+			require.NoError(t, err)
 			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: name, Runs: 1}))
 			f.key(id, string(httpapi.RunsRead))
 		}

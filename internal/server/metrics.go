@@ -69,10 +69,10 @@ func (m *metrics) Routes(rt *httpapi.Router) {
 		ID:      "metrics",
 		Method:  "GET",
 		Path:    "/metrics",
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     "server",
 		Summary: "Get metrics in Prometheus format",
-		About:   "Configure Prometheus with an operator key as bearer token. The scope operator is enough.",
+		About:   "Configure Prometheus with an operator key as bearer token. The scope operator:read is enough.",
 	}, func(op *huma.Operation, _ huma.Registry) {
 		op.Responses["200"] = &huma.Response{
 			Description: "Metrics in Prometheus text format",

@@ -55,9 +55,27 @@ func populate(t *testing.T, f *fixture) map[string]string {
 			},
 		),
 	)
-	return map[string]string{"tenant": "acme", "key": keyID(f.acme), "digest": digest, "agent": "acme-agent",
-		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret", "alias": "acme-alias"}
+	member, err := acme.AddMember(ctx, &store.Member{Email: "ann@acme.example", Role: string(httpapi.RoleOwner)})
+	require.NoError(t, err)
+	group, err := f.store.MapGroup(ctx, "acme-group", "acme", string(httpapi.RoleViewer))
+	require.NoError(t, err)
+	return map[string]string{
+		"member":  member.ID,
+		"group":   group.ID,
+		"tenant":  "acme",
+		"key":     keyID(f.acme),
+		"digest":  digest,
+		"agent":   "acme-agent",
+		"module":  "acme-module",
+		"version": "1",
+		"run":     "run_acme",
+		"secret":  "acme-secret",
+		"alias":   "acme-alias",
+	}
 }
+
+// operates reports whether only keys of the operator can have a scope.
+func operates(s httpapi.Scope) bool { return s == httpapi.OperatorScope || s == httpapi.OperatorRead }
 
 // TestEveryOperation checks keys, scopes, bodies and paths of all operations of the document.
 func TestEveryOperation(t *testing.T) {
@@ -67,10 +85,12 @@ func TestEveryOperation(t *testing.T) {
 	revoked, expired := f.key("acme", httpapi.OperatorScopes()...), f.expired("acme")
 	require.NoError(t, f.store.Tenant("acme").RevokeKey(t.Context(), keyID(revoked)))
 	unscoped := map[httpapi.Scope]string{}
-	for _, scope := range append([]httpapi.Scope{httpapi.OperatorScope}, httpapi.TenantScopes...) {
-		unscoped[scope] = f.key(
+	for _, scope := range httpapi.OperatorScopes() {
+		unscoped[httpapi.Scope(scope)] = f.key(
 			store.Operator,
-			slices.DeleteFunc(httpapi.OperatorScopes(), func(s string) bool { return s == string(scope) })...)
+			slices.DeleteFunc(httpapi.OperatorScopes(), func(s string) bool {
+				return s == scope || httpapi.Scope(scope).In([]string{s})
+			})...)
 	}
 	posing := f.key("beta", httpapi.OperatorScopes()...) // a tenant's key with the operator's scopes
 
@@ -84,6 +104,10 @@ func TestEveryOperation(t *testing.T) {
 					op.ID,
 					"a new operation is for everybody; is it meant to be?",
 				)
+				return
+			}
+			if op.Scope == httpapi.SignedIn {
+				require.Contains(t, []string{"get-me", "sign-out"}, op.ID, "a new operation needs no scope; is it meant to be?")
 				return
 			}
 			require.True(t, op.Scope.Known(), "it declares no scope")
@@ -102,7 +126,7 @@ func TestEveryOperation(t *testing.T) {
 				f.send(op.Method, path, unscoped[op.Scope], op.sample(t)).problem(t, 403).Detail,
 				string(op.Scope),
 			)
-			if op.Scope == httpapi.OperatorScope {
+			if operates(op.Scope) {
 				f.send(op.Method, path, posing, op.sample(t)).problem(t, 403)
 			}
 			checkBodies(t, f, &op, path)
@@ -167,7 +191,7 @@ func TestTenantIsolation(t *testing.T) {
 	samples := populate(t, f)
 	look := func() (all []string) {
 		for _, op := range f.operations() {
-			if op.Method == "GET" && op.Scope != httpapi.Public && op.Scope != httpapi.OperatorScope &&
+			if op.Method == "GET" && op.Scope != httpapi.Public && op.Scope != httpapi.SignedIn && !operates(op.Scope) &&
 				!strings.Contains(op.Path, "/events") {
 				all = append(all, op.ID+string(used.ReplaceAll(f.send("GET", op.at(t, samples), f.acme, nil).body, nil)))
 			}
@@ -181,7 +205,7 @@ func TestTenantIsolation(t *testing.T) {
 		return strings.Compare(strings.TrimPrefix(a.Method, "GET"), strings.TrimPrefix(b.Method, "GET"))
 	})
 	for _, op := range all {
-		if op.Scope == httpapi.Public || op.Scope == httpapi.OperatorScope {
+		if op.Scope == httpapi.Public || op.Scope == httpapi.SignedIn || operates(op.Scope) {
 			continue // TestEveryOperation checks that a tenant's keys lack this scope
 		}
 		r := f.send(op.Method, op.at(t, samples), f.beta, op.sample(t))
@@ -190,11 +214,11 @@ func TestTenantIsolation(t *testing.T) {
 			r.problem(t, 404, op.ID)
 			other := f.send(
 				op.Method,
-				strings.ReplaceAll(
-					strings.ReplaceAll(op.at(t, samples), samples["key"], "aaaaaaaaaa"),
-					samples["digest"],
-					strings.Repeat("0", 64),
-				),
+				strings.NewReplacer(
+					samples["key"], "aaaaaaaaaa",
+					samples["member"], "aaaaaaaaaa",
+					samples["digest"], strings.Repeat("0", 64),
+				).Replace(op.at(t, samples)),
 				f.beta,
 				op.sample(t),
 			)

@@ -152,6 +152,8 @@ func New(o *Options) (*Server, error) {
 		newHealth(o.Store, s.draining),
 		&tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs},
 		&tenants.Keys{Store: o.Store},
+		&tenants.Members{Store: o.Store},
+		&tenants.Groups{Store: o.Store},
 		s.blocks,
 		&tenants.Usages{Store: o.Store, Now: s.options.Now},
 		s.modules,

@@ -20,7 +20,10 @@ func (s *store) Block(ctx context.Context, digest, reason string) error {
 	return s.db.Update(ctx, database.TxOptions{Priority: true}, func(t database.Tx) error {
 		_, err := t.Exec(`INSERT INTO blocked_modules (digest, reason, created_ms) VALUES ($1, $2, NOW_MS)
 			ON CONFLICT (digest) DO UPDATE SET reason = $2`, digest, reason)
-		return err
+		if err != nil {
+			return err
+		}
+		return recordOperator(t, actorOf(ctx), "module.block", "sha256:"+digest, map[string]string{"reason": reason})
 	})
 }
 
@@ -31,7 +34,10 @@ func (s *store) Unblock(ctx context.Context, digest string) error {
 		if err == nil && n == 0 {
 			err = database.ForCaller(fmt.Errorf("sha256:%s is not blocked: %w", digest, ErrNoModule))
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return recordOperator(t, actorOf(ctx), "module.unblock", "sha256:"+digest, nil)
 	})
 }
 

@@ -32,6 +32,7 @@ type Key struct {
 	Tenant  string
 	Name    string
 	Scopes  []string
+	Role    string // gives the key the scopes of the role; empty for a key with Scopes
 	Created time.Time
 	Expires time.Time // when the key expires; zero if it does not
 	Revoked time.Time // when the key was revoked; zero if it was not
@@ -42,6 +43,7 @@ type Key struct {
 type KeyOptions struct {
 	Name   string
 	Scopes []string
+	Role   string        // replaces Scopes
 	TTL    time.Duration // time until the key expires; 0 means never
 }
 
@@ -67,13 +69,13 @@ func randomText(bytes, chars int) string {
 	return keyEncoding.EncodeToString(b)[:chars]
 }
 
-const keyColumns = `id, tenant, name, scopes, created_ms, expires_ms, revoked_ms, used_ms`
+const keyColumns = `id, tenant, name, scopes, role, created_ms, expires_ms, revoked_ms, used_ms`
 
 func scanKey(scan func(...any) error, more ...any) (*Key, error) {
 	var k Key
 	var scopes string
 	var created, expires, revoked, used int64
-	columns := []any{&k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used}
+	columns := []any{&k.ID, &k.Tenant, &k.Name, &scopes, &k.Role, &created, &expires, &revoked, &used}
 	if err := scan(append(columns, more...)...); err != nil {
 		return nil, err
 	}
@@ -98,10 +100,24 @@ func timeOrZero(ms int64) time.Time {
 // [*QuotaError] if the tenant has 1,000 valid keys.
 func (n *Tenant) CreateKey(ctx context.Context, o *KeyOptions) (k *Key, text string, err error) {
 	err = n.update(ctx, func(t scoped) error {
-		k, text, err = createKey(t, o)
-		return err
+		if k, text, err = createKey(t, o); err != nil {
+			return err
+		}
+		return t.record(ctx, "key.create", k.ID, change{After: keyDetail(k)})
 	})
 	return k, text, err
+}
+
+// keyDetail returns what audit logs record of a key.
+func keyDetail(k *Key) map[string]any {
+	d := map[string]any{"name": k.Name, "scopes": k.Scopes}
+	if k.Role != "" {
+		d = map[string]any{"name": k.Name, "role": k.Role}
+	}
+	if !k.Expires.IsZero() {
+		d["expires"] = k.Expires.UTC()
+	}
+	return d
 }
 
 // CreateFirstKey creates a key and returns its text if the tenant has no valid key. If the tenant
@@ -114,8 +130,12 @@ func (n *Tenant) CreateFirstKey(ctx context.Context, o *KeyOptions) (text string
 			`SELECT count(*) FROM api_keys WHERE tenant = $1 AND revoked_ms = 0 AND (expires_ms = 0 OR expires_ms > NOW_MS)`); err != nil || valid > 0 {
 			return err
 		}
-		_, text, err = createKey(t, o)
-		return err
+		k, created, err := createKey(t, o)
+		if err != nil {
+			return err
+		}
+		text = created
+		return t.record(ctx, "key.create", k.ID, change{After: keyDetail(k)})
 	})
 	return text, err
 }
@@ -145,8 +165,16 @@ func createKey(t scoped, o *KeyOptions) (*Key, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	_, err = t.Exec(`INSERT INTO api_keys (tenant, id, name, hash, scopes, created_ms, expires_ms, revoked_ms, used_ms)
-		VALUES ($1, $2, $3, $4, $5, NOW_MS, CASE WHEN $6 > 0 THEN NOW_MS + $6 ELSE 0 END, 0, 0)`, id, o.Name, hash[:], scopes, o.TTL.Milliseconds())
+	_, err = t.Exec(
+		`INSERT INTO api_keys (tenant, id, name, hash, scopes, role, created_ms, expires_ms, revoked_ms, used_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, NOW_MS, CASE WHEN $7 > 0 THEN NOW_MS + $7 ELSE 0 END, 0, 0)`,
+		id,
+		o.Name,
+		hash[:],
+		scopes,
+		o.Role,
+		o.TTL.Milliseconds(),
+	)
 	if err != nil {
 		return nil, "", err
 	}
@@ -199,20 +227,26 @@ func (n *Tenant) RevokeKey(ctx context.Context, id string) error {
 		if _, err := keyIn(t, id); err != nil {
 			return err
 		}
-		_, err := t.Exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND id = $2 AND revoked_ms = 0`, id)
-		return err
+		n, err := t.Exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND id = $2 AND revoked_ms = 0`, id)
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.record(ctx, "key.revoke", id, nil)
 	})
 }
 
 // RevokeKeys revokes all keys of the tenant at once.
 func (n *Tenant) RevokeKeys(ctx context.Context) error {
 	return n.update(ctx, func(t scoped) error {
-		_, err := t.Exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND revoked_ms = 0`)
-		return err
+		n, err := t.Exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND revoked_ms = 0`)
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.record(ctx, "key.revoke", "all", map[string]int64{"keys": n})
 	})
 }
 
-// RotateKey replaces a key with a new one of the same name, scopes and time to live. The old key
+// RotateKey replaces a key with a new one of the same name, scopes, role and time to live. The old key
 // expires after grace, unless it expires earlier. RotateKey fails with [ErrNoKey] if the tenant has
 // no such key or the key is revoked, and with a [*QuotaError] if the tenant has 1,000 valid keys,
 // including the old key unless grace is 0.
@@ -225,7 +259,7 @@ func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) 
 		if !old.Revoked.IsZero() {
 			return database.ForCaller(fmt.Errorf("key %s: %w: it is revoked; create a new one", id, ErrNoKey))
 		}
-		o := &KeyOptions{Name: old.Name, Scopes: old.Scopes}
+		o := &KeyOptions{Name: old.Name, Scopes: old.Scopes, Role: old.Role}
 		if !old.Expires.IsZero() {
 			o.TTL = old.Expires.Sub(old.Created)
 		}
@@ -233,8 +267,10 @@ func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) 
 			id, grace.Milliseconds()); err != nil {
 			return err
 		}
-		k, text, err = createKey(t, o)
-		return err
+		if k, text, err = createKey(t, o); err != nil {
+			return err
+		}
+		return t.record(ctx, "key.rotate", id, change{After: map[string]string{"id": k.ID, "grace": grace.String()}})
 	})
 	return k, text, err
 }

@@ -44,6 +44,20 @@ type Platform interface {
 	// use. It fails with a [*KeyError] if the key is unknown, revoked or expired.
 	Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error)
 
+	// MapGroup gives users of a group of the identity provider a role in a tenant. It replaces an
+	// earlier role of the group in the tenant. It fails with [ErrNoTenant] if the tenant does not
+	// exist, and with a [*QuotaError] if there are 1,000 roles of groups.
+	MapGroup(ctx context.Context, group, tenant, role string) (*GroupRole, error)
+	// GroupRoles returns a page of the roles of groups ordered by id, and the position of its last
+	// one if more follow.
+	GroupRoles(ctx context.Context, p Page) ([]GroupRole, *Position, error)
+	// UnmapGroup removes a role of a group. It fails with [ErrNoMember] if there is none with the id.
+	UnmapGroup(ctx context.Context, id string) error
+
+	// PruneAudit deletes records of audit logs that are older than age, or of any age but the newest
+	// million of each log if age is 0, and returns their number.
+	PruneAudit(ctx context.Context, age time.Duration) (int64, error)
+
 	// Block prevents calls of a module for all tenants, until Unblock is called. Unblock fails with
 	// [ErrNoModule] if the module is not blocked.
 	Block(ctx context.Context, digest, reason string) error

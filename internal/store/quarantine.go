@@ -286,8 +286,10 @@ func (s *store) Release(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		_, err = t.Exec(`DELETE FROM quarantine WHERE run = $1`, id)
-		return err
+		if _, err = t.Exec(`DELETE FROM quarantine WHERE run = $1`, id); err != nil {
+			return err
+		}
+		return recordOperator(t, actorOf(ctx), "run.release", id, nil)
 	})
 }
 

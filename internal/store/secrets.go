@@ -45,7 +45,10 @@ func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) erro
 		}
 		_, err = t.Exec(`INSERT INTO secrets (tenant, name, sealed_by, sealed, updated_ms) VALUES ($1, $2, $3, $4, NOW_MS)
 			ON CONFLICT (tenant, name) DO UPDATE SET sealed_by = $3, sealed = $4, updated_ms = NOW_MS`, name, by, sealed)
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(ctx, "secret.set", name, nil)
 	})
 }
 
@@ -118,6 +121,9 @@ func (n *Tenant) DeleteSecret(ctx context.Context, name string) error {
 		if err == nil && deleted == 0 {
 			err = database.ForCaller(fmt.Errorf("secret %s: %w", name, ErrNoSecret))
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(ctx, "secret.delete", name, nil)
 	})
 }

@@ -131,6 +131,7 @@ func TestMigrationsFillTables(t *testing.T) {
 		ALTER TABLE tenant_usage DROP COLUMN journal_bytes; ALTER TABLE modules DROP COLUMN pieces;
 		ALTER TABLE run_traces DROP COLUMN size;
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
+		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role;
 		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;
 		DROP TABLE agent_aliases; DROP TABLE agent_alias_moves; DROP TABLE rollouts;
 		DROP TABLE rollout_runs; DROP TABLE rollout_threads;

@@ -89,8 +89,10 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 		if err := afterPutAgent(t, name, version, int64(len(body))); err != nil {
 			return err
 		}
-		a, err = newestAgent(t, name)
-		return err
+		if a, err = newestAgent(t, name); err != nil {
+			return err
+		}
+		return t.record(ctx, "agent.put", name, map[string]any{"version": version, "digest": digest})
 	})
 	return a, err
 }
@@ -304,6 +306,9 @@ func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 				_, err = t.Exec(`DELETE FROM `+table+` WHERE tenant = $1 AND agent = $2`, name)
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(ctx, "agent.delete", name, nil)
 	})
 }

@@ -80,8 +80,10 @@ func (n *Tenant) PutGateway(ctx context.Context, body []byte, modules []string) 
 			version-maxGatewayVersions); err != nil {
 			return err
 		}
-		g, err = gatewayIn(t, 0)
-		return err
+		if g, err = gatewayIn(t, 0); err != nil {
+			return err
+		}
+		return t.record(ctx, "gateway.put", "gateway", map[string]any{"version": version, "digest": digest})
 	})
 	return g, err
 }
@@ -116,7 +118,10 @@ func (n *Tenant) DeleteGateway(ctx context.Context) error {
 		if err == nil && deleted == 0 {
 			err = database.ForCaller(ErrNoGateway)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return t.record(ctx, "gateway.delete", "gateway", nil)
 	})
 }
 

@@ -34,48 +34,59 @@ type ModuleName struct {
 // pairs of name and version.
 func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version string) error {
 	return n.update(ctx, func(t scoped) error {
-		info, err := tenantIn(t.tx, n.id)
-		if err != nil {
+		if err := putModule(t, m, name, version); err != nil {
 			return err
 		}
-		has, count, err := hasModule(t, m.Digest)
-		if err != nil {
-			return err
-		}
-		if has == 0 {
-			if err := checkModule(t, info.Quota, count, m.Size); err != nil {
-				return err
-			}
-		}
+		detail := map[string]any{"kind": m.Kind, "bytes": m.Size}
 		if name != "" {
-			if err := checkCount(t, "module_names", maxModuleNames, `SELECT count(*) FROM module_names WHERE tenant = $1 AND NOT (name = $2 AND version = $3)`, name, version); err != nil {
-				return err
-			}
+			detail["name"] = name + "@" + version
 		}
-		if _, err := t.Exec(`INSERT INTO tenant_modules (tenant, digest, kind, size, about, created_ms) VALUES ($1, $2, $3, $4, $5, NOW_MS)
-			ON CONFLICT (tenant, digest) DO UPDATE SET about = $5, kind = $3`, m.Digest, m.Kind, m.Size, string(m.About)); err != nil ||
-			name == "" {
-			return err
-		}
-		added, err := t.Exec(
-			`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
-			ON CONFLICT (tenant, name, version) DO NOTHING`,
-			name,
-			version,
-			m.Digest,
-		)
-		if err != nil || added == 1 {
-			return err
-		}
-		var digest string
-		if err := t.Query(func(scan func(...any) error) error { return scan(&digest) },
-			`SELECT digest FROM module_names WHERE tenant = $1 AND name = $2 AND version = $3`, name, version); err != nil || digest == m.Digest {
-			return err
-		}
-		return database.ForCaller(
-			fmt.Errorf("module %s@%s is sha256:%s: %w; use another version", name, version, digest, ErrExists),
-		)
+		return t.record(ctx, "module.upload", "sha256:"+m.Digest, detail)
 	})
+}
+
+func putModule(t scoped, m *TenantModule, name, version string) error {
+	info, err := tenantIn(t.tx, t.tenant)
+	if err != nil {
+		return err
+	}
+	has, count, err := hasModule(t, m.Digest)
+	if err != nil {
+		return err
+	}
+	if has == 0 {
+		if err := checkModule(t, info.Quota, count, m.Size); err != nil {
+			return err
+		}
+	}
+	if name != "" {
+		if err := checkCount(t, "module_names", maxModuleNames, `SELECT count(*) FROM module_names WHERE tenant = $1 AND NOT (name = $2 AND version = $3)`, name, version); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Exec(`INSERT INTO tenant_modules (tenant, digest, kind, size, about, created_ms) VALUES ($1, $2, $3, $4, $5, NOW_MS)
+			ON CONFLICT (tenant, digest) DO UPDATE SET about = $5, kind = $3`, m.Digest, m.Kind, m.Size, string(m.About)); err != nil ||
+		name == "" {
+		return err
+	}
+	added, err := t.Exec(
+		`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
+			ON CONFLICT (tenant, name, version) DO NOTHING`,
+		name,
+		version,
+		m.Digest,
+	)
+	if err != nil || added == 1 {
+		return err
+	}
+	var digest string
+	if err := t.Query(func(scan func(...any) error) error { return scan(&digest) },
+		`SELECT digest FROM module_names WHERE tenant = $1 AND name = $2 AND version = $3`, name, version); err != nil || digest == m.Digest {
+		return err
+	}
+	return database.ForCaller(
+		fmt.Errorf("module %s@%s is sha256:%s: %w; use another version", name, version, digest, ErrExists),
+	)
 }
 
 // maxModuleNames is the maximum number of pairs of name and version of a tenant.
@@ -241,7 +252,9 @@ func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 		if deleted == 0 {
 			return database.ForCaller(fmt.Errorf("sha256:%s: %w", digest, ErrNoModule))
 		}
-		_, err = t.Exec(`DELETE FROM module_names WHERE tenant = $1 AND digest = $2`, digest)
-		return err
+		if _, err = t.Exec(`DELETE FROM module_names WHERE tenant = $1 AND digest = $2`, digest); err != nil {
+			return err
+		}
+		return t.record(ctx, "module.delete", "sha256:"+digest, nil)
 	})
 }

@@ -67,10 +67,17 @@ func (s *store) CreateTenant(
 		if n == 0 {
 			return database.ForCaller(fmt.Errorf("tenant %q: %w", id, ErrExists))
 		}
-		info, err = tenantIn(t, id)
-		return err
+		if info, err = tenantIn(t, id); err != nil {
+			return err
+		}
+		return record(ctx, t, id, "tenant.create", id, change{After: tenantDetail(info)})
 	})
 	return info, err
+}
+
+// tenantDetail returns what audit logs record of a tenant.
+func tenantDetail(info *TenantInfo) map[string]any {
+	return map[string]any{"name": info.Name, "quota": info.Quota, "policy": info.Policy}
 }
 
 // TenantInfo implements [Platform].
@@ -108,6 +115,7 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 		if info, err = tenantIn(t, id); err != nil {
 			return err
 		}
+		before := tenantDetail(info)
 		if u.Name != nil {
 			info.Name = *u.Name
 		}
@@ -123,7 +131,10 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 		}
 		_, err = t.Exec(`UPDATE tenants SET name = $2, quota = $3, policy = $4 WHERE id = $1`,
 			id, info.Name, quota, string(info.Policy))
-		return err
+		if err != nil {
+			return err
+		}
+		return record(ctx, t, id, "tenant.update", id, change{before, tenantDetail(info)})
 	})
 	return info, err
 }
@@ -146,6 +157,9 @@ var tenantTables = []string{
 	"secrets",
 	"module_values",
 	"module_usage",
+	"members",
+	"group_roles",
+	"audit_log",
 }
 
 // DeleteTenant implements [Platform].
@@ -155,8 +169,10 @@ func (s *store) DeleteTenant(ctx context.Context, id string) error {
 	}
 	if err := database.InBatches(ctx, func() (more bool, err error) {
 		err = s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-			more, err = deleteTenant(t, id)
-			return err
+			if more, err = deleteTenant(t, id); err != nil || more {
+				return err
+			}
+			return recordOperator(t, actorOf(ctx), "tenant.delete", id, nil)
 		})
 		return more, err
 	}); err != nil {

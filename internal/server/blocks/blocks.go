@@ -52,7 +52,7 @@ func (b *List) Routes(rt *httpapi.Router) {
 		ID:      "list-blocks",
 		Method:  "GET",
 		Path:    "/v1/blocks",
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     tag,
 		Summary: "List blocked modules",
 		About:   httpapi.AboutLists,

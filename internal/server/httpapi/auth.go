@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -37,7 +38,7 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 		defer leave()
 		c.Response = rt.admission.Responses.Open(c.Key.Tenant)
 		defer c.Response.Close()
-		next(huma.WithValue(ctx, callerKey{}, c))
+		next(huma.WithContext(ctx, store.WithActor(context.WithValue(ctx.Context(), callerKey{}, c), c.storeActor(req))))
 	}
 }
 
@@ -62,7 +63,10 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Caller{Key: k, Tenant: rt.store.Tenant(k.Tenant), Info: info}
+	if k.Role != "" {
+		k.Scopes = Role(k.Role).Scopes(k.Tenant)
+	}
+	c := &Caller{Key: k, Tenant: rt.store.Tenant(k.Tenant), Info: info, Actor: Actor{KindKey, k.ID, k.Name}}
 	if a := recorderOf(r.Context()); a != nil {
 		a.caller = c
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/api"
@@ -12,7 +11,10 @@ import (
 
 // A Caller is the authenticated sender of a request.
 type Caller struct {
+	// Key has the tenant, the scopes and the role of the caller. It is the caller's API key, or stands
+	// for another credential, and then has no id.
 	Key    *store.Key
+	Actor  Actor
 	Tenant *store.Tenant     // gives access to the data of the caller's tenant only
 	Info   *store.TenantInfo // the tenant's quota and policy when the request arrived
 
@@ -22,10 +24,21 @@ type Caller struct {
 	Response *admission.Response // counts the response's bytes in memory; nil until the request is admitted
 }
 
-// Has reports whether the caller's key has a scope. Only keys of the operator's tenant can have
-// [OperatorScope].
+// Has reports whether the caller has a scope. Only callers of the operator's tenant can have
+// [OperatorScope] and [OperatorRead].
 func (c *Caller) Has(s Scope) bool {
-	return slices.Contains(c.Key.Scopes, string(s)) && (s != OperatorScope || c.Key.Tenant == store.Operator)
+	return s.In(c.Key.Scopes) && (!s.operates() || c.Key.Tenant == store.Operator)
+}
+
+// Lacks returns a scope of a list that the caller does not have, or an empty string if there is
+// none.
+func (c *Caller) Lacks(scopes []string) string {
+	for _, s := range scopes {
+		if !c.Has(Scope(s)) {
+			return s
+		}
+	}
+	return ""
 }
 
 // Parse calls fn, which parses the caller's body, once the admission controller admits it. bytes is
@@ -61,9 +74,21 @@ func callerOf(ctx context.Context) *Caller {
 
 // authorize returns an error if the caller's key lacks the scope of a route.
 func (c *Caller) authorize(r *Route) error {
-	if c.Has(r.Scope) {
+	if r.Scope == SignedIn || c.Has(r.Scope) || r.Or != "" && c.Has(r.Or) {
 		return nil
 	}
-	return NewProblem(api.CodeForbidden, "key %s has the scopes %s; this needs %s",
-		c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
+	return c.forbid(r.Scope)
+}
+
+// Require returns an error if the caller lacks a scope.
+func (c *Caller) Require(s Scope) error {
+	if c.Has(s) {
+		return nil
+	}
+	return c.forbid(s)
+}
+
+func (c *Caller) forbid(s Scope) error {
+	return NewProblem(api.CodeForbidden, "%s has the scopes %s; this needs %s",
+		c.Actor.label(), strings.Join(c.Key.Scopes, ", "), s)
 }

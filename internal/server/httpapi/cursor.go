@@ -107,6 +107,9 @@ const (
 	ListTenants     ListName = "tenants"
 	ListBlocks      ListName = "blocks"
 	ListQuarantined ListName = "quarantine"
+	ListMembers     ListName = "members"
+	ListGroups      ListName = "groups"
+	ListAudit       ListName = "audit"
 )
 
 const (

@@ -163,6 +163,7 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, store.ErrNoGateway),
 		errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule),
+		errors.Is(err, store.ErrNoMember),
 		errors.Is(err, journal.ErrNoRun):
 		return NewProblem(api.CodeNotFound, "%v", err)
 	case errors.Is(err, store.ErrExists),

@@ -23,6 +23,7 @@ type Route struct {
 	Method  string
 	Path    string
 	Scope   Scope // required scope of the key; Public for routes without a key
+	Or      Scope // a scope that is enough for a part of what the route does; the handler checks which
 	Tag     string
 	Summary string
 	About   string // the long description; optional
@@ -82,7 +83,7 @@ func (r *Route) tooLarge(c *Caller) error {
 
 // operation returns the route as a huma operation. It panics if the route has no known scope.
 func (rt *Router) operation(r Route) huma.Operation {
-	if r.Scope == "" || r.Scope != Public && !r.Scope.Known() {
+	if r.Scope == "" || r.Scope != Public && r.Scope != SignedIn && !r.Scope.Known() {
 		panic(fmt.Sprintf("route %s %s: it declares no scope; set Public if it needs no key", r.Method, r.Path))
 	}
 	if r.Body == 0 {

@@ -6,9 +6,10 @@ import "slices"
 type Scope string
 
 // Scopes of keys. A key of the operator's tenant can have all of them; keys of other tenants
-// can have all but OperatorScope.
+// can have all but OperatorScope and OperatorRead.
 const (
-	OperatorScope Scope = "operator" // tenants, their keys, blocks, quarantine and metrics
+	OperatorScope Scope = "operator"      // tenants, their keys and members, blocks, quarantine and metrics
+	OperatorRead  Scope = "operator:read" // reads what OperatorScope changes
 	KeysRead      Scope = "keys:read"
 	KeysWrite     Scope = "keys:write"
 	ModulesRead   Scope = "modules:read"
@@ -17,9 +18,15 @@ const (
 	AgentsWrite   Scope = "agents:write"
 	RunsRead      Scope = "runs:read"
 	RunsWrite     Scope = "runs:write"
+	RunsApprove   Scope = "runs:approve" // answers interrupts of runs
+	MembersRead   Scope = "members:read"
+	MembersWrite  Scope = "members:write"
+	AuditRead     Scope = "audit:read"
 	UsageRead     Scope = "usage:read"
 	SecretsWrite  Scope = "secrets:write"
 
+	// SignedIn is the scope of routes that need an API key or a session, but no scope.
+	SignedIn Scope = "signed-in"
 	// Public is the scope of routes that need no key.
 	Public Scope = "public"
 )
@@ -34,18 +41,33 @@ var TenantScopes = []Scope{
 	AgentsWrite,
 	RunsRead,
 	RunsWrite,
+	RunsApprove,
 	UsageRead,
 	SecretsWrite,
+	MembersRead,
+	MembersWrite,
+	AuditRead,
 }
+
+// implied holds the scopes that include others.
+var implied = map[Scope]Scope{OperatorRead: OperatorScope, RunsApprove: RunsWrite}
+
+// In reports whether a list of scopes has the scope or one that includes it.
+func (s Scope) In(scopes []string) bool {
+	return slices.Contains(scopes, string(s)) || implied[s] != "" && slices.Contains(scopes, string(implied[s]))
+}
+
+// operates reports whether only keys of the operator's tenant can have the scope.
+func (s Scope) operates() bool { return s == OperatorScope || s == OperatorRead }
 
 // OperatorScopes returns all scopes that a key can have. The keys that the server's method
 // OperatorKey creates have all of them.
 func OperatorScopes() []string {
-	return append([]string{string(OperatorScope)}, ScopeNames(TenantScopes)...)
+	return append([]string{string(OperatorScope), string(OperatorRead)}, ScopeNames(TenantScopes)...)
 }
 
 // Known reports whether a key can have the scope.
-func (s Scope) Known() bool { return s == OperatorScope || slices.Contains(TenantScopes, s) }
+func (s Scope) Known() bool { return s.operates() || slices.Contains(TenantScopes, s) }
 
 // ScopeNames returns scopes in the store's form.
 func ScopeNames(scopes []Scope) []string {

@@ -26,7 +26,7 @@ func (q *Service) Routes(rt *httpapi.Router) {
 		ID:      "list-quarantined",
 		Method:  "GET",
 		Path:    "/v1/quarantine",
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     tag,
 		Summary: "List quarantined runs",
 		About:   "Lists runs that are not resumed because they appear to have crashed their server, with the evidence.",

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent"
@@ -12,10 +14,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store/database"
+	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
 // Resume resumes a paused run of the caller's tenant with answers to its interrupts, keyed by the
-// interrupts' ids. The run records the caller's API key with the answers.
+// interrupts' ids. The run records the caller with the answers.
 func (r *Service) Resume(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -35,7 +38,7 @@ func (r *Service) resume(
 	client Client,
 	key Key,
 ) (*ActiveRun, error) {
-	t, by := c.Tenant, "key "+c.Key.ID+" "+c.Key.Name
+	t, by := c.Tenant, c.Actor.Kind+" "+c.Actor.ID+" "+c.Actor.Name
 	info, err := t.Run(ctx, id)
 	if err != nil {
 		return nil, err
@@ -78,7 +81,23 @@ func (r *Service) resume(
 		return nil, resumeProblem(err)
 	}
 	l.From = info.LastSeq
-	return l, nil
+	return l, t.Audit(ctx, "run.answer", id, decisions(answers))
+}
+
+// maxDecisions limits the decisions in an audit record.
+const maxDecisions = 20
+
+// decisions returns what audit logs record of answers: the ids of the interrupts, and the decisions
+// of those that have one.
+func decisions(answers map[string]json.RawMessage) map[string]any {
+	ids := slices.Sorted(maps.Keys(answers))
+	out := map[string]any{"answers": len(ids)}
+	for _, id := range ids[:min(len(ids), maxDecisions)] {
+		var a struct{ Decision string }
+		_ = json.Unmarshal(answers[id], &a) // answers without a decision, such as results of tools
+		out[truncate.Text(id, 100)] = truncate.Text(a.Decision, 20)
+	}
+	return out
 }
 
 // resumeProblem converts the failure to resume a run to a problem. It returns the journal's

@@ -99,6 +99,7 @@ func (r *Service) Routes(rt *httpapi.Router) {
 		Method:  "POST",
 		Path:    "/v1/runs",
 		Scope:   httpapi.RunsWrite,
+		Or:      httpapi.RunsApprove,
 		Tag:     tag,
 		Status:  202,
 		Body:    8 << 20,

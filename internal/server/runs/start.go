@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -57,13 +58,17 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	}
 	var in api.StartRun
 	var messages []abi.Message
-	if err := c.Parse(req.Context(), r.admission, len(b), func() error {
+	err = c.Parse(req.Context(), r.admission, len(b), func() error {
 		if err := decodeStart(b, &in); err != nil {
 			return err
 		}
 		messages, err = conversation(&in)
 		return err
-	}); err != nil {
+	})
+	if in.Run == "" { // the scope of the route's Or only answers interrupts
+		err = cmp.Or(c.Require(httpapi.RunsWrite), err)
+	}
+	if err != nil {
 		return err
 	}
 	key, err := KeyOf(req, b)

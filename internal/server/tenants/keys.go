@@ -27,12 +27,21 @@ func showKey(k *store.Key) *api.Key {
 		ID:      k.ID,
 		Tenant:  k.Tenant,
 		Name:    k.Name,
-		Scopes:  k.Scopes,
+		Scopes:  scopesOf(k),
+		Role:    k.Role,
 		Created: k.Created.UTC(),
 		Expires: at(k.Expires),
 		Revoked: at(k.Revoked),
 		Used:    at(k.Used),
 	}
+}
+
+// scopesOf returns the scopes of a key, or of its role.
+func scopesOf(k *store.Key) []string {
+	if k.Role != "" {
+		return httpapi.Role(k.Role).Scopes(k.Tenant)
+	}
+	return k.Scopes
 }
 
 type (
@@ -135,7 +144,7 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 		ID:      "list-tenant-keys",
 		Method:  "GET",
 		Path:    all,
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     tag,
 		Summary: "List a tenant's keys, newest first",
 		About:   httpapi.AboutLists,
@@ -168,10 +177,11 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 	})
 }
 
-// create creates a key of a tenant. The key's scopes must be in may, which is also the default.
+// create creates a key of a tenant, with scopes or a role. Its scopes must be in may, which is also
+// the default.
 func (k *Keys) create(
 	ctx context.Context,
-	_ *httpapi.Caller,
+	c *httpapi.Caller,
 	t *store.Tenant,
 	may []string,
 	in *api.CreateKey,
@@ -180,15 +190,24 @@ func (k *Keys) create(
 	if len(scopes) == 0 {
 		scopes = may
 	}
+	if in.Role != "" {
+		if len(in.Scopes) > 0 {
+			return nil, httpapi.NewProblem(api.CodeInvalid, "want either role or scopes")
+		}
+		if err := checkRole(c, t, in.Role); err != nil {
+			return nil, err
+		}
+		scopes = nil
+	}
 	for _, scope := range scopes {
-		if !slices.Contains(may, scope) {
+		if !httpapi.Scope(scope).Known() || !httpapi.Scope(scope).In(may) {
 			return nil, httpapi.NewProblem(api.CodeForbidden, "scope %q cannot be granted here; want one of %s",
 				scope, strings.Join(may, ", "))
 		}
 	}
 	made, shown, err := t.CreateKey(
 		ctx,
-		&store.KeyOptions{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
+		&store.KeyOptions{Name: in.Name, Role: in.Role, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
 			TTL: time.Duration(in.ExpiresIn) * time.Second},
 	)
 	return keyAnswer(made, shown, err)
@@ -235,11 +254,9 @@ func (k *Keys) rotate(
 		return nil, err
 	}
 	if !c.Has(httpapi.OperatorScope) {
-		for _, scope := range old.Scopes {
-			if !c.Has(httpapi.Scope(scope)) {
-				return nil, httpapi.NewProblem(api.CodeForbidden,
-					"key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
-			}
+		if scope := c.Lacks(scopesOf(old)); scope != "" {
+			return nil, httpapi.NewProblem(api.CodeForbidden,
+				"key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
 		}
 	}
 	var grace time.Duration

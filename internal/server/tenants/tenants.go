@@ -64,7 +64,7 @@ func (t *Tenants) Routes(rt *httpapi.Router) {
 		ID:      "list-tenants",
 		Method:  "GET",
 		Path:    "/v1/tenants",
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     tag,
 		Summary: "List tenants",
 		About:   httpapi.AboutLists,
@@ -73,7 +73,7 @@ func (t *Tenants) Routes(rt *httpapi.Router) {
 		ID:      "get-tenant",
 		Method:  "GET",
 		Path:    "/v1/tenants/{tenant}",
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     tag,
 		Summary: "Show a tenant",
 	}, t.get)

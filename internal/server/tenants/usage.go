@@ -46,7 +46,7 @@ func (u *Usages) Routes(rt *httpapi.Router) {
 		ID:      "get-tenant-usage",
 		Method:  "GET",
 		Path:    "/v1/tenants/{tenant}/usage",
-		Scope:   httpapi.OperatorScope,
+		Scope:   httpapi.OperatorRead,
 		Tag:     "usage",
 		Summary: "Show a tenant's usage",
 	}, func(ctx context.Context, _ *httpapi.Caller, in *tenantUsageInput) (*usageOutput, error) {

@@ -28,7 +28,7 @@ func tenantFlag(cmd *cobra.Command, tenant *string) *cobra.Command {
 }
 
 func keysCreate(e *cli.Env) *cobra.Command {
-	var tenant, life string
+	var tenant, life, role string
 	var scopes []string
 	cmd := Command(e, &cobra.Command{
 		Use:   "create NAME",
@@ -36,9 +36,10 @@ func keysCreate(e *cli.Env) *cobra.Command {
 		Long: `Creates a key and prints it. The server does not store the key itself, so it cannot
 be shown again. The key goes to standard output, information about it to standard error.`,
 		Example: `  agent-runner keys create ci --scope modules:write --scope agents:write --expires 90d
+  agent-runner keys create night-shift --role approver --expires 30d
   agent-runner keys create first --tenant acme > acme.key`,
 	}, func(ctx context.Context, r *Session, args []string) error {
-		in := &api.CreateKey{Name: args[0], Scopes: scopes}
+		in := &api.CreateKey{Name: args[0], Scopes: scopes, Role: role}
 		if life != "" {
 			d, err := cli.ParseDays("expires", life)
 			if err != nil {
@@ -54,6 +55,8 @@ be shown again. The key goes to standard output, information about it to standar
 	})
 	cmd.Flags().
 		StringSliceVar(&scopes, "scope", nil, "allow a `SCOPE` such as runs:write; repeatable (default: all that you may grant)")
+	cmd.Flags().
+		StringVar(&role, "role", "", "give the scopes of a `ROLE` instead: owner, developer, approver or viewer; admin or support of the operator")
 	cmd.Flags().StringVar(&life, "expires", "", "expire after this time, such as 90d or 12h (default: never)")
 	return tenantFlag(cmd, &tenant)
 }

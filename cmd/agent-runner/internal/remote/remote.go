@@ -200,7 +200,8 @@ func remedy(e *cli.Env, p *api.Problem, server string, now time.Time) string {
 	case api.CodeNotFound:
 		return elsewhere(p.Detail)
 	case api.CodeForbidden:
-		if strings.HasSuffix(p.Detail, " needs "+scopeOperator) {
+		if strings.HasSuffix(p.Detail, " needs "+scopeOperator) ||
+			strings.HasSuffix(p.Detail, " needs "+scopeOperator+":read") {
 			return "; log in with the operator's key: agent-runner login " + server
 		}
 		if p.Errors == nil && strings.HasPrefix(p.Detail, "scope ") {

@@ -1,0 +1,46 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// An Actor is who sends a request, for records and messages.
+type Actor struct {
+	Kind string // KindKey or another of the kinds
+	ID   string // the id of the key, or the subject of the person
+	Name string // a name for people; optional
+}
+
+// Kinds of actors.
+const (
+	KindKey = "key" // an API key
+)
+
+// String returns the kind and the id, as audit logs name the actor.
+func (a Actor) String() string { return a.Kind + ":" + a.ID }
+
+// label returns the actor for messages.
+func (a Actor) label() string { return a.Kind + " " + a.ID }
+
+// storeActor returns the actor for records of changes that the request makes.
+func (c *Caller) storeActor(r *http.Request) *store.Actor {
+	return &store.Actor{
+		Tenant:  c.Key.Tenant,
+		ID:      c.Actor.String(),
+		Name:    c.Actor.Name,
+		Address: clientAddress(r),
+		Request: RequestID(r.Context()),
+	}
+}
+
+// clientAddress returns the IP address of the client, or of the proxy in front of the server.
+func clientAddress(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return host
+}
