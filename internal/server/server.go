@@ -376,3 +376,16 @@ func (s *Server) await(ctx context.Context, hs *http.Server, limit time.Duration
 		return cmp.Or(err, context.Cause(ctx))
 	}
 }
+
+// OperatorKey creates an API key of the operator and returns its text. If another is false, it
+// creates only the first key, and returns "" if the operator has a valid one. The store has only
+// hashes of keys, so the key cannot be read again.
+func (s *Server) OperatorKey(ctx context.Context, another bool) (string, error) {
+	operator := s.options.Store.Tenant(store.Operator)
+	o := &store.KeyOptions{Name: "operator", Scopes: httpapi.OperatorScopes()}
+	if another {
+		_, key, err := operator.CreateKey(ctx, o)
+		return key, err
+	}
+	return operator.CreateFirstKey(ctx, o)
+}
