@@ -92,11 +92,16 @@ func Cut(s string, n int) string {
 
 // Document reads text that consists of one value of type t; nil accepts any value.
 func (s *Scanner) Document(t reflect.Type) error {
+	return s.document(func() error { return s.Value(t) })
+}
+
+// document reads text that consists of one value, which read reads.
+func (s *Scanner) document(read func() error) error {
 	s.space()
 	if s.I == len(s.B) {
 		return s.ErrorAt("empty; want a JSON value")
 	}
-	if err := s.Value(t); err != nil {
+	if err := read(); err != nil {
 		return err
 	}
 	s.space()

@@ -24,18 +24,7 @@ type Keeper interface {
 
 // Whole reads text that consists of one value into v.
 func (s *Scanner) Whole(v interface{ ReadValue(s *Scanner) error }) error {
-	s.space()
-	if s.I == len(s.B) {
-		return s.ErrorAt("empty; want a JSON value")
-	}
-	if err := v.ReadValue(s); err != nil {
-		return err
-	}
-	s.space()
-	if s.I < len(s.B) {
-		return s.ErrorAt("unexpected text after the JSON value")
-	}
-	return nil
+	return s.document(func() error { return v.ReadValue(s) })
 }
 
 // begins checks the first byte of a value. It skips null and reports it as absent. Other

@@ -20,7 +20,7 @@ func Closest(name string, names []string) []string {
 			continue
 		}
 		// Names without a common character are not similar, however short they are.
-		if d := distance(name, n); d <= far && d < max(len(name), len(n)) {
+		if d := Distance(name, n); d <= far && d < max(len(name), len(n)) {
 			found = append(found, near{n, d})
 		}
 	}
@@ -32,9 +32,9 @@ func Closest(name string, names []string) []string {
 	return out
 }
 
-// distance returns the Levenshtein distance of two strings, in bytes. It computes the distance row
+// Distance returns the Levenshtein distance of two strings, in bytes. It computes the distance row
 // by row.
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

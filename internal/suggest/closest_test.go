@@ -35,6 +35,6 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"abc", "abc", 0}, {"ab", "ba", 2}} {
-		require.Equal(t, tc.want, distance(tc.a, tc.b), "%q %q", tc.a, tc.b)
+		require.Equal(t, tc.want, Distance(tc.a, tc.b), "%q %q", tc.a, tc.b)
 	}
 }

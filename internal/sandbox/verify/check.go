@@ -5,8 +5,8 @@
 // not fit is rejected with a [*RefusedError], which names the mistake and, where possible,
 // a fix.
 //
-// The package depends on internal/wasm and on wazero's value types. It knows neither what
-// the functions do nor how modules are compiled.
+// The package depends on internal/wasm, internal/suggest and wazero's value types. It knows neither
+// what the functions do nor how modules are compiled.
 package verify
 
 import (
@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
+	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
 const (
@@ -180,31 +181,9 @@ func nearest(name string, names []string) string {
 	slices.Sort(names)
 	best, bestDistance := "", len(name)
 	for _, candidate := range names {
-		if d := distance(name, candidate); d < bestDistance && d*3 <= max(len(name), len(candidate)) {
+		if d := suggest.Distance(name, candidate); d < bestDistance && d*3 <= max(len(name), len(candidate)) {
 			best, bestDistance = candidate, d
 		}
 	}
 	return best
-}
-
-// distance returns the Levenshtein distance between a and b in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			above := row[j+1]
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			row[j+1] = min(change, above+1, row[j]+1)
-			diagonal = above
-		}
-	}
-	return row[len(b)]
 }
