@@ -22,9 +22,10 @@ type email struct{}
 func (email) mayFind(s *survey) bool { return s.at }
 
 // find implements [detector].
-func (email) find(text string, from int) []span {
+func (email) find(view *view) []span {
+	text := view.text
 	var out []span
-	for minimum := from; ; {
+	for minimum := view.from; ; {
 		i := strings.IndexByte(text[minimum:], '@')
 		if i < 0 {
 			return out
@@ -111,16 +112,18 @@ func back(text string, minimum, to int, class func(rune) bool) int {
 	return to
 }
 
-func alnum(c byte) bool  { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
+func alnum(c byte) bool  { return digit(c) || letter(c) }
 func inWord(c byte) bool { return alnum(c) || c == '_' }
 
 // ip finds IPv4 and IPv6 addresses. An IPv6 address must contain a decimal digit:
 // face::cafe is more often something else.
 type ip struct{}
 
-// The maximum length of an address, including a dot or colon that ends a sentence.
+// The minimum length of an address, and the maximum lengths, including a dot or colon that ends a sentence.
 const (
+	minIP   = len("::1")
 	maxIPv4 = len("255.255.255.255") + 1
 	maxIPv6 = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") + 1
 )
@@ -128,18 +131,17 @@ const (
 // A version describes the addresses of one version of the Internet protocol.
 type version struct {
 	in      [256]bool // the characters of an address
-	every   byte      // a character that every address has
 	longest int
 	length  func(run string) int // length of the address in run, without a dot or colon after it; 0 if none
 }
 
 var versions = []*version{
-	newVersion("0123456789.", '.', maxIPv4, ipv4),
-	newVersion("0123456789.:abcdefABCDEF", ':', maxIPv6, ipv6),
+	newVersion("0123456789.", maxIPv4, ipv4),
+	newVersion("0123456789.:abcdefABCDEF", maxIPv6, ipv6),
 }
 
-func newVersion(chars string, every byte, longest int, length func(string) int) *version {
-	v := &version{every: every, longest: longest, length: length}
+func newVersion(chars string, longest int, length func(string) int) *version {
+	v := &version{longest: longest, length: length}
 	for i := range len(chars) {
 		v.in[chars[i]] = true
 	}
@@ -147,13 +149,13 @@ func newVersion(chars string, every byte, longest int, length func(string) int) 
 }
 
 // mayFind implements [detector].
-func (ip) mayFind(s *survey) bool { return s.digit }
+func (ip) mayFind(s *survey) bool { return len(s.numbers) > 0 }
 
 // find implements [detector].
-func (ip) find(text string, from int) []span {
+func (ip) find(view *view) []span {
 	var out []span
 	for _, v := range versions {
-		out = v.find(out, text, from)
+		out = v.find(out, view)
 	}
 	return out
 }
@@ -173,17 +175,24 @@ func (ip) open(text string, from int) int {
 	return minimum
 }
 
-// find appends to out the addresses in text that begin at index from or later. It checks each run
-// of an address's characters that is not adjacent to a word character, and ignores a run that
-// begins before from.
-func (v *version) find(out []span, text string, from int) []span {
-	for i := nextByte(text, from, v.every); i < len(text); i = nextByte(text, i, v.every) {
-		begin := i
+// find appends to out the addresses of a view. It checks each run of an address's characters that
+// has a digit and is not adjacent to a word character, and ignores a run that begins before the
+// unprocessed text.
+func (v *version) find(out []span, view *view) []span {
+	text, from, i := view.text, view.from, 0
+	for _, begin := range view.survey.numbers {
+		if begin < i { // the last run had it
+			continue
+		}
+		i = begin + 1
 		for begin > from && v.in[text[begin-1]] {
 			begin--
 		}
 		for i < len(text) && v.in[text[i]] {
 			i++
+		}
+		if i-begin < minIP {
+			continue
 		}
 		if begin == from && from > 0 && v.in[text[from-1]] {
 			continue

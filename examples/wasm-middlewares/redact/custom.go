@@ -48,11 +48,11 @@ func newCustom(pattern string) (*custom, error) {
 func (c *custom) mayFind(*survey) bool { return true }
 
 // find implements [detector].
-func (c *custom) find(text string, from int) []span {
+func (c *custom) find(v *view) []span {
 	var out []span
-	for _, m := range c.pattern.FindAllStringIndex(text, -1) {
+	for _, m := range c.pattern.FindAllStringIndex(v.text, -1) {
 		// A match that began before from exceeded the limit of held text.
-		if m[0] = max(m[0], from); m[0] < m[1] {
+		if m[0] = max(m[0], v.from); m[0] < m[1] {
 			out = append(out, span{from: m[0], to: m[1]})
 		}
 	}

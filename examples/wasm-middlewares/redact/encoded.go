@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"math/bits"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -39,7 +40,7 @@ func (s *scanner) encoded(v *view, depth int) []span {
 func (s *scanner) holds(text string, depth int) *kind {
 	for i, v := range s.views(&tail{}, text, 0, true) {
 		for _, k := range s.kinds {
-			if k.name != "" && k.mayFind(&v.survey) && len(k.find(v.text, 0)) > 0 {
+			if k.name != "" && k.mayFind(&v.survey) && len(k.find(v)) > 0 {
 				return k
 			}
 		}
@@ -59,7 +60,7 @@ func openRun(text string, from int) int {
 	for i > from && text[i-1] == '=' && len(text)-i < 2 {
 		i--
 	}
-	for i > from && runs[text[i-1]] {
+	for i > from && inRun(text[i-1]) {
 		i--
 	}
 	if i < len(text) && text[i] == '=' {
@@ -68,30 +69,60 @@ func openRun(text string, from int) int {
 	return i
 }
 
-// runs holds the characters of an encoded run.
-var runs = func() (in [256]bool) {
-	for c := range in {
-		in[c] = alnum(byte(c)) || strings.IndexByte("+/-_", byte(c)) >= 0
-	}
-	return in
-}()
-
-var standard = strings.NewReplacer("-", "+", "_", "/")
-
 // decode decodes a run in each encoding, and returns the printable results.
 func decode(run string) []string {
 	var out []string
-	if b, ok := disguise.Hex(run); ok && readable(b) {
-		out = append(out, string(b))
+	if hexadecimal(run[0]) && hexadecimal(run[1]) {
+		if b, ok := disguise.Hex(run); ok && readable(b) {
+			out = append(out, string(b))
+		}
 	}
-	word := standard.Replace(run)
-	if len(word)%4 == 1 {
-		word = word[:len(word)-1]
-	}
-	if b, err := base64.RawStdEncoding.DecodeString(word); err == nil && readable(b) {
-		out = append(out, string(b))
+	if mayDecode(run) {
+		digits := standard.Replace(run)
+		if len(digits)%4 == 1 {
+			digits = digits[:len(digits)-1]
+		}
+		if b, err := base64.RawStdEncoding.DecodeString(digits); err == nil && readable(b) {
+			out = append(out, string(b))
+		}
 	}
 	return out
+}
+
+var standard = strings.NewReplacer("-", "+", "_", "/")
+
+// base64Digits has the values of the digits of base64, in the standard alphabet and in that for URLs.
+var base64Digits = func() (values [256]byte) {
+	for i := range 64 {
+		values["ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[i]] = byte(i)
+	}
+	values['-'], values['_'] = values['+'], values['/']
+	return values
+}()
+
+// mayDecode reports whether a run of base64 digits may decode to printable text. It returns false at the first
+// control character, or byte that is not UTF-8, so that few words of a text are decoded.
+func mayDecode(run string) bool {
+	digits, more := uint32(0), 0 // more is the number of bytes that the last character lacks
+	for i := range len(run) {
+		digits = digits<<6 | uint32(base64Digits[run[i]])
+		if i%4 == 0 {
+			continue
+		}
+		b := byte(digits >> (6 - 2*(i%4)))
+		switch {
+		case more > 0:
+			if b>>6 != 2 {
+				return false
+			}
+			more--
+		case b < ' ' && (b < '\t' || b > '\r') || b == 0x7f || b >= 0x80 && b < 0xc2 || b > 0xf4:
+			return false
+		case b >= utf8.RuneSelf:
+			more = bits.LeadingZeros8(^b) - 1
+		}
+	}
+	return more == 0
 }
 
 // readable reports whether bytes are printable text, which excludes most accidental

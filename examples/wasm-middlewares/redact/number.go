@@ -15,18 +15,19 @@ const (
 func separator(c byte) bool { return c == ' ' || c == '-' }
 
 // mayFind implements [detector].
-func (card) mayFind(s *survey) bool { return s.digit }
+func (card) mayFind(s *survey) bool { return len(s.numbers) > 0 }
 
 // find implements [detector].
-func (card) find(text string, from int) []span {
+func (card) find(v *view) []span {
 	var out []span
-	for i := nextDigit(text, from); i < len(text); i = nextDigit(text, i) {
-		if end := cardAt(text, i); end > 0 {
-			out = append(out, span{from: i, to: end})
-			i = end
+	last := 0
+	for _, i := range v.survey.numbers {
+		if i < last || v.text[i] < '2' || v.text[i] > '6' {
+			continue
 		}
-		for i < len(text) && digit(text[i]) {
-			i++
+		if end := cardAt(v.text, i); end > 0 {
+			out = append(out, span{from: i, to: end})
+			last = end
 		}
 	}
 	return out
@@ -37,9 +38,9 @@ func beginsGroup(text string, i int) bool {
 	return i == 0 || !inWord(text[i-1]) && text[i-1] != '.'
 }
 
-// cardAt returns the end of the longest card number that begins at i, or 0.
+// cardAt returns the end of the longest card number that begins at i with one of its first digits, or 0.
 func cardAt(text string, i int) (end int) {
-	if !beginsGroup(text, i) || text[i] < '2' || text[i] > '6' {
+	if !beginsGroup(text, i) {
 		return 0
 	}
 	digits := 0
@@ -122,18 +123,20 @@ const (
 )
 
 // mayFind implements [detector].
-func (iban) mayFind(s *survey) bool { return s.digit }
+func (iban) mayFind(s *survey) bool { return len(s.numbers) > 0 }
 
 // find implements [detector].
-func (iban) find(text string, from int) []span {
+func (iban) find(v *view) []span {
 	var out []span
-	for i := nextDigit(text, from+2) - 2; i+minIBAN <= len(text); i = nextDigit(text, i+3) - 2 {
-		if !beginsWord(text, i) {
+	begin := v.from
+	for _, i := range v.survey.numbers {
+		i -= 2 // the digits follow two letters
+		if i < begin || !letter(v.text[i+1]) || !letter(v.text[i]) || i > 0 && alnum(v.text[i-1]) {
 			continue
 		}
-		if end, _ := ibanAt(text, i); end > 0 {
+		if end, _ := ibanAt(v.text, i); end > 0 {
 			out = append(out, span{from: i, to: end})
-			i = end
+			begin = end
 		}
 	}
 	return out

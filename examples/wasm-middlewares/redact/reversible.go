@@ -173,16 +173,17 @@ type verbatim struct {
 func (v verbatim) open(text string, _ int) int { return len(text) }
 
 // mayFind implements [detector].
-func (v verbatim) mayFind(s *survey) bool { return s.digit || len(v.book.seen.byStart) > 0 }
+func (v verbatim) mayFind(s *survey) bool { return len(s.numbers) > 0 || len(v.book.seen.byStart) > 0 }
 
 // find implements [detector].
-func (v verbatim) find(text string, from int) []span {
+func (v verbatim) find(view *view) []span {
 	known, bracket := v.book.seen, v.lookalikes.brackets[0]
 	if len(known.byStart) == 0 {
-		return v.lookalikes.find(text, from)
+		return v.lookalikes.find(view)
 	}
+	text := view.text
 	var out []span
-	for i := from; i < len(text); i++ {
+	for i := view.from; i < len(text); i++ {
 		end := 0
 		switch {
 		case known.mayBegin(text, i):

@@ -13,13 +13,13 @@ import (
 // can need more.
 const maxTail = 1024
 
-// A detector finds one kind of data in text[from:]. The text before that has been processed and
+// A detector finds one kind of data in a text from an index on. The text before that has been processed and
 // only provides context.
 type detector interface {
 	// mayFind reports whether text with the given survey may contain a match.
 	mayFind(s *survey) bool
-	// find returns the matches.
-	find(text string, from int) []span
+	// find returns the matches in v.text[v.from:].
+	find(v *view) []span
 	// open returns the index from which more text could change the result of find, or the
 	// text's length if there is none.
 	open(text string, from int) int
@@ -177,7 +177,7 @@ func (s *scanner) find(views []*view) []span {
 			if i > 0 && k.name == "" || !k.mayFind(&v.survey) {
 				continue
 			}
-			for _, f := range k.find(v.text, v.from) {
+			for _, f := range k.find(v) {
 				all = append(all, span{v.begin(f.from), v.end(f.to), k})
 			}
 		}

@@ -3,146 +3,109 @@ package main
 import (
 	"math/bits"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/internal/word"
 )
 
 // A survey tells which characters a text has. The detectors take several nanoseconds for each byte, and most
-// texts have nothing for them to find.
+// texts have little for them to find.
 type survey struct {
 	at        bool     // @
-	digit     bool     // a digit
 	disguised bool     // a character that the undisguised form of a text may replace
+	numbers   []int    // the starts of runs of digits
 	runs      [][2]int // runs of base64 or hexadecimal digits that may encode text: their start and end
 }
 
-// read returns the survey of text[from:].
+// read returns the survey of text[from:]. It looks at eight bytes at a time, and finds the highest bit of each byte
+// that has a property.
 func read(text string, from int) survey {
 	var s survey
-	var at, digit, disguised uint64
-	end := from // end of the last run
-	for i, next := from, from; i < len(text); i += 8 {
-		if i >= next { // try again after 32 bytes
-			i += common(text[i:])
-			next = i + 32
-		}
-		w := word(text[i:])
-		low := w &^ highs
-		letters := between(low|' '*ones, 'a', 'z') &^ w
-		lower := letters & (low << 2) // bit 5 of a small letter is set
-		digits := between(low, '0', '9') &^ w
+	var at, disguised, before uint64      // before is 0x80 if the last byte was a digit
+	gaps, end := uint64(word.Highs), from // the bytes of the last word below those of runs; the end of the last run
+	for i := from; i < len(text); i += 8 {
+		w := wordAt(text, i)
+		low := w &^ word.Highs
 		at |= equal(low, '@') &^ w
-		digit |= digits
 		disguised |= w | between(low, '%', '&') | equal(low, '\\')
-		coded := letters&^lower | digits | (equal(low, '+')|equal(low, '/')|equal(low, '_'))&^w
-		if coded == 0 {
-			continue
-		}
-		gaps := ^(coded | lower | equal(low, '-')&^w) & highs
-		for coded = after(coded, end-i); coded != 0; coded = after(coded, end-i) {
-			var begin int
-			begin, end = around(text, i, end, bits.TrailingZeros64(coded)/8, gaps)
-			if end-begin >= minRun {
-				s.runs = append(s.runs, [2]int{begin, end})
+		if digits := between(low, '0', '9') &^ w & word.Highs; digits != 0 {
+			for starts := digits &^ (digits<<8 | before); starts != 0; starts &= starts - 1 {
+				s.numbers = append(s.numbers, i+bits.TrailingZeros64(starts)/8)
 			}
+			before = digits >> 56
+		} else {
+			before = 0
+		}
+		// A run of twelve bytes has this word, or the second half of the last one and the first half of this one.
+		last := gaps >> 32
+		gaps = ^(low + (0x80-'+')*word.Ones) & word.Highs
+		if (gaps == 0 || last|gaps<<32 == 0) && i >= end && hasRun(text, w, i) {
+			end = s.addRun(text, i, end)
 		}
 	}
-	s.at, s.digit, s.disguised = at != 0, digit != 0, disguised&highs != 0
+	s.at, s.disguised = at&word.Highs != 0, disguised&word.Highs != 0
 	return s
 }
 
-// after returns mask without the bits of its first n bytes. n may be less than 0 or more than 8.
-func after(mask uint64, n int) uint64 {
-	if n <= 0 {
-		return mask
-	}
-	return mask >> (8 * n) << (8 * n)
+// hasRun reports whether the eight bytes of text at i or at i-4 are part of a run. w is the word at i.
+func hasRun(text string, w uint64, i int) bool {
+	const half = word.Highs >> 32
+	here := ofRuns(w)
+	return here == word.Highs || here&half == half && i >= 8 && ofRuns(wordAt(text, i-8))>>32 == half
 }
 
-// around returns the start and the end of the run that contains byte k of the eight bytes of text at i. The run
-// does not begin before index from. gaps has the highest bit of each of the eight bytes that is not part of a run.
-func around(text string, i, from, k int, gaps uint64) (begin, end int) {
-	begin, end = i, i+8
-	if before := gaps & (1<<(8*k) - 1); before != 0 {
-		begin += bits.Len64(before) / 8
-	} else {
-		for begin > from && runs[text[begin-1]] {
-			begin--
+// ofRuns returns the highest bit of each byte of w that may be part of a run.
+func ofRuns(w uint64) uint64 {
+	low := w &^ word.Highs
+	return (between(low|' '*word.Ones, 'a', 'z') | between(low, '0', '9') | equal(low, '-') | equal(low, '+') |
+		equal(low, '/') | equal(low, '_')) &^ w & word.Highs
+}
+
+// addRun adds the run that contains the byte at index i of text, if it may encode text. The run does not begin
+// before index from. addRun returns the end of the run.
+func (s *survey) addRun(text string, i, from int) int {
+	begin, end := i, i
+	for begin > from && inRun(text[begin-1]) {
+		begin--
+	}
+	for n := 8; n == 8; end += n {
+		n = bits.TrailingZeros64(^ofRuns(wordAt(text, end))&word.Highs) / 8
+	}
+	if end-begin >= minRun && hasCode(text[begin:end]) {
+		s.runs = append(s.runs, [2]int{begin, end})
+	}
+	return end
+}
+
+// inRun reports whether a character may be part of an encoded run.
+func inRun(c byte) bool { return alnum(c) || c == '-' || c == '+' || c == '/' || c == '_' }
+
+// hasCode reports whether a run has more than small letters and hyphens. A run without is more likely words.
+func hasCode(run string) bool {
+	for i := range len(run) {
+		if c := run[i]; c != '-' && (c < 'a' || c > 'z') {
+			return true
 		}
 	}
-	if next := gaps >> (8 * k); next != 0 {
-		end = i + k + bits.TrailingZeros64(next)/8
-	} else {
-		for end < len(text) && runs[text[end]] {
-			end++
-		}
+	return false
+}
+
+// wordAt returns the eight bytes of text at i as a little-endian integer, with spaces after the end of the text.
+func wordAt(text string, i int) uint64 {
+	if i+8 <= len(text) {
+		return word.LoadString(text, i)
 	}
-	return max(begin, from), end
+	return word.Rest(text, i)
 }
 
-const (
-	ones   = 0x0101010101010101
-	highs  = 0x80 * ones
-	spaces = ' ' * ones
-)
-
-// common returns the length of the longest start of text that is a multiple of 32 bytes long and has only small
-// letters, spaces and common punctuation.
-func common(text string) int {
-	all := len(text)
-	for len(text) >= 32 {
-		if unusual(load(text))|unusual(load(text[8:]))|unusual(load(text[16:]))|unusual(load(text[24:])) != 0 {
-			break
-		}
-		text = text[32:]
-	}
-	return all - len(text)
-}
-
-// unusual returns the highest bit of each byte of w that is not in ASCII, from % to +, or from / to
-// _. The latter contain the digits and the capital letters.
-func unusual(w uint64) uint64 {
-	low := w &^ highs
-	return (w | between(low, '%', '+') | between(low, '/', '_')) & highs
-}
-
-// load returns the first eight bytes of text as a little-endian integer.
-func load(text string) uint64 {
-	return uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
-		uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
-}
-
-// word returns the first eight bytes of text as a little-endian integer, with spaces after the end of the text.
-func word(text string) uint64 {
-	if len(text) >= 8 {
-		return load(text)
-	}
-	w := uint64(spaces)
-	for i := len(text) - 1; i >= 0; i-- {
-		w = w<<8 | uint64(text[i])
-	}
-	return w
-}
-
-// between returns the highest bit of each byte of low that is in [first, last]. All bytes are below
-// 0x80.
+// between sets the highest bit of each byte of low that is in [first, last]. Other bits have no meaning. All bytes of
+// low are below 0x80.
 func between(low uint64, first, last byte) uint64 {
-	return (low + uint64(0x80-first)*ones) &^ (low + uint64(0x7f-last)*ones) & highs
+	return (low + uint64(0x80-first)*word.Ones) &^ (low + uint64(0x7f-last)*word.Ones)
 }
 
-// equal returns a word in which the highest bit of a byte is set if that byte of low equals c. All
-// bytes of low, and c, must be below 0x80.
+// equal sets the highest bit of each byte of low that is c, which is below 0x80. It is otherwise like between.
 func equal(low uint64, c byte) uint64 {
-	return ^(low ^ uint64(c)*ones + 0x7f*ones) & highs
-}
-
-// nextDigit returns the index of the first digit in text[i:], or the length of text.
-func nextDigit(text string, i int) int {
-	for ; i < len(text); i += 8 {
-		w := word(text[i:])
-		if m := between(w&^highs, '0', '9') &^ w; m != 0 {
-			return i + bits.TrailingZeros64(m)/8
-		}
-	}
-	return len(text)
+	return ^(low ^ uint64(c)*word.Ones + 0x7f*word.Ones)
 }
 
 // nextByte returns the index of the first byte c in text[i:], or the length of text.

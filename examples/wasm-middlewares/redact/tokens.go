@@ -108,12 +108,13 @@ type tokens struct {
 const maxDigits = 3
 
 // mayFind implements [detector].
-func (t tokens) mayFind(s *survey) bool { return s.digit }
+func (t tokens) mayFind(s *survey) bool { return len(s.numbers) > 0 }
 
 // find implements [detector].
-func (t tokens) find(text string, from int) []span {
+func (t tokens) find(v *view) []span {
+	text := v.text
 	var out []span
-	for i := nextByte(text, from, t.brackets[0]); i < len(text); i = nextByte(text, i+1, t.brackets[0]) {
+	for i := nextByte(text, v.from, t.brackets[0]); i < len(text); i = nextByte(text, i+1, t.brackets[0]) {
 		if end, _ := t.at(text, i); end > 0 {
 			out = append(out, span{from: i, to: end})
 			i = end - 1

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
+	"github.com/agent-runner/agent-runner/internal/word"
 )
 
 // A view is a form of text for the detectors: the text itself, or its undisguised form.
@@ -144,7 +145,12 @@ func disguised(text string, from int, s *survey, json, last bool) bool {
 			return false
 		}
 		if text[i] >= utf8.RuneSelf {
-			return true
+			c, size := utf8.DecodeRuneInString(text[i:])
+			if size == 1 || disguise.FoldRune(c) != c {
+				return true
+			}
+			i += size - 1
+			continue
 		}
 		if _, size := escape(text[i:], json); size > 0 || size < 0 && !last {
 			return true
@@ -155,9 +161,9 @@ func disguised(text string, from int, s *survey, json, last bool) bool {
 // plainStart returns the number of bytes of text before the first that undisguised may replace.
 func plainStart(text string) int {
 	for i := 0; i < len(text); i += 8 {
-		w := word(text[i:])
-		low := w &^ highs
-		if m := (w | between(low, '%', '&') | equal(low, '\\')) & highs; m != 0 {
+		w := wordAt(text, i)
+		low := w &^ word.Highs
+		if m := (w | between(low, '%', '&') | equal(low, '\\')) & word.Highs; m != 0 {
 			return i + bits.TrailingZeros64(m)/8
 		}
 	}
@@ -283,17 +289,13 @@ func percent(text string) (rune, int) {
 	return 0, 0
 }
 
-// entities maps the HTML names of characters that occur in data.
-var entities = map[string]rune{
-	"commat": '@',
-	"period": '.',
-	"colon":  ':',
-	"hyphen": '-',
-	"dash":   '-',
-	"lowbar": '_',
-	"plus":   '+',
-	"nbsp":   ' ',
-	"sp":     ' ',
+// entities has the HTML names of characters that occur in data.
+var entities = []struct {
+	name string
+	char rune
+}{
+	{"commat", '@'}, {"period", '.'}, {"colon", ':'}, {"hyphen", '-'}, {"dash", '-'}, {"lowbar", '_'}, {"plus", '+'},
+	{"nbsp", ' '}, {"sp", ' '},
 }
 
 // entity decodes an HTML character reference, such as &#64;, &#x40; or &commat;. Its results are
@@ -305,12 +307,11 @@ func entity(text string) (rune, int) {
 	case strings.HasPrefix(text, "&#"):
 		return closed(text, 2, 10, 7, ';')
 	}
-	for name, c := range entities {
-		whole := "&" + name + ";"
-		if strings.HasPrefix(text, whole) {
-			return c, len(whole)
-		}
-		if strings.HasPrefix(whole, text) {
+	for _, e := range entities {
+		switch rest, ok := strings.CutPrefix(text[1:], e.name); {
+		case ok && strings.HasPrefix(rest, ";"):
+			return e.char, len(text) - len(rest) + 1
+		case ok && rest == "", strings.HasPrefix(e.name, text[1:]):
 			return 0, -1
 		}
 	}
