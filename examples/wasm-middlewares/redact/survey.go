@@ -22,7 +22,13 @@ func read(text string, from int) survey {
 	var s survey
 	var at, disguised, before uint64      // before is 0x80 if the last byte was a digit
 	gaps, end := uint64(word.Highs), from // the bytes of the last word below those of runs; the end of the last run
-	for i := from; i < len(text); i += 8 {
+	for i, next := from, from; i < len(text); i += 8 {
+		if i >= next {
+			if n := common(text, i); n > 0 {
+				i, gaps, before = i+n-8, 0, 0 // a run may begin in the last word
+			}
+			next = i + 64
+		}
 		w := wordAt(text, i)
 		low := w &^ word.Highs
 		at |= equal(low, '@') &^ w
@@ -44,6 +50,26 @@ func read(text string, from int) survey {
 	}
 	s.at, s.disguised = at&word.Highs != 0, disguised&word.Highs != 0
 	return s
+}
+
+// common returns the number of bytes of text, from index i on, that have only small letters, spaces and common
+// punctuation. It is a multiple of 32.
+func common(text string, i int) int {
+	begin := i
+	for ; i+32 <= len(text); i += 32 {
+		if (unusual(word.LoadString(text, i))|unusual(word.LoadString(text, i+8))|
+			unusual(word.LoadString(text, i+16))|unusual(word.LoadString(text, i+24)))&word.Highs != 0 {
+			break
+		}
+	}
+	return i - begin
+}
+
+// unusual sets the highest bit of each byte of w that is not in ASCII, from % to +, or from / to _. The latter
+// contain the digits and the capital letters. Other bits have no meaning.
+func unusual(w uint64) uint64 {
+	low := w &^ word.Highs
+	return w | between(low, '%', '+') | between(low, '/', '_')
 }
 
 // hasRun reports whether the eight bytes of text at i or at i-4 are part of a run. w is the word at i.
