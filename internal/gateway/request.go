@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -52,7 +53,7 @@ func (c *record) read(held *memory) ([]byte, *wire.Error) {
 			"the request is compressed with %.40q, which the gateway does not read: send it uncompressed "+
 				"(Codex: -c features.enable_request_compression=false)", encoding)
 	}
-	body, err := io.ReadAll(held.counted(http.MaxBytesReader(c.client, c.r.Body, o.MaxBody)))
+	body, err := readAll(held.counted(http.MaxBytesReader(c.client, c.r.Body, o.MaxBody)), c.r.ContentLength)
 	if full, ok := errors.AsType[*wire.Error](err); ok {
 		return nil, full
 	}
@@ -72,6 +73,19 @@ func (c *record) read(held *memory) ([]byte, *wire.Error) {
 		return nil, wire.Errorf(wire.CodeInvalid, "reading the request failed: %v", err)
 	}
 	return body, nil
+}
+
+// maxPrepared limits the memory that is prepared for a body before it arrives, in bytes.
+const maxPrepared = 128 << 10
+
+// readAll reads all of r, which has about size bytes, if size is not negative.
+func readAll(r io.Reader, size int64) ([]byte, error) {
+	var b bytes.Buffer
+	if size > 0 {
+		b.Grow(int(min(size, maxPrepared)) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(r)
+	return b.Bytes(), err
 }
 
 // A head is what the gateway itself reads of a request.

@@ -130,3 +130,19 @@ func decoded(v Value) any {
 	}
 	return json.Number(v.Text)
 }
+
+// FuzzString compares the text of strings with that of encoding/json.
+func FuzzString(f *testing.F) {
+	f.Add([]byte(`"a\n\"b\"\\\/\r\t\b\f\\"`))
+	f.Add([]byte(`"\u00e9 \n"`))
+	f.Add([]byte(`""`))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		v, err := Parse(doc)
+		if err != nil || !v.IsString() {
+			return
+		}
+		var want string
+		require.NoError(t, json.Unmarshal(doc, &want))
+		require.Equal(t, want, v.String())
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -100,8 +101,12 @@ func (v Value) String() string {
 	if !v.IsString() {
 		return ""
 	}
-	if inner := v.Text[1 : len(v.Text)-1]; bytes.IndexByte(inner, '\\') < 0 {
+	inner := v.Text[1 : len(v.Text)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner)
+	}
+	if text, ok := unquoted(inner); ok {
+		return text
 	}
 	text, err := jsontext.AppendUnquote(nil, v.Text)
 	if err != nil {
@@ -109,6 +114,33 @@ func (v Value) String() string {
 	}
 	return string(text)
 }
+
+// unquoted returns the text of a string without its quotes. It returns false if the string has an escape with a
+// number.
+func unquoted(inner []byte) (string, bool) {
+	var out strings.Builder
+	out.Grow(len(inner))
+	for {
+		i := bytes.IndexByte(inner, '\\')
+		if i < 0 {
+			out.Write(inner)
+			return out.String(), true
+		}
+		k := strings.IndexByte(escapes, inner[i+1])
+		if k < 0 {
+			return "", false
+		}
+		out.Write(inner[:i])
+		out.WriteByte(escaped[k])
+		inner = inner[i+2:]
+	}
+}
+
+// A backslash and escapes[k] are an escape of the character escaped[k].
+const (
+	escapes = `nt"\/rbf`
+	escaped = "\n\t\"\\/\r\b\f"
+)
 
 // Int returns the value of an integer that fits, and 0 for other values.
 func (v Value) Int() int64 {
