@@ -242,7 +242,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	console.Mount(func(pattern string, _ http.Handler) {
 		require.Regexp(
 			t,
-			`^GET /(\{\$\}|console/[0-9a-f]{16}/([a-z]+/)?[a-z]+\.(js|css|svg))$`,
+			`^GET /(\{\$\}|console/[0-9a-f]{16}/([a-z]+/)?[a-z]+\.(js|css|svg)|console/[0-9a-f]{16}/agent\.schema\.json)$`,
 			pattern,
 			"files for everybody are those of the console",
 		)

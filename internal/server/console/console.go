@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"html/template"
 	"io/fs"
 	"maps"
@@ -22,6 +23,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 //go:embed web
@@ -46,24 +49,40 @@ var kinds = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
+	".json": "application/schema+json",
 }
 
 // Mount registers the console's files. It registers no other path, so that the caller answers
 // requests for missing files.
 func Mount(handle func(pattern string, h http.Handler)) {
 	web, err := fs.Sub(embedded, "web")
+	var more map[string][]byte
 	if err == nil {
-		err = mount(web, handle)
+		more, err = formSchema()
+	}
+	if err == nil {
+		err = mount(web, more, handle)
 	}
 	if err != nil {
 		panic("console: " + err.Error()) // the files are embedded in the program
 	}
 }
 
-// mount registers the files of web. It executes the page as a template, which receives the path of
+// formSchema returns the JSON Schema of agent.yaml, from which the console makes the form of its
+// editor, as a file.
+func formSchema() (map[string][]byte, error) {
+	schema, err := agentfile.Schema()
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(schema)
+	return map[string][]byte{"agent.schema.json": b}, err
+}
+
+// mount registers the files of web, and more. It executes the page as a template, which receives the path of
 // the other files and the names of the style sheets and scripts.
-func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
-	files, base, err := read(web)
+func mount(web fs.FS, more map[string][]byte, handle func(pattern string, h http.Handler)) error {
+	files, base, err := read(web, more)
 	if err != nil {
 		return err
 	}
@@ -96,23 +115,24 @@ func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
 	return nil
 }
 
-// read returns the files by name, and the path with their digest.
-func read(web fs.FS) (files map[string][]byte, base string, err error) {
-	files = map[string][]byte{}
-	sum := sha256.New()
+// read returns the files of web, and more, by name, and the path with their digest.
+func read(web fs.FS, more map[string][]byte) (files map[string][]byte, base string, err error) {
+	files = maps.Clone(more)
+	if files == nil {
+		files = map[string][]byte{}
+	}
 	err = fs.WalkDir(web, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		b, err := fs.ReadFile(web, name)
-		if err != nil {
-			return err
-		}
-		files[name] = b
-		_, _ = sum.Write([]byte(name + "\x00" + strconv.Itoa(len(b)) + "\x00"))
-		_, _ = sum.Write(b)
-		return nil
+		files[name], err = fs.ReadFile(web, name)
+		return err
 	})
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		_, _ = sum.Write([]byte(name + "\x00" + strconv.Itoa(len(files[name])) + "\x00"))
+		_, _ = sum.Write(files[name])
+	}
 	return files, "/console/" + hex.EncodeToString(sum.Sum(nil))[:16] + "/", err
 }
 

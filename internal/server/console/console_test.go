@@ -131,13 +131,13 @@ func TestPathHasDigest(t *testing.T) {
 		{"index.html": {Data: []byte("a")}, "main.css": {Data: []byte("b")}},
 		{"index.html": {Data: []byte("a")}, "main.js": {}, "b": {}},
 	} {
-		_, base, err := read(web)
+		_, base, err := read(web, nil)
 		require.NoError(t, err)
 		require.Regexp(t, `^/console/[0-9a-f]{16}/$`, base)
 		bases[base] = true
 	}
 	require.Len(t, bases, 4)
-	require.Error(t, mount(fstest.MapFS{"index.html": {Data: []byte("{{")}}, func(string, http.Handler) {}))
+	require.Error(t, mount(fstest.MapFS{"index.html": {Data: []byte("{{")}}, nil, func(string, http.Handler) {}))
 }
 
 // forbidden matches code that creates HTML, scripts or requests from strings. Browsers with trusted
@@ -216,5 +216,5 @@ func TestScripts(t *testing.T) {
 	npmtest.Folder(t) // skips the test if Node.js is missing
 	out, err := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "test.mjs")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "ok: 4 files")
+	require.Contains(t, string(out), "ok: 5 files")
 }

@@ -137,11 +137,12 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "Show all runs" }).click();
   await page.getByRole("link", { name: /^Please delete/ }).first().waitFor();
   await open("Agents");
-  await page.getByRole("link", { name: "archivist" }).click();
+  await page.getByRole("link", { name: "archivist", exact: true }).click();
   await page.getByText("# Keeps the archive in order.").waitFor();
-  await page.getByText("Changes since version 1").click();
+  await page.getByText("Compare versions").click();
   await page.locator(".diff ins", { hasText: "# Keeps" }).waitFor();
   await shot("agent", "agent");
+  await edits(title, shot, scheme);
   await open("Modules");
   await shot("modules", "modules");
   await uploads(title, shot, scheme);
@@ -226,6 +227,47 @@ async function signOut() {
   const menu = page.getByRole("button", { name: "Menu", exact: true });
   if (await menu.isVisible()) await menu.click();
   await page.getByRole("button", { name: "Sign out" }).click();
+}
+
+// edits: a new agent is made with the form and with the text, and the server says what is wrong.
+async function edits(title, shot, scheme) {
+  await page.goto(`${told.url}/#/edit`);
+  await title("New agent");
+  const text = page.getByLabel("agent.yaml", { exact: true });
+  await page.locator(".form").getByLabel("Instruction").waitFor();
+  await text.fill("# <b>mine</b>\nmodel: {name: small}\nmdoel: x\n");
+  await page.clock.fastForward(500);
+  await page.getByText("did you mean").waitFor();
+  await page.getByRole("button", { name: "Line 3" }).click();
+  assert.equal(await text.evaluate((e) => e.value.slice(e.selectionStart, e.selectionEnd)), "mdoel: x");
+  await text.fill("# <b>mine</b>\nmodel: {name: small}\n");
+  await page.clock.fastForward(500);
+  await page.getByText("Valid · 0 modules").waitFor();
+  const form = page.getByRole("region", { name: "Form" });
+  await form.getByText("Middlewares", { exact: true }).click();
+  await form.getByRole("button", { name: "Add to middlewares" }).click();
+  await form.getByLabel("Module", { exact: true }).fill("mask");
+  await form.getByLabel("Grants").fill("read:last");
+  await form.getByLabel("Instruction").fill("Be brief.\nBe kind.");
+  await form.getByLabel("Instruction").blur();
+  await page.getByText("Valid · 1 module").waitFor();
+  assert.equal(await text.inputValue(), "# <b>mine</b>\nmodel: {name: small}\nmiddlewares:\n  - module: mask\n    grants:\n      - \"read:last\"\ninstruction: |-\n  Be brief.\n  Be kind.\n");
+  await shot("edit", "edit");
+  await form.getByLabel("Name", { exact: true }).first().fill(`made-${scheme}`);
+  await page.getByRole("button", { name: "Create" }).click();
+  await title(`made-${scheme}`);
+  await page.getByText("Be kind.").waitFor();
+  await page.getByRole("link", { name: "Edit" }).click();
+  await title(`Edit made-${scheme}`);
+  await page.getByText("Valid · 1 module").waitFor();
+  await form.getByRole("button", { name: "Remove 1" }).click();
+  await page.getByText("Valid · 0 modules").waitFor();
+  await page.getByRole("button", { name: "Save as new version" }).click();
+  await title(`made-${scheme}`);
+  await page.locator(".facts").getByText("2", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete all versions?" }).click();
+  await title("Agents");
 }
 
 // uploads: a file that is no module, one that the server rejects, and one that it takes.

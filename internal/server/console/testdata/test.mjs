@@ -54,4 +54,14 @@ const spans = fromEvents([
 assert.deepEqual(spans.map((s) => [s.kind, s.parent, s.start_us, s.took_us, s.error]), [
   ["step", 0, 0, 62000, undefined], ["model", 1, 0, 40000, undefined], ["tool", 1, 41000, 20000, "error"], ["step", 0, 63000, -1, undefined], ["model", 4, 63000, -1, undefined]]);
 
-console.log("ok: 4 files");
+const { setKey, rewrite } = await load("yaml.js");
+const before = "# top\nmodel: {name: a} # x\n\n# list\nmiddlewares:\n- module: a\n# own\ninstruction: |\n  one: two\nlimits:\n  max_steps: 3\n";
+for (const [key, value, want] of [
+  ["instruction", "Line: one\n  two", before.replace("|\n  one: two", "|-\n  Line: one\n    two")],
+  ["middlewares", [{ module: "b", config: { a: [1, "yes"], b: {} } }, {}], before.replace("- module: a", "  - module: b\n    config:\n      a:\n        - 1\n        - \"yes\"\n      b: {}\n  - {}")],
+  ["limits", undefined, before.replace("limits:\n  max_steps: 3\n", "")], ["stream", false, `${before}stream: false\n`],
+  ["instruction", " lead\n", before.replace("|\n  one: two", '" lead\\n"')], ["instruction", "a: b # c", before.replace("|\n  one: two", '"a: b # c"')]]) assert.equal(setKey(before, key, value), want);
+assert.equal(rewrite({ name: "x", n: null, s: "true" }), 'name: x\n"n": null\ns: "true"\n');
+assert.equal(rewrite({}), "");
+
+console.log("ok: 5 files");

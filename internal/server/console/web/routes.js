@@ -15,7 +15,9 @@
 //     checks it with axe in both visits. Add it to the table in docs/console.md.
 import { runs, start } from "./pages/runs.js";
 import { run } from "./pages/run.js";
-import { agents, agent } from "./pages/agents.js";
+import { agents } from "./pages/agents.js";
+import { agent } from "./pages/agent.js";
+import { edit } from "./pages/edit.js";
 import { modules } from "./pages/modules.js";
 import { module } from "./pages/module.js";
 import { usage } from "./pages/usage.js";
@@ -30,6 +32,7 @@ export const routes = {
   start: { list: start, under: "runs" },
   usage: { list: usage, group: "Observe", text: "Usage", key: "u" },
   agents: { list: agents, one: agent, group: "Build", text: "Agents", key: "a" },
+  edit: { list: edit, one: edit, under: "agents" },
   modules: { list: modules, one: module, group: "Build", text: "Modules", key: "m" },
   tenants: { list: tenants, one: tenant, group: "Operate", text: "Tenants", key: "t", operator: true },
   blocks: { list: blocks, group: "Operate", text: "Blocks", key: "b", operator: true },
