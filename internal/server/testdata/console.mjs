@@ -174,7 +174,10 @@ async function visit(scheme, viewport) {
   await shot("usage", "usage");
   assert.equal(await page.getByRole("link", { name: "Tenants", includeHidden: true }).count(), 0);
 
+  await credentials(shot, scheme, open);
+
   // A reload stays signed in; signing out deletes the key.
+  await open("Usage");
   await page.reload();
   await title("Usage");
   await signOut();
@@ -190,6 +193,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "acme" }).click();
   await title("Acme <b>Ltd</b>");
   await shot("tenant", "tenant");
+  await quotas(title, scheme, open);
   await open("Blocks");
   await page.getByLabel("Digest").fill("0".repeat(64));
   await page.getByLabel("Reason").fill("It sent what it read elsewhere.");
@@ -227,6 +231,61 @@ async function signOut() {
   const menu = page.getByRole("button", { name: "Menu", exact: true });
   if (await menu.isVisible()) await menu.click();
   await page.getByRole("button", { name: "Sign out" }).click();
+}
+
+// credentials: keys are created and revoked, and secrets are stored and deleted.
+async function credentials(shot, scheme, open) {
+  const dialog = page.getByRole("dialog");
+  await open("Keys");
+  await page.getByRole("button", { name: "Create a key" }).click();
+  await dialog.getByLabel("Name").fill(`reader <b>${scheme}</b>`);
+  await dialog.getByLabel("Expires").selectOption("In 30 days");
+  await dialog.getByLabel("runs:read").check();
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await dialog.getByText("Copy it now").waitFor();
+  const secret = await dialog.locator(".secret code").textContent();
+  assert.match(secret, /^ar_[a-z2-7]{10}_[a-z2-7]{52}$/);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  const row = page.getByRole("row", { name: `reader <b>${scheme}</b>` });
+  await row.getByText("runs:read").waitFor();
+  await shot("keys", "keys");
+  assert.equal(await page.getByText(secret).count(), 0, "it is shown once");
+  await row.getByRole("button", { name: "Revoke" }).click();
+  await row.getByRole("button", { name: "Revoke permanently?" }).click();
+  await row.getByText("revoked").waitFor();
+  await open("Secrets");
+  await page.getByRole("button", { name: "Set a secret" }).first().click();
+  await dialog.getByLabel("Name").fill(`KEY_${scheme}`);
+  await dialog.getByLabel("Value").fill("hush");
+  await dialog.getByRole("button", { name: "Store" }).click();
+  await page.getByRole("cell", { name: `KEY_${scheme}` }).waitFor();
+  await shot("secrets", "secrets");
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete permanently?" }).click();
+  await page.getByText("No secrets yet").waitFor();
+}
+
+// quotas: the operator changes a quota and the policy, and creates and deletes a tenant.
+async function quotas(title, scheme, open) {
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Change" }).first().click();
+  await dialog.getByLabel("Modules").fill("77");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("row", { name: "Modules 77" }).waitFor();
+  await page.getByRole("row", { name: "Runs per day 50" }).waitFor(); // the others stay
+  await page.getByRole("button", { name: "Change" }).nth(1).click();
+  await dialog.getByLabel("Hosts", { exact: true }).fill("api.example.com, *.example.org");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("api.example.com, *.example.org").waitFor();
+  await open("Tenants");
+  await page.getByRole("button", { name: "Create a tenant" }).click();
+  await dialog.getByLabel("Id").fill(`new-${scheme}`);
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await title(`new-${scheme}`);
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete the tenant with all its data?" }).click();
+  await title("Tenants");
+  await page.getByRole("link", { name: `new-${scheme}` }).waitFor({ state: "detached" });
 }
 
 // edits: a new agent is made with the form and with the text, and the server says what is wrong.

@@ -21,6 +21,8 @@ import { edit } from "./pages/edit.js";
 import { modules } from "./pages/modules.js";
 import { module } from "./pages/module.js";
 import { usage } from "./pages/usage.js";
+import { keys } from "./pages/keys.js";
+import { secrets } from "./pages/secrets.js";
 import { tenants, tenant } from "./pages/tenants.js";
 import { blocks } from "./pages/blocks.js";
 
@@ -34,6 +36,8 @@ export const routes = {
   agents: { list: agents, one: agent, group: "Build", text: "Agents", key: "a" },
   edit: { list: edit, one: edit, under: "agents" },
   modules: { list: modules, one: module, group: "Build", text: "Modules", key: "m" },
+  keys: { list: keys, group: "Manage", text: "Keys", key: "k" },
+  secrets: { list: secrets, group: "Manage", text: "Secrets", key: "e" },
   tenants: { list: tenants, one: tenant, group: "Operate", text: "Tenants", key: "t", operator: true },
   blocks: { list: blocks, group: "Operate", text: "Blocks", key: "b", operator: true },
 };

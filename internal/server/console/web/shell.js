@@ -3,6 +3,7 @@ import { h, fill, icon } from "./dom.js";
 import { key, keyName, isOperator } from "./api.js";
 import { routes, firstPage } from "./routes.js";
 import { openPalette } from "./palette.js";
+import { openSheet, closeSheets } from "./dialog.js";
 import { toggleTheme } from "./theme.js";
 
 const side = document.getElementById("side");
@@ -19,6 +20,7 @@ const brand = () => h("a", { class: "brand", href: `#/${firstPage}` }, h("span",
 export function frame(page, signOut) {
   document.body.classList.toggle("framed", Boolean(key()));
   setOpen(false);
+  closeSheets();
   if (!key()) {
     fill(side);
     fill(bar);
@@ -70,11 +72,7 @@ function palette(signOut) {
 function showShortcuts() {
   const pairs = [["Search or jump to", "Ctrl K"], ["Filter this list", "/"], ["Start a run", "s"], ["Shortcuts", "?"],
     ...visible().filter(([, r]) => r.key).map(([, r]) => [r.text, `g ${r.key}`])];
-  const sheet = h("dialog", { class: "sheet", "aria-label": "Keyboard shortcuts", onclose: () => sheet.remove() },
-    h("header", null, h("h2", null, "Keyboard shortcuts"), square("close", "Close", () => sheet.close())),
-    h("dl", { class: "keys" }, pairs.map(([what, keys]) => h("div", null, h("dt", null, what), h("dd", null, keys.split(" ").map((k) => [h("kbd", null, k), " "]))))));
-  document.body.append(sheet);
-  sheet.showModal();
+  openSheet("Keyboard shortcuts", () => h("dl", { class: "keys" }, pairs.map(([what, keys]) => h("div", null, h("dt", null, what), h("dd", null, keys.split(" ").map((k) => [h("kbd", null, k), " "]))))));
 }
 
 // shortcuts handles the keys that work on each page.

@@ -4,6 +4,7 @@ import { asyncAction, table, relativeTime, digest, badge, properties, json, conf
 import { bytes, count, short } from "../format.js";
 import { get, all, call, isOperator } from "../api.js";
 import { deleteNames, nameOf } from "../names.js";
+import { openSheet } from "../dialog.js";
 import { toast } from "../toast.js";
 
 const recentRuns = 50; // runs that are searched for faults
@@ -49,21 +50,18 @@ function block(m, again) {
       await again();
     });
   }
-  const why = h("input", { type: "text", required: true, maxlength: "1000" });
-  const place = h("div");
-  const go = h("button", { type: "submit", class: "bad" }, "Block for all tenants");
-  const sheet = h("dialog", { class: "sheet", "aria-label": "Block this module", onclose: () => sheet.remove() },
-    h("form", { class: "stack", method: "post", onsubmit: asyncAction(go, place, async () => {
+  return h("button", { type: "button", class: "quiet", onclick: () => openSheet("Block this module", (close) => {
+    const why = h("input", { type: "text", required: true, maxlength: "1000" });
+    const place = h("div");
+    const go = h("button", { type: "submit", class: "bad" }, "Block for all tenants");
+    return h("form", { class: "stack", method: "post", onsubmit: asyncAction(go, place, async () => {
       await call("PUT", path, { body: { reason: why.value.trim() } });
-      sheet.close();
+      close();
       toast("Blocked.");
       await again();
-    }) }, h("h2", null, "Block this module"), h("p", { class: "soft" }, "Within a second, no server of the database calls it any more, for any tenant. Active runs that use it end."),
-    field("Reason", why, "Tenants whose runs end see this reason."), place, h("div", { class: "buttons" }, go, h("button", { type: "button", onclick: () => sheet.close() }, "Cancel"))));
-  return h("button", { type: "button", class: "quiet", onclick: () => {
-    document.body.append(sheet);
-    sheet.showModal();
-  } }, "Block");
+    }) }, h("p", { class: "soft" }, "Within a second, no server of the database calls it any more, for any tenant. Active runs that use it end."),
+    field("Reason", why, "Tenants whose runs end see this reason."), place, h("div", null, go));
+  }) }, "Block");
 }
 
 // faults counts a module's faults in the last runs, when asked to. The last event of a finished
