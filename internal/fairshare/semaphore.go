@@ -11,24 +11,37 @@ import (
 // Unlimited is a number of slots that is never reached.
 const Unlimited = 1 << 30
 
-// A Semaphore has a number of slots. A free slot goes to the waiting tenant that was served least
-// recently. The callers of one tenant get slots in the order of their arrival. A tenant that starts
-// to wait counts as just served, so that no tenant starves.
+// A Semaphore has a number of slots. A free slot goes to the waiting tenant that holds the fewest,
+// and among equals to the one that was served least recently. A tenant that requests a slot while it
+// neither holds nor waits for one counts as served just before the tenant that was served last, so
+// that no waiting tenant starves. The callers of one tenant get slots in the order of their arrival.
 type Semaphore struct {
 	perTenant int
 	queue     int
+	slots     int
+	exempt    map[string]bool // tenants that may hold all slots
 
 	mu      sync.Mutex
 	free    int
+	served  int                // number of slots granted so far
 	tenants map[string]*tenant // tenants that hold or wait for slots
-	waiting []*tenant          // tenants that wait for slots, the least recently served first
+	waiting []*tenant          // tenants that wait for slots
 }
 
 // A tenant holds or waits for slots of a semaphore.
 type tenant struct {
 	name  string
 	held  int
+	last  int             // Semaphore.served when the tenant was last served
 	queue []chan struct{} // FIFO; closed when the slot is granted
+}
+
+// before reports whether t is served before o.
+func (t *tenant) before(o *tenant) bool {
+	if t.held != o.held {
+		return t.held < o.held
+	}
+	return t.last < o.last
 }
 
 // A QueueFullError reports that a tenant's queue is full.
@@ -44,7 +57,23 @@ func (e *QueueFullError) Error() string {
 // slots; if perTenant is smaller than slots, some always remain for other tenants. At most
 // queue callers of a tenant wait at once.
 func NewSemaphore(slots, perTenant, queue int) *Semaphore {
-	return &Semaphore{perTenant: perTenant, queue: queue, free: slots, tenants: map[string]*tenant{}}
+	return &Semaphore{perTenant: perTenant, queue: queue, slots: slots, free: slots, tenants: map[string]*tenant{}}
+}
+
+// Exempt lets the tenant with the given name hold all slots. It must be called before Acquire.
+func (s *Semaphore) Exempt(name string) {
+	if s.exempt == nil {
+		s.exempt = map[string]bool{}
+	}
+	s.exempt[name] = true
+}
+
+// InUse returns the number of slots that are held. Released slots do not count, even if they count
+// as held by their tenant until a delay has passed.
+func (s *Semaphore) InUse() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots - s.free
 }
 
 // Acquire waits for a slot. It fails with a [*QueueFullError] if it would have to wait and the
@@ -74,10 +103,10 @@ func (s *Semaphore) enqueue(name string) (t *tenant, ready chan struct{}, err er
 	defer s.mu.Unlock()
 	t = s.tenants[name]
 	if t == nil {
-		t = &tenant{name: name}
+		t = &tenant{name: name, last: s.served - 1}
 		s.tenants[name] = t
 	}
-	if len(t.queue) >= s.queue && (s.free == 0 || t.held >= s.perTenant) {
+	if len(t.queue) >= s.queue && (s.free == 0 || !s.allows(t)) {
 		s.forget(t)
 		return nil, nil, &QueueFullError{s.queue}
 	}
@@ -89,20 +118,29 @@ func (s *Semaphore) enqueue(name string) (t *tenant, ready chan struct{}, err er
 	return t, ready, nil
 }
 
-// serve grants free slots to waiting tenants that hold fewer than perTenant. The caller holds
-// mu.
+// allows reports whether t may hold one more slot.
+func (s *Semaphore) allows(t *tenant) bool { return t.held < s.perTenant || s.exempt[t.name] }
+
+// serve grants free slots to waiting tenants that may hold more. The caller holds mu.
 func (s *Semaphore) serve() {
 	for s.free > 0 {
-		i := slices.IndexFunc(s.waiting, func(t *tenant) bool { return t.held < s.perTenant })
-		if i < 0 {
+		next := -1
+		for i, t := range s.waiting {
+			if s.allows(t) && (next < 0 || t.before(s.waiting[next])) {
+				next = i
+			}
+		}
+		if next < 0 {
 			return
 		}
-		t := s.waiting[i]
+		t := s.waiting[next]
 		close(t.queue[0])
 		t.queue = t.queue[1:]
 		t.held++
 		s.free--
-		s.waiting = slices.Delete(s.waiting, i, i+1)
+		s.served++
+		t.last = s.served
+		s.waiting = slices.Delete(s.waiting, next, next+1)
 		if len(t.queue) > 0 {
 			s.waiting = append(s.waiting, t)
 		}

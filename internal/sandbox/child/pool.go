@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/fairshare"
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
@@ -24,7 +25,7 @@ import (
 type Pool struct {
 	program string
 	opts    Options
-	slots   *slots
+	slots   *fairshare.Semaphore
 
 	running context.Context // canceled when the pool is closed
 	stop    context.CancelCauseFunc
@@ -43,7 +44,11 @@ func NewPool(opts Options) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile in a child: %w", err)
 	}
-	p := &Pool{program: program, opts: opts, slots: newSlots(opts.MaxProcesses)}
+	// With several slots, no tenant gets the last one, so that it never blocks all others. Jobs without a
+	// tenant are the operator's.
+	slots := fairshare.NewSemaphore(opts.MaxProcesses, max(1, opts.MaxProcesses-1), fairshare.Unlimited)
+	slots.Exempt("")
+	p := &Pool{program: program, opts: opts, slots: slots}
 	p.running, p.stop = context.WithCancelCause(context.Background())
 	return p, nil
 }
@@ -52,7 +57,7 @@ func NewPool(opts Options) (*Pool, error) {
 func (p *Pool) Close(cause error) { p.stop(cause) }
 
 // InUse returns the number of children that run or are about to start.
-func (p *Pool) InUse() int { return p.slots.inUse() }
+func (p *Pool) InUse() int { return p.slots.InUse() }
 
 // errTimeout is the cause with which run cancels the context of a child that takes too long.
 var errTimeout = errors.New("the child process exceeded its time limit")
@@ -88,11 +93,11 @@ func (p *Pool) run(ctx context.Context, tenant, dir string, job Job, stdout outp
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.running, func() { cancel(context.Cause(p.running)) })()
-	release, err := p.slots.acquire(ctx, tenant)
+	release, err := p.slots.Acquire(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer release(0)
 	limits := p.limitsOf(job)
 	cmd := exec.CommandContext(ctx, p.program)
 	cmd.Args = []string{os.Args[0], childArg}
