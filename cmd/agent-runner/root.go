@@ -42,7 +42,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 	addGroup(root, "Tenant commands:", remote.NewModules(e), remote.NewAgents(e), remote.NewRoutes(e),
 		remote.NewSecrets(e), remote.NewKeys(e), remote.NewUsage(e))
 	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e), remote.NewCluster(e))
-	addGroup(root, "People:", remote.NewMembers(e), remote.NewGroups(e))
+	addGroup(root, "People and audit:", remote.NewMembers(e), remote.NewGroups(e), remote.NewAudit(e))
 	root.AddCommand(cli.NewVersion(e))
 	return root
 }

@@ -175,6 +175,45 @@ func uses() map[string]use {
 			nil,
 			nil,
 		},
+		"list-audit": {
+			func(ctx context.Context, c *client.Client) error {
+				return page(
+					c.Audit(
+						ctx,
+						"",
+						client.AuditFilter{Actor: "a", Action: "b", Target: "c", From: time.Now(), To: time.Now()},
+						second,
+					),
+				)
+			},
+			nil,
+			list[[]api.AuditRecord]{},
+		},
+		"list-tenant-audit": {
+			func(ctx context.Context, c *client.Client) error {
+				return page(
+					c.Audit(
+						ctx,
+						"x",
+						client.AuditFilter{Actor: "a", Action: "b", Target: "c", From: time.Now(), To: time.Now()},
+						second,
+					),
+				)
+			},
+			nil,
+			list[[]api.AuditRecord]{},
+		},
+		"export-audit": {
+			func(ctx context.Context, c *client.Client) error {
+				return c.ExportAudit(
+					ctx,
+					client.AuditFilter{Actor: "a", Action: "b", Target: "c", From: time.Now(), To: time.Now()},
+					io.Discard,
+				)
+			},
+			nil,
+			nil,
+		},
 		"map-group": {
 			func(ctx context.Context, c *client.Client) error { return one(c.MapGroup(ctx, &api.MapGroup{})) },
 			api.MapGroup{},

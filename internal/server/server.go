@@ -154,6 +154,7 @@ func New(o *Options) (*Server, error) {
 		&tenants.Keys{Store: o.Store},
 		&tenants.Members{Store: o.Store},
 		&tenants.Groups{Store: o.Store},
+		&tenants.Audit{Store: o.Store, Admission: s.admission, Timeouts: s.timeouts},
 		s.blocks,
 		&tenants.Usages{Store: o.Store, Now: s.options.Now},
 		s.modules,

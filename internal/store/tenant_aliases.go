@@ -93,8 +93,10 @@ func (n *Tenant) SetAlias(
 		if err := moveAlias(t, agent, name, a, version, by); err != nil {
 			return err
 		}
-		a, err = aliasIn(t, agent, name)
-		return err
+		if a, err = aliasIn(t, agent, name); err != nil {
+			return err
+		}
+		return t.record(ctx, "alias.set", agent+"@"+name, map[string]int64{"version": version})
 	})
 	return a, err
 }
@@ -160,7 +162,10 @@ func (n *Tenant) DeleteAlias(ctx context.Context, agent, name string, by AliasCh
 		if err := insertMove(t, agent, name, a.Version, 0, by); err != nil {
 			return err
 		}
-		return refreshAgentModules(t, agent)
+		if err := refreshAgentModules(t, agent); err != nil {
+			return err
+		}
+		return t.record(ctx, "alias.delete", agent+"@"+name, nil)
 	})
 }
 

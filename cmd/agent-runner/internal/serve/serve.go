@@ -54,6 +54,10 @@ type serveCommand struct {
 	drain       time.Duration
 	lease       time.Duration
 	retention   string
+
+	auditRetention string
+	auditAge       time.Duration // auditRetention, parsed
+
 	maxUpload   int64
 	memoryLimit string
 	logFormat   string
@@ -160,6 +164,8 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	c.cluster.add(cmd)
 	f.StringVar(&c.retention, "retention", forever,
 		"keep ended runs for `AGE`, such as 30d or 12h, or forever, until their tenants delete them")
+	f.StringVar(&c.auditRetention, "audit-retention", "365d",
+		"keep records of audit logs for `AGE`, or forever; at most a million of each tenant")
 	f.BoolVar(&c.originals, "keep-originals", false,
 		"store the input of runs and recorded answers as they came, also where modules changed them")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the maximum size of a module, in `BYTES`")
@@ -327,6 +333,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if keep.Retention, err = c.keeps(); err != nil {
 		return err
 	}
+	if c.auditAge, err = c.keepsAudit(); err != nil {
+		return err
+	}
 	if keep.Keyring, err = c.keyring(); err != nil {
 		return err
 	}
@@ -400,6 +409,7 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	background, end := context.WithCancel(ctx)
 	defer end()
 	tasks.Go(func() { deleteExpired(background, o.Store, o.Logger) })
+	tasks.Go(func() { pruneAudit(background, o.Store, c.auditAge, o.Logger) })
 	if c.env.Serving != nil {
 		go c.env.Serving(o)
 	}
