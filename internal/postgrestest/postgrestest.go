@@ -26,6 +26,8 @@ const EnvRequired = "AGENT_RUNNER_REQUIRE_POSTGRES"
 type Server struct {
 	bin, dir string
 	port     int
+	address  string               // that it listens on
+	prefix   []string             // of the command that starts it; see Move
 	attr     *syscall.SysProcAttr // selects another user if the test runs as root, which initdb refuses
 	cmd      *exec.Cmd
 	exited   chan struct{}
@@ -62,7 +64,7 @@ func New() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir}
+	s := &Server{bin: bin, dir: dir, address: "127.0.0.1"}
 	if err := s.init(); err != nil {
 		s.Close()
 		return nil, err
@@ -122,16 +124,37 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // command returns a command for one of PostgreSQL's programs, which runs with s.attr.
 func (s *Server) command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.bin, program), args...)
+	words := slices.Concat(s.prefix, []string{filepath.Join(s.bin, program)}, args)
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = s.dir
-	cmd.SysProcAttr = s.attr
+	if s.prefix == nil {
+		cmd.SysProcAttr = s.attr
+	}
 	return cmd
+}
+
+// Move starts the server again in a network namespace, at an address there. The test must run as
+// root. All addresses can connect to it.
+func (s *Server) Move(namespace, address string) error {
+	s.Kill()
+	rules, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = rules.WriteString("host all all 0.0.0.0/0 trust\n")
+	if err := errors.Join(err, rules.Close()); err != nil {
+		return err
+	}
+	s.address = address
+	s.prefix = []string{"nsenter", "--net=/run/netns/" + namespace,
+		"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}
+	return s.Start()
 }
 
 // Start starts the server again after [Server.Kill]. The server does not wait for the disk: what it
 // has written survives its process, but not a failure of the machine.
 func (s *Server) Start() error {
-	s.cmd = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
+	s.cmd = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses="+s.address,
 		"-c", "unix_socket_directories="+s.dir, "-c", "shared_buffers=16MB", "-c", "max_connections=100",
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "wal_level=minimal", "-c",
 		"max_wal_senders=0")
@@ -148,7 +171,7 @@ func (s *Server) Start() error {
 	s.exited = exited
 	go func(cmd *exec.Cmd) { _ = cmd.Wait(); close(exited) }(s.cmd)
 	for range 600 {
-		if s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)).Run() == nil {
+		if s.command("pg_isready", "-q", "-h", s.address, "-p", strconv.Itoa(s.port)).Run() == nil {
 			return nil
 		}
 		select {
@@ -179,13 +202,13 @@ func (s *Server) Close() {
 
 // URL returns the address of a database.
 func (s *Server) URL(database string) string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
+	return fmt.Sprintf("postgres://postgres@%s:%d/%s?sslmode=disable", s.address, s.port, database)
 }
 
 // Create creates a database and returns its address.
 func (s *Server) Create(t testing.TB, database string) string {
 	t.Helper()
-	out, err := s.command("createdb", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres", database).
+	out, err := s.command("createdb", "-h", s.address, "-p", strconv.Itoa(s.port), "-U", "postgres", database).
 		CombinedOutput()
 	if err != nil {
 		t.Fatalf("createdb %s: %v\n%s", database, err, strings.TrimSpace(string(out)))

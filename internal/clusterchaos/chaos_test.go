@@ -1,0 +1,395 @@
+package clusterchaos
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+var (
+	count  = flag.Int("runs", 60, "number of runs for each transport")
+	atOnce = flag.Int("at-once", 12, "number of concurrent runs")
+	seed   = flag.Uint64("seed", 0, "chooses the faults; 0 selects a random seed")
+)
+
+// endTimeout bounds the wait for the last runs after the last fault.
+const endTimeout = 3 * time.Minute
+
+// A world is a cluster and its load.
+type world struct {
+	t        *testing.T
+	network  *network
+	postgres *postgrestest.Server
+	database *host
+	nodes    []*node
+	ledger   *ledger
+	store    store.Store
+	client   *client.Client
+	random   *rand.Rand
+
+	mu    sync.Mutex
+	seen  map[string][]seenEvent // events that followers received, by run
+	kills []kill
+}
+
+// A seenEvent is an event that a follower received.
+type seenEvent struct {
+	abi.Event
+	at time.Time
+}
+
+// A kill is the end of a node without a word, with the runs that it executed.
+type kill struct {
+	at   time.Time
+	runs []string
+}
+
+// TestClusterChaos runs the cluster with each transport of hints.
+func TestClusterChaos(t *testing.T) {
+	longtest.Skip(t)
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED, NOT TESTED: network namespaces need root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("SKIPPED, NOT TESTED: iproute2 is not installed; install it with: apt-get install iproute2")
+	}
+	program := t.TempDir() + "/agent-runner"
+	out, err := exec.Command("go", "build", "-o", program, "../../cmd/agent-runner").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", *seed)
+	for _, transport := range []string{"notify", "nats"} {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t, program, transport)
+			w.play()
+			w.check()
+		})
+	}
+}
+
+// newWorld starts a database and three nodes, and stores an agent.
+func newWorld(t *testing.T, program, transport string) *world {
+	w := &world{t: t, ledger: &ledger{calls: map[string]int{}}, seen: map[string][]seenEvent{},
+		random: rand.New(rand.NewPCG(*seed, 1))}
+	var err error
+	w.network, err = newNetwork(fmt.Sprint("arc", os.Getpid()%10000))
+	t.Cleanup(w.network.remove)
+	require.NoError(t, err)
+	w.database, err = w.network.add(5)
+	require.NoError(t, err)
+	w.postgres = postgrestest.Start(t)
+	require.NoError(t, w.postgres.Move(w.database.namespace, w.database.address))
+	where := w.postgres.Create(t, "platform")
+	w.store, err = store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = w.store.Close() })
+
+	tool, stopTool, err := w.ledger.serveTool()
+	require.NoError(t, err)
+	t.Cleanup(stopTool)
+	model, stopModel, err := serveModel(teller{200 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(stopModel)
+
+	secret := t.TempDir() + "/password"
+	require.NoError(t, os.WriteFile(secret, []byte("the password of the cluster"), 0o600))
+	for i := range 3 {
+		h, err := w.network.add(11 + i)
+		require.NoError(t, err)
+		n := &node{host: h, program: program, dir: t.TempDir(), store: where, model: model}
+		if transport == "nats" {
+			n.flags = []string{"--cluster-listen", h.address + ":6222", "--cluster-password-file", secret}
+			for _, other := range []int{11, 12, 13} {
+				if other != 11+i {
+					n.flags = append(n.flags, "--join", fmt.Sprintf("10.77.0.%d:6222", other))
+				}
+			}
+		}
+		w.nodes = append(w.nodes, n)
+		require.NoError(t, n.start())
+		t.Cleanup(func() {
+			_ = n.signal(syscall.SIGCONT)
+			_ = n.kill()
+		})
+	}
+	w.prepare(tool)
+	return w
+}
+
+// prepare creates the tenant of all runs, its key and its agent.
+func (w *world) prepare(tool string) {
+	operator, err := client.New(w.nodes[0].url(), w.nodes[0].key, nil)
+	require.NoError(w.t, err)
+	at, err := url.Parse(tool)
+	require.NoError(w.t, err)
+	policy, err := json.Marshal(map[string]any{"models": []string{"*"}, "hosts": []string{at.Host}})
+	require.NoError(w.t, err)
+	var tenant api.CreateTenant
+	require.NoError(w.t, json.Unmarshal(fmt.Appendf(nil, `{"id":"acme","policy":%s}`, policy), &tenant))
+	_, err = operator.CreateTenant(w.t.Context(), &tenant)
+	require.NoError(w.t, err)
+	key, err := operator.CreateKey(w.t.Context(), "acme", &api.CreateKey{Name: "chaos"})
+	require.NoError(w.t, err)
+	w.client, err = client.New("http://cluster", key.Secret, &client.Options{Retry: endTimeout,
+		HTTP: &http.Client{Transport: &balancer{nodes: w.nodes, failed: map[string]time.Time{}}}})
+	require.NoError(w.t, err)
+	_, err = w.client.PutAgent(w.t.Context(), "payer", fmt.Appendf(nil,
+		"model: {name: small, retries: 20}\ntools: {mcp: [{url: %q}]}\n", tool))
+	require.NoError(w.t, err)
+}
+
+// play executes the runs while faults happen, and waits until all have ended.
+func (w *world) play() {
+	ctx, stop := context.WithCancel(w.t.Context())
+	defer stop()
+	var left atomic.Int64
+	left.Store(int64(*count))
+	var load sync.WaitGroup
+	for range *atOnce {
+		load.Go(func() {
+			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
+				w.one(fmt.Sprint("token-", n))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		load.Wait()
+		close(done)
+	}()
+	faults := w.faults()
+	for {
+		pause := 5*time.Second + time.Duration(w.random.Int64N(int64(10*time.Second)))
+		select {
+		case <-done:
+			return
+		case <-time.After(pause):
+		}
+		f := faults[w.random.IntN(len(faults))]
+		n := w.nodes[w.random.IntN(len(w.nodes))]
+		w.t.Logf("%s: %s", n.host.address, f.name)
+		require.NoError(w.t, f.do(ctx, n), f.name)
+	}
+}
+
+// one starts a run and follows it to its end, on any nodes.
+func (w *world) one(token string) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*endTimeout)
+	defer cancel()
+	run, err := w.client.StartRun(ctx, &api.StartRun{Agent: "payer", Input: token}, token)
+	for err != nil && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+		run, err = w.client.StartRun(ctx, &api.StartRun{Agent: "payer", Input: token}, token)
+	}
+	if err != nil {
+		w.t.Errorf("start %s: %v", token, err)
+		return
+	}
+	after := int64(0)
+	for ctx.Err() == nil {
+		for e, err := range w.client.Follow(ctx, run.ID, after) {
+			if err != nil {
+				break // once more, elsewhere
+			}
+			after = e.Seq
+			w.mu.Lock()
+			w.seen[run.ID] = append(w.seen[run.ID], seenEvent{e, time.Now()})
+			w.mu.Unlock()
+			if e.Type == abi.EventRunFinished {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.t.Errorf("run %s of %s does not end", run.ID, token)
+}
+
+// A fault is something that happens to a node. do returns when it is over.
+type fault struct {
+	name string
+	do   func(ctx context.Context, n *node) error
+}
+
+// faults returns the faults.
+func (w *world) faults() []fault {
+	cut := func(to func(n *node) []*host, both bool) func(context.Context, *node) error {
+		return func(_ context.Context, n *node) error {
+			for _, h := range to(n) {
+				if err := n.host.drop(h, true); err != nil {
+					return err
+				}
+				if both {
+					if err := h.drop(n.host, true); err != nil {
+						return err
+					}
+				}
+			}
+			time.Sleep(8 * time.Second)
+			return w.network.heal()
+		}
+	}
+	database := func(*node) []*host { return []*host{w.database} }
+	others := func(n *node) (out []*host) {
+		for _, other := range w.nodes {
+			if other != n {
+				out = append(out, other.host)
+			}
+		}
+		return out
+	}
+	return []fault{
+		{"kill -9", func(_ context.Context, n *node) error {
+			k := kill{at: time.Now(), runs: w.runsOf(n)}
+			if err := n.kill(); err != nil {
+				return err
+			}
+			w.mu.Lock()
+			w.kills = append(w.kills, k)
+			w.mu.Unlock()
+			time.Sleep(5 * time.Second)
+			return n.start()
+		}},
+		{"stopped for 20 s", func(_ context.Context, n *node) error {
+			if err := n.signal(syscall.SIGSTOP); err != nil {
+				return err
+			}
+			time.Sleep(20 * time.Second)
+			return n.signal(syscall.SIGCONT)
+		}},
+		{"cut off from the database", cut(database, true)},
+		{"cannot send to the database", cut(database, false)},
+		{"cut off from the other nodes", cut(others, true)},
+		{"cannot send to the other nodes", cut(others, false)},
+		{"the database stops at once", func(context.Context, *node) error {
+			w.postgres.Kill()
+			time.Sleep(time.Second)
+			return w.postgres.Start()
+		}},
+		{"drain and start again", func(_ context.Context, n *node) error {
+			if err := n.stop(); err != nil {
+				return err
+			}
+			return n.start()
+		}},
+	}
+}
+
+// runsOf returns the runs that a node executes.
+func (w *world) runsOf(n *node) (ids []string) {
+	list, _, err := w.store.Runs(w.t.Context(), &store.Filter{Tenant: "acme", Status: journal.StatusRunning,
+		Page: store.Page{Limit: 500}})
+	if err != nil {
+		w.t.Logf("read the runs of a node: %v", err)
+	}
+	pid := fmt.Sprintf("/%d/", n.cmd.Process.Pid)
+	for i := range list {
+		if strings.Contains(list[i].Owner, pid) {
+			ids = append(ids, list[i].ID)
+		}
+	}
+	return ids
+}
+
+// check compares what followers received with the journal, and the ledger with both.
+func (w *world) check() {
+	ctx := w.t.Context()
+	require.NoError(w.t, w.network.heal())
+	require.Len(w.t, w.seen, *count)
+	require.Empty(w.t, w.ledger.twice(), "calls that were made twice")
+	var tokens int64
+	for id, seen := range w.seen {
+		events := w.journal(id)
+		require.Len(w.t, seen, len(events), id)
+		ends := 0
+		for i, e := range events {
+			require.Equal(w.t, int64(i+1), e.Seq, "no gap in %s", id)
+			require.Equal(w.t, e.Type, seen[i].Type, "event %d of %s", e.Seq, id)
+			require.Equal(w.t, e.Seq, seen[i].Seq, id)
+			if e.Type == abi.EventRunFinished {
+				ends++
+				require.Equal(w.t, abi.RunStop, e.FinishReason, "%s: %s", id, e.Reason)
+			}
+		}
+		require.Equal(w.t, 1, ends, "ends of %s", id)
+		run, err := w.client.Run(ctx, id)
+		require.NoError(w.t, err)
+		require.Equal(w.t, "finished", run.Status)
+		tokens += run.Usage.TotalTokens
+	}
+	usage, err := w.client.Usage(ctx, "", time.Now().UTC().AddDate(0, 0, -1).Format("2006-01-02"), "", client.Page{})
+	require.NoError(w.t, err)
+	require.Equal(w.t, tokens, usage.Total.PromptTokens+usage.Total.CompletionTokens, "usage")
+	require.Equal(w.t, int64(*count), usage.Total.Runs)
+	w.report()
+}
+
+// journal returns all events of a run.
+func (w *world) journal(id string) (out []abi.Event) {
+	for more := true; more; {
+		var events []abi.Event
+		var err error
+		after := int64(0)
+		if len(out) > 0 {
+			after = out[len(out)-1].Seq
+		}
+		events, more, err = w.client.Events(w.t.Context(), id, after)
+		require.NoError(w.t, err)
+		out = append(out, events...)
+	}
+	return out
+}
+
+// report logs how long events took to followers, and runs of killed nodes to their next event.
+func (w *world) report() {
+	var late, recovery []time.Duration
+	for _, seen := range w.seen {
+		for _, e := range seen {
+			late = append(late, e.at.Sub(time.UnixMilli(e.TimeMS)))
+		}
+	}
+	for _, k := range w.kills {
+		for _, id := range k.runs {
+			for _, e := range w.seen[id] {
+				if e.at.After(k.at) {
+					recovery = append(recovery, e.at.Sub(k.at))
+					break
+				}
+			}
+		}
+	}
+	slices.Sort(late)
+	slices.Sort(recovery)
+	at := func(list []time.Duration, q float64) time.Duration {
+		if len(list) == 0 {
+			return 0
+		}
+		return list[int(q*float64(len(list)-1))].Round(100 * time.Microsecond)
+	}
+	w.t.Logf("%d runs; event to follower: p50 %v, p99 %v of %d; kill to next event: p50 %v, p99 %v of %d", len(w.seen),
+		at(late, 0.5), at(late, 0.99), len(late), at(recovery, 0.5), at(recovery, 0.99), len(recovery))
+}

@@ -1,0 +1,177 @@
+package clusterchaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/openaitest"
+)
+
+// steps is the number of tool calls of a run.
+const steps = 3
+
+// A ledger counts the calls of a tool that must not be called twice.
+type ledger struct {
+	mu    sync.Mutex
+	calls map[string]int // by the argument of the call, which is its own in each call
+}
+
+// pay is the tool.
+func (l *ledger) pay(_ context.Context, _ *sdk.CallToolRequest, in struct {
+	Token string `json:"token"`
+}) (*sdk.CallToolResult, any, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls[in.Token]++
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "paid " + in.Token}}}, nil, nil
+}
+
+// twice returns the calls that were made more than once.
+func (l *ledger) twice() (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for token, n := range l.calls {
+		if n > 1 {
+			out = append(out, token)
+		}
+	}
+	return out
+}
+
+// serveTool serves the tool as an MCP server, and returns its URL.
+func (l *ledger) serveTool() (string, func(), error) {
+	impl := sdk.NewServer(&sdk.Implementation{Name: "bank", Version: "1"}, nil)
+	sdk.AddTool(impl, &sdk.Tool{Name: "pay", Description: "Pays once."}, l.pay)
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return impl },
+		&sdk.StreamableHTTPOptions{Stateless: true})
+	return serve(handler)
+}
+
+// serve serves a handler at a free port of the network's outside.
+func serve(h http.Handler) (address string, stop func(), err error) {
+	l, err := net.Listen("tcp", outside+":0")
+	if err != nil {
+		return "", nil, err
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.Serve(l) }()
+	return "http://" + l.Addr().String(), func() { _ = s.Close() }, nil
+}
+
+// A teller is the model: it pays steps times, and then says so. It takes think for each answer.
+type teller struct{ think time.Duration }
+
+// Generate implements [model.Model].
+func (m teller) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	token, results := "", 0
+	for _, msg := range req.Messages {
+		switch msg.Role {
+		case abi.RoleUser:
+			token = msg.Content.String()
+		case abi.RoleTool:
+			results++
+		}
+	}
+	message := abi.Message{Role: abi.RoleAssistant, Content: abi.Text("All is paid for " + token + ".")}
+	reason := abi.FinishStop
+	if results < steps {
+		arguments, err := json.Marshal(map[string]string{"token": fmt.Sprint(token, "/", results)})
+		if err != nil {
+			return nil, err
+		}
+		message = abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{
+			abi.NewToolCall(fmt.Sprint("call_", results), "pay", string(arguments))}}
+		reason = abi.FinishToolCalls
+	}
+	if results == steps && sink != nil {
+		for _, word := range strings.SplitAfter(message.Content.String(), " ") {
+			if err := sink(abi.Chunk{Kind: abi.ChunkText, Text: word}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	select {
+	case <-time.After(m.think/2 + rand.N(m.think)):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return &abi.Response{Message: message, FinishReason: reason, Usage: &abi.Usage{PromptTokens: 100, CompletionTokens: 10, TotalTokens: 110}}, nil
+}
+
+// serveModel serves a model, and returns its URL.
+func serveModel(m model.Model) (string, func(), error) {
+	inner, err := openaitest.New(m)
+	if err != nil {
+		return "", nil, err
+	}
+	to, err := url.Parse(strings.TrimSuffix(inner.URL, "/v1"))
+	if err != nil {
+		return "", nil, err
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.FlushInterval = -1
+	address, stop, err := serve(proxy)
+	return address + "/v1", func() {
+		stop()
+		inner.Close()
+	}, err
+}
+
+// A balancer sends each request to one of the nodes at random, and never twice in a row to one that
+// failed.
+type balancer struct {
+	nodes []*node
+	inner http.Transport
+
+	mu     sync.Mutex
+	failed map[string]time.Time
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	var err error
+	for range 2 * len(b.nodes) {
+		n := b.nodes[rand.N(len(b.nodes))]
+		b.mu.Lock()
+		bad := time.Since(b.failed[n.url()]) < time.Second
+		b.mu.Unlock()
+		if bad {
+			err = errors.New("the node failed a moment ago")
+			continue
+		}
+		copied := r.Clone(r.Context())
+		copied.URL.Host = strings.TrimPrefix(n.url(), "http://")
+		if r.GetBody != nil {
+			if copied.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		res, e := b.inner.RoundTrip(copied)
+		if e == nil && res.StatusCode < 500 {
+			return res, nil
+		}
+		if e == nil {
+			_ = res.Body.Close()
+			e = fmt.Errorf("%s: status %d", n.url(), res.StatusCode)
+		}
+		err = e
+		b.mu.Lock()
+		b.failed[n.url()] = time.Now()
+		b.mu.Unlock()
+	}
+	return nil, err
+}
