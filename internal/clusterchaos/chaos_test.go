@@ -183,14 +183,15 @@ func (w *world) play() {
 		close(done)
 	}()
 	faults := w.faults()
-	for {
+	w.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	for i := 0; ; i++ {
 		pause := 5*time.Second + time.Duration(w.random.Int64N(int64(10*time.Second)))
 		select {
 		case <-done:
 			return
 		case <-time.After(pause):
 		}
-		f := faults[w.random.IntN(len(faults))]
+		f := faults[i%len(faults)]
 		n := w.nodes[w.random.IntN(len(w.nodes))]
 		w.t.Logf("%s: %s", n.host.address, f.name)
 		require.NoError(w.t, f.do(ctx, n), f.name)
