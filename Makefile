@@ -11,6 +11,7 @@ SEED ?= 0
 KILLS ?= 200
 SERVER_KILLS ?= 20
 EXHAUST ?= 1000
+CLUSTER_RUNS ?= 3000
 FLOOD ?= 10m
 COMPOSITIONS ?= 20000
 SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
@@ -58,7 +59,7 @@ quick: ## unit tests and golden cases, without examples, toolchains, browsers an
 	$(TEST) -short ./abi/... ./cmd/... ./guest-sdk/... ./host/... ./internal/... ./tck/...
 
 # Package longtest marks long tests, which only these targets run.
-check race long differential compositions chaos exhaust flood kills clients: export AGENT_RUNNER_LONG_TESTS = 1
+check race long differential compositions chaos cluster-chaos exhaust flood kills clients: export AGENT_RUNNER_LONG_TESTS = 1
 
 .PHONY: check
 check: lint phrases exported tidy generated race long ## what else must hold: lint, plain English, tidy, generated files, races, long tests
@@ -151,6 +152,10 @@ compositions: ## COMPOSITIONS random compositions of middlewares, from SEED on, 
 .PHONY: chaos
 chaos: ## processes that run agents killed, KILLS for each kind of store; SEED repeats what is random
 	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 60m -v -run '^TestChaos$$' ./cmd/agent-runner -args -kills $(KILLS) -seed $(SEED)
+
+.PHONY: cluster-chaos
+cluster-chaos: postgres ## three servers on one database, killed, stopped and cut off while CLUSTER_RUNS runs take place, for each transport of hints; needs root
+	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 120m -v -run '^TestClusterChaos$$' ./internal/clusterchaos -args -runs $(CLUSTER_RUNS) -seed $(SEED)
 
 .PHONY: postgres
 postgres: ## install PostgreSQL for the tests, from Debian's packages, if it is not there

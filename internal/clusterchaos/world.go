@@ -109,7 +109,11 @@ func (m teller) Generate(ctx context.Context, req *model.Request, sink func(abi.
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return &abi.Response{Message: message, FinishReason: reason, Usage: &abi.Usage{PromptTokens: 100, CompletionTokens: 10, TotalTokens: 110}}, nil
+	return &abi.Response{
+		Message:      message,
+		FinishReason: reason,
+		Usage:        &abi.Usage{PromptTokens: 100, CompletionTokens: 10, TotalTokens: 110},
+	}, nil
 }
 
 // serveModel serves a model, and returns its URL.

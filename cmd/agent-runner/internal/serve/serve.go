@@ -68,6 +68,7 @@ type serveCommand struct {
 	noConfine    bool
 	connectPorts []uint
 	cluster      clusterFlags
+	config       string
 }
 
 // NewServe returns the "serve" command.
@@ -115,6 +116,11 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.config != "" {
+				if err := readConfig(cmd, c.config); err != nil {
+					return err
+				}
+			}
 			c.chosen = cmd.Flags().Changed("cache-dir")
 			if err := c.check(cmd); err != nil {
 				return err
@@ -128,6 +134,8 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
+	f.StringVar(&c.config, "config", "",
+		"read flags from a YAML `FILE`, such as {listen: 0.0.0.0:8080}; those on the command line come first")
 	f.StringVar(&c.listen, "listen", "",
 		"listen on `ADDRESS`; port 0 selects a free port (default: $"+EnvListen+", else "+DefaultListen+")")
 	f.StringVar(&c.storeAt, "store", "", "the store: `WHERE` is "+hosting.StoreHelp)
