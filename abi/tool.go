@@ -15,6 +15,12 @@ type Tool struct {
 	// Idempotent marks a tool that can be called again if it is unknown whether a call
 	// happened.
 	Idempotent bool `json:"idempotent,omitempty"`
+	// ReadOnly marks a tool that declares that it changes nothing, as by MCP's readOnlyHint.
+	// The host does not check it.
+	ReadOnly bool `json:"read_only,omitempty"`
+	// Destructive marks a tool that declares that it can delete or overwrite something, as by
+	// MCP's destructiveHint.
+	Destructive bool `json:"destructive,omitempty"`
 }
 
 // A StateTool is a tool in the input of a state hook. Active reports whether the model is

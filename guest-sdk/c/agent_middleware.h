@@ -572,6 +572,8 @@ struct am_tool {
 	am_json parameters; /* a JSON Schema */
 	am_str owner; /* owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	bool idempotent; /* idempotent marks a tool that can be called again if it is unknown whether a call happened. */
+	bool read_only; /* read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	bool destructive; /* destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
 };
 
 /* A Part is one part of the content in the format of the OpenAI chat API. */
@@ -723,6 +725,8 @@ struct am_state_tool {
 	am_json parameters; /* a JSON Schema */
 	am_str owner; /* owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	bool idempotent; /* idempotent marks a tool that can be called again if it is unknown whether a call happened. */
+	bool read_only; /* read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	bool destructive; /* destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
 	bool active;
 };
 
@@ -1409,8 +1413,10 @@ static const am_field am_fields_tool[] = {
 	AM_FIELD("parameters", am_tool, parameters, AM_RAW, AM_OMIT, 0),
 	AM_FIELD("owner", am_tool, owner, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("idempotent", am_tool, idempotent, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("read_only", am_tool, read_only, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("destructive", am_tool, destructive, AM_BOOL, AM_OMIT, 0),
 };
-static const am_type am_type_tool = {am_fields_tool, 5, sizeof(am_tool), AM_FORM_FIELDS, 0};
+static const am_type am_type_tool = {am_fields_tool, 7, sizeof(am_tool), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_part[] = {
 	AM_FIELD("type", am_part, type, AM_TEXT, 0, 0),
@@ -1538,9 +1544,11 @@ static const am_field am_fields_state_tool[] = {
 	AM_FIELD("parameters", am_state_tool, parameters, AM_RAW, AM_OMIT, 0),
 	AM_FIELD("owner", am_state_tool, owner, AM_TEXT, AM_OMIT, 0),
 	AM_FIELD("idempotent", am_state_tool, idempotent, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("read_only", am_state_tool, read_only, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("destructive", am_state_tool, destructive, AM_BOOL, AM_OMIT, 0),
 	AM_FIELD("active", am_state_tool, active, AM_BOOL, 0, 0),
 };
-static const am_type am_type_state_tool = {am_fields_state_tool, 6, sizeof(am_state_tool), AM_FORM_FIELDS, 0};
+static const am_type am_type_state_tool = {am_fields_state_tool, 8, sizeof(am_state_tool), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_model_rewrite_state_input[] = {
 	AM_FIELD("run", am_before_model_rewrite_state_input, run, AM_OBJECT, 0, &am_type_run),

@@ -681,6 +681,10 @@ export interface Tool {
 	readonly owner?: string;
 	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	readonly idempotent?: boolean;
+	/** read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	readonly read_only?: boolean;
+	/** destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	readonly destructive?: boolean;
 }
 
 /** ToolAgain requests another call of the tool, optionally with other arguments. */

@@ -54,6 +54,14 @@ func writeToolFields(w *jsoncodec.Writer, x *abi.Tool) {
 		w.Key("\"idempotent\":")
 		w.Bool(x.Idempotent)
 	}
+	if x.ReadOnly {
+		w.Key("\"read_only\":")
+		w.Bool(x.ReadOnly)
+	}
+	if x.Destructive {
+		w.Key("\"destructive\":")
+		w.Bool(x.Destructive)
+	}
 }
 
 // AfterAgentAnswer is an [abi.AfterAgentAnswer] with its codec.
@@ -2179,6 +2187,8 @@ var shapeOfStateTool = objectShape{fields: []shapeField{
 	{name: "parameters", skip: 14, first: 0x656d61726170222c, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
 	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
 	{name: "idempotent", skip: 14, first: 0x6f706d656469222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
+	{name: "read_only", skip: 13, first: 0x6f5f64616572222c, mask: 0xffffffffffffffff, last: 0x3a22796c6e6f5f64, at: unsafe.Offsetof(StateTool{}.ReadOnly), kind: shapeBool},
+	{name: "destructive", skip: 15, first: 0x757274736564222c, mask: 0xffffffffffffffff, last: 0x3a22657669746375, at: unsafe.Offsetof(StateTool{}.Destructive), kind: shapeBool},
 	{name: "active", skip: 10, first: 0x657669746361222c, mask: 0xffffffffffffffff, last: 0x3a22657669746361, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
 	{mask: 0xffffffffffffffff},
 }}
@@ -2238,6 +2248,8 @@ var shapeOfTool = objectShape{fields: []shapeField{
 	{name: "parameters", skip: 14, first: 0x656d61726170222c, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
 	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
 	{name: "idempotent", skip: 14, first: 0x6f706d656469222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
+	{name: "read_only", skip: 13, first: 0x6f5f64616572222c, mask: 0xffffffffffffffff, last: 0x3a22796c6e6f5f64, at: unsafe.Offsetof(Tool{}.ReadOnly), kind: shapeBool},
+	{name: "destructive", skip: 15, first: 0x757274736564222c, mask: 0xffffffffffffffff, last: 0x3a22657669746375, at: unsafe.Offsetof(Tool{}.Destructive), kind: shapeBool},
 	{mask: 0xffffffffffffffff},
 }}
 

@@ -47,6 +47,10 @@ func readToolField(s *jsoncodec.Scanner, x *abi.Tool, i int) error {
 		return jsoncodec.ReadString(s, &x.Owner)
 	case 4:
 		return s.Bool(&x.Idempotent)
+	case 5:
+		return s.Bool(&x.ReadOnly)
+	case 6:
+		return s.Bool(&x.Destructive)
 	}
 	return nil
 }
@@ -1451,15 +1455,15 @@ func (x *Splice) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *Splice) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfStateTool = []string{"name", "description", "parameters", "owner", "idempotent", "active"}
+var fieldsOfStateTool = []string{"name", "description", "parameters", "owner", "idempotent", "read_only", "destructive", "active"}
 
 func (x *StateTool) FieldNames() []string { return fieldsOfStateTool }
 
 func (x *StateTool) ReadField(s *jsoncodec.Scanner, i int) error {
 	switch i {
-	case 0, 1, 2, 3, 4:
+	case 0, 1, 2, 3, 4, 5, 6:
 		return readToolField(s, &x.Tool, i)
-	case 5:
+	case 7:
 		return s.Bool(&x.Active)
 	}
 	return nil
@@ -1499,7 +1503,7 @@ func (x *StreamEnd) ReadField(s *jsoncodec.Scanner, i int) error {
 
 func (x *StreamEnd) ReadValue(s *jsoncodec.Scanner) error { return s.Fields(x) }
 
-var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idempotent"}
+var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idempotent", "read_only", "destructive"}
 
 func (x *Tool) FieldNames() []string { return fieldsOfTool }
 

@@ -567,6 +567,47 @@ func TestDescription(t *testing.T) {
 	require.Equal(t, "ask", answer.Decision)
 }
 
+// TestAnnotations checks that a tool's annotations decide what the module cannot tell from the name,
+// and make a tool that only seems to read one that acts, but not the reverse.
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tool                  string
+		readOnly, destructive bool
+		want                  string
+	}{
+		"unknown":                         {"frobnicate", false, false, "ask"},
+		"unknown, read-only":              {"frobnicate", true, false, "allow"},
+		"unknown, destructive":            {"frobnicate", false, true, "ask"},
+		"unknown, both":                   {"frobnicate", true, true, "ask"},
+		"seems to read":                   {"search_contacts", false, false, "allow"},
+		"seems to read, destructive":      {"search_contacts", false, true, "ask"},
+		"acts, says that it is read-only": {"send_email", true, false, "ask"},
+	} {
+		h := newHost(t, nil)
+		conversation(h, user("Summarize note.txt."), result("read_file", injected))
+		declared := tools[c.tool]
+		declared.ReadOnly, declared.Destructive = c.readOnly, c.destructive
+		for range 2 { // the second is from the cache
+			answer, err := h.GateTool(abi.GateToolInput{
+				Call: abi.Call{ID: "call", Name: c.tool, Arguments: `{"query":"eve@evil.example","gizmo":"x"}`}, Tool: declared,
+			})
+			require.NoError(t, err)
+			require.Equal(t, c.want, answer.Decision, name)
+		}
+	}
+	h := newHost(t, nil)
+	conversation(h, user("Summarize note.txt."), result("read_file", injected))
+	require.Equal(t, "ask", gate(t, h, "frobnicate", object{"gizmo": "x"}).Decision)
+	changed := tools["frobnicate"]
+	changed.ReadOnly = true
+	answer, err := h.GateTool(abi.GateToolInput{
+		Call: abi.Call{ID: "call", Name: "frobnicate", Arguments: `{"gizmo":"x"}`}, Tool: changed,
+	})
+	require.NoError(t, err)
+	require.Equal(t, "allow", answer.Decision, "the declaration has changed")
+}
+
 // TestExplains checks that a question names the value, its origin and the rule.
 func TestExplains(t *testing.T) {
 	t.Parallel()

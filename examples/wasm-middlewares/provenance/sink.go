@@ -32,7 +32,7 @@ type sink struct {
 	roles   map[string]role // roles by the names of arguments
 	other   role            // role of an argument that the declaration does not have
 	takes   string          // word of the name that says that reading changes what is read; may be empty
-	declare string          // parameters and description of the tool from which the sink was derived
+	declare declaration     // the declaration from which the sink was derived
 }
 
 // harmless reports whether every call is allowed: the tool only reads, and not from an address.
@@ -59,8 +59,7 @@ const maxSinks = 1024
 // sinkOf returns the sink of the tool t with the given name. It follows from the declaration of the
 // tool and from the configuration.
 func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
-	if s := p.cache[name]; s != nil && len(s.declare) == len(t.Parameters)+len(t.Description) &&
-		s.declare[:len(t.Parameters)] == string(t.Parameters) && s.declare[len(t.Parameters):] == t.Description {
+	if s := p.cache[name]; s != nil && s.declare.of(t) {
 		return s
 	}
 	s := derive(name, t)
@@ -74,13 +73,25 @@ func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
 	return s
 }
 
+// A declaration is what a tool says of itself.
+type declaration struct {
+	parameters, description string
+	readOnly, destructive   bool
+}
+
+// of reports whether d is the declaration of t.
+func (d *declaration) of(t *abi.Tool) bool {
+	return d.parameters == string(t.Parameters) && d.description == t.Description &&
+		d.readOnly == t.ReadOnly && d.destructive == t.Destructive
+}
+
 // derive returns the sink that follows from the name and the declaration of a tool.
 func derive(name string, t *abi.Tool) *sink {
 	s := &sink{
 		tool:    name,
 		words:   nameWords(name),
 		roles:   map[string]role{},
-		declare: string(t.Parameters) + t.Description,
+		declare: declaration{string(t.Parameters), t.Description, t.ReadOnly, t.Destructive},
 	}
 	for _, w := range s.words {
 		s.topics |= topics[w]
@@ -98,8 +109,13 @@ func derive(name string, t *abi.Tool) *sink {
 			s.effect = verbs[infinitive(first[0])].effect
 		}
 	}
-	if s.effect&^reads != 0 {
+	switch {
+	case s.effect&^reads != 0:
 		s.effect &^= reads
+	case t.Destructive:
+		s.effect = deletes
+	case s.effect == 0 && t.ReadOnly:
+		s.effect = reads
 	}
 	if i := slices.IndexFunc(s.words, func(w string) bool { return taking[w] }); i >= 0 {
 		s.takes = s.words[i]

@@ -170,6 +170,10 @@ export class Tool extends Value {
 	owner: string = "";
 	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	idempotent: bool = false;
+	/** read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	read_only: bool = false;
+	/** destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	destructive: bool = false;
 
 	readField(key: string, r: Reader): bool {
 		if (key == "name") this.name = r.text();
@@ -177,6 +181,8 @@ export class Tool extends Value {
 		else if (key == "parameters") this.parameters = r.raw();
 		else if (key == "owner") this.owner = r.text();
 		else if (key == "idempotent") this.idempotent = r.boolean();
+		else if (key == "read_only") this.read_only = r.boolean();
+		else if (key == "destructive") this.destructive = r.boolean();
 		else return false;
 		return true;
 	}
@@ -187,6 +193,8 @@ export class Tool extends Value {
 		if (this.parameters.length > 0) w.rawField("parameters", this.parameters);
 		if (this.owner.length > 0) w.textField("owner", this.owner);
 		if (this.idempotent) w.booleanField("idempotent", this.idempotent);
+		if (this.read_only) w.booleanField("read_only", this.read_only);
+		if (this.destructive) w.booleanField("destructive", this.destructive);
 	}
 }
 
@@ -544,6 +552,10 @@ export class StateTool extends Value {
 	owner: string = "";
 	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	idempotent: bool = false;
+	/** read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	read_only: bool = false;
+	/** destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	destructive: bool = false;
 	active: bool = false;
 
 	readField(key: string, r: Reader): bool {
@@ -552,6 +564,8 @@ export class StateTool extends Value {
 		else if (key == "parameters") this.parameters = r.raw();
 		else if (key == "owner") this.owner = r.text();
 		else if (key == "idempotent") this.idempotent = r.boolean();
+		else if (key == "read_only") this.read_only = r.boolean();
+		else if (key == "destructive") this.destructive = r.boolean();
 		else if (key == "active") this.active = r.boolean();
 		else return false;
 		return true;
@@ -563,6 +577,8 @@ export class StateTool extends Value {
 		if (this.parameters.length > 0) w.rawField("parameters", this.parameters);
 		if (this.owner.length > 0) w.textField("owner", this.owner);
 		if (this.idempotent) w.booleanField("idempotent", this.idempotent);
+		if (this.read_only) w.booleanField("read_only", this.read_only);
+		if (this.destructive) w.booleanField("destructive", this.destructive);
 		w.booleanField("active", this.active);
 	}
 }

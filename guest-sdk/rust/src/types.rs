@@ -183,6 +183,10 @@ pub struct Tool {
     pub owner: String,
     /// idempotent marks a tool that can be called again if it is unknown whether a call happened.
     pub idempotent: bool,
+    /// read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it.
+    pub read_only: bool,
+    /// destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint.
+    pub destructive: bool,
 }
 
 impl Object for Tool {
@@ -193,6 +197,8 @@ impl Object for Tool {
             "parameters" => parameters,
             "owner" => owner,
             "idempotent" => idempotent,
+            "read_only" => read_only,
+            "destructive" => destructive,
         );
         false
     }
@@ -202,6 +208,8 @@ impl Object for Tool {
         w.optional("parameters", &self.parameters);
         w.optional("owner", &self.owner);
         w.optional("idempotent", &self.idempotent);
+        w.optional("read_only", &self.read_only);
+        w.optional("destructive", &self.destructive);
     }
 }
 
@@ -631,6 +639,10 @@ pub struct StateTool {
     pub owner: String,
     /// idempotent marks a tool that can be called again if it is unknown whether a call happened.
     pub idempotent: bool,
+    /// read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it.
+    pub read_only: bool,
+    /// destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint.
+    pub destructive: bool,
     pub active: bool,
 }
 
@@ -642,6 +654,8 @@ impl Object for StateTool {
             "parameters" => parameters,
             "owner" => owner,
             "idempotent" => idempotent,
+            "read_only" => read_only,
+            "destructive" => destructive,
             "active" => active,
         );
         false
@@ -652,6 +666,8 @@ impl Object for StateTool {
         w.optional("parameters", &self.parameters);
         w.optional("owner", &self.owner);
         w.optional("idempotent", &self.idempotent);
+        w.optional("read_only", &self.read_only);
+        w.optional("destructive", &self.destructive);
         w.field("active", &self.active);
     }
 }

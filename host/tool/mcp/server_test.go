@@ -157,7 +157,7 @@ func TestOddTools(t *testing.T) {
 	tools := byName(t, connected(t, o))
 	require.Len(t, tools, 2)
 	require.Equal(t, abi.Tool{
-		Name: "good", Description: "A title", Idempotent: true,
+		Name: "good", Description: "A title", Idempotent: true, ReadOnly: true,
 		Parameters: []byte(
 			`{"type":"object","properties":{"z":{"type":"integer","maximum":9007199254740993},"a":{"const":1.50}}}`,
 		),

@@ -93,6 +93,8 @@ func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	}
 	if a := t.Annotations; a != nil {
 		d.Idempotent = a.IdempotentHint || a.ReadOnlyHint
+		d.ReadOnly = a.ReadOnlyHint
+		d.Destructive = !a.ReadOnlyHint && a.DestructiveHint != nil && *a.DestructiveHint
 	}
 	if size := len(d.Name) + len(d.Description) + len(d.Parameters); size > s.o.MaxDeclaration {
 		return d, fmt.Errorf("its declaration has %d bytes; at most %d are allowed", size, s.o.MaxDeclaration)

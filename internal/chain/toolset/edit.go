@@ -25,7 +25,7 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 				if err := Check(&t); err != nil {
 					return nil, err
 				}
-				t.Owner, t.Idempotent = tools[i].Owner, tools[i].Idempotent
+				keepHosts(&t, &tools[i])
 				if Index(out, t.Name) >= 0 {
 					return nil, fmt.Errorf("tools: %q is duplicated", t.Name)
 				}
@@ -116,10 +116,15 @@ func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Too
 		if err := contract.CheckParameters(&t); err != nil {
 			return nil, fmt.Errorf("tools: %w", err)
 		}
-		t.Owner, t.Idempotent = active[i].Owner, active[i].Idempotent
+		keepHosts(&t, &active[i])
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// keepHosts sets the fields of t that a patch cannot change to those of was.
+func keepHosts(t, was *abi.Tool) {
+	t.Owner, t.Idempotent, t.ReadOnly, t.Destructive = was.Owner, was.Idempotent, was.ReadOnly, was.Destructive
 }
 
 // MergeParams returns params with a patch applied; null removes a parameter.

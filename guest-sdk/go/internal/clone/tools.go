@@ -17,7 +17,7 @@ func FindTool(tools []abi.Tool, name string) int {
 
 func sameTool(a, b *abi.Tool) bool {
 	return a.Name == b.Name && a.Description == b.Description && a.Owner == b.Owner && a.Idempotent == b.Idempotent &&
-		bytes.Equal(a.Parameters, b.Parameters)
+		a.ReadOnly == b.ReadOnly && a.Destructive == b.Destructive && bytes.Equal(a.Parameters, b.Parameters)
 }
 
 // ToolsPatch returns the patch that turns the list shown into the list now: removals, and additions
