@@ -162,6 +162,8 @@ async function visit(scheme, viewport) {
   await page.getByRole("button", { name: "Search for faults" }).click();
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
+  await inbox(title, shot);
+  await comparison(title, shot);
   if (light) {
     await elsewhere(title);
     await drafts(title);
@@ -175,6 +177,7 @@ async function visit(scheme, viewport) {
   assert.equal(await page.getByRole("link", { name: "Tenants", includeHidden: true }).count(), 0);
 
   await credentials(shot, scheme, open);
+  await people(shot, scheme, open);
 
   // A reload stays signed in; signing out deletes the key.
   await open("Usage");
@@ -233,6 +236,49 @@ async function signOut() {
   await page.getByRole("button", { name: "Sign out" }).click();
 }
 
+// inbox: questions of several paused runs are answered with the keyboard only.
+async function inbox(title, shot) {
+  const sent = [];
+  const paused = (n, tool) => ({ ...plain, id: `run_${n}`, title: `Waiting ${n}`, status: "paused", interrupts: [{ id: "int_1", entry: "asker", hook: "gate_tool", reason: `May it ${tool}?`, call: { id: "c1", name: tool, arguments: '{"sum":5}' } }] });
+  let runs = [paused("one", "pay"), paused("two", "tip"), paused("three", "lend")];
+  const routed = /\/v1\/runs(\?.*)?$/;
+  await page.route(routed, async (route) => {
+    if (route.request().method() !== "POST") return route.fulfill({ json: { runs } });
+    const { run, answers } = route.request().postDataJSON();
+    sent.push([run, answers.int_1.decision]);
+    runs = runs.filter((r) => r.id !== run);
+    await route.fulfill({ json: plain });
+  });
+  await page.goto(`${told.url}/#/approvals`);
+  await title("Approvals");
+  await page.getByText("3 questions.").waitFor();
+  await shot("approvals", "approvals");
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("d");
+  await page.getByText("2 questions.").waitFor();
+  await page.keyboard.press("a");
+  await page.getByText("1 question.").waitFor();
+  runs = [...runs, paused("four", "sell")];
+  await page.clock.fastForward(3000);
+  await page.getByText("May it sell?").waitFor();
+  assert.deepEqual(sent, [["run_two", "deny"], ["run_three", "approve"]]);
+  await page.unroute(routed);
+}
+
+// comparison: two runs of the list are compared.
+async function comparison(title, shot) {
+  await page.goto(`${told.url}/#/runs`);
+  await page.getByRole("link", { name: /^Please delete/ }).first().click();
+  await page.getByRole("link", { name: "Compare" }).click();
+  await title("Compare runs");
+  const second = page.getByLabel("Second run");
+  await second.selectOption({ index: await second.locator("option").count() - 1 });
+  await page.getByRole("region", { name: "Figures" }).waitFor();
+  await page.locator(".talk .message").first().waitFor();
+  await shot("compare", "compare");
+}
+
 // credentials: keys are created and revoked, and secrets are stored and deleted.
 async function credentials(shot, scheme, open) {
   const dialog = page.getByRole("dialog");
@@ -263,6 +309,26 @@ async function credentials(shot, scheme, open) {
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("button", { name: "Delete permanently?" }).click();
   await page.getByText("No secrets yet").waitFor();
+}
+
+// people: a member is added, gets another role, and is removed.
+async function people(shot, scheme, open) {
+  const dialog = page.getByRole("dialog");
+  await open("Members");
+  await page.getByRole("button", { name: "Add a member" }).first().click();
+  await dialog.getByLabel("E-mail address").fill(`ann-${scheme}@example.com`);
+  await dialog.getByLabel("Name").fill("Ann <i>Other</i>");
+  await dialog.getByRole("button", { name: "Add" }).click();
+  const row = page.getByRole("row", { name: "Ann <i>Other</i>" });
+  await row.getByText("developer").waitFor();
+  await shot("members", "members");
+  await row.getByRole("button", { name: "Change role" }).click();
+  await dialog.getByLabel("Role").selectOption("viewer");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await row.getByText("viewer").waitFor();
+  await row.getByRole("button", { name: "Remove" }).click();
+  await row.getByRole("button", { name: "Remove this person?" }).click();
+  await page.getByText("No members yet").waitFor();
 }
 
 // quotas: the operator changes a quota and the policy, and creates and deletes a tenant.
@@ -557,12 +623,12 @@ async function empty() {
 // troubles: too many requests, no server, and an invalid key.
 async function troubles(title) {
   const answers = [{ status: 429, headers: { "Retry-After": "1" }, json: { title: "quota" } }, undefined, { status: 401, json: { title: "no valid key" } }];
-  await page.route(/\/v1\/usage/, (route) => {
+  await page.route(/\/v1\/keys/, (route) => {
     if (answers.length === 0) return route.continue();
     const a = answers.shift();
     return a ? route.fulfill(a) : route.abort();
   });
-  await page.goto(`${told.url}/#/usage`);
+  await page.goto(`${told.url}/#/keys`);
   await page.getByText(/^Too many requests\. Retrying in \d s\.$/).waitFor();
   await page.clock.fastForward(1000);
   await page.getByText(/^The server is not responding\. Retrying in \d s\.$/).waitFor();
@@ -572,8 +638,8 @@ async function troubles(title) {
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
   await page.getByLabel("Key", { exact: true }).fill(told.key);
   await page.keyboard.press("Enter");
-  await title("Usage");
-  await page.unroute(/\/v1\/usage/);
+  await title("Keys");
+  await page.unroute(/\/v1\/keys/);
 }
 
 // auditor checks accessibility: names, roles and contrast. It checks copies of pages in a

@@ -9,7 +9,7 @@ import { draft } from "./drafts.js";
 export function question(i, name, onAnswer) {
   const place = h("div");
   const kind = i.client ? client : i.hook === "gate_tool" ? gate : other;
-  return h("section", { class: "card ask", "aria-label": `Question ${i.id}` },
+  return h("div", { class: "card ask", role: "group", "aria-label": `Question ${i.id}` },
     h("h2", null, i.client ? "Client tool call" : i.hook === "gate_tool" ? "Approve this tool call?" : "The run needs an answer"),
     h("p", { class: "reason" }, !i.client && i.reason, " ", i.entry && badge(`asked by ${i.entry}`), i.agent && badge(`agent ${i.agent}`)),
     i.payload !== undefined && i.payload !== null && h("details", { open: true }, h("summary", null, "Details"), json(i.payload)),

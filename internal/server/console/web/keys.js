@@ -3,9 +3,10 @@ import { h } from "./dom.js";
 import { table, relativeTime, badge, field, asyncAction, confirmButton, copyButton } from "./parts.js";
 import { call } from "./api.js";
 import { openSheet } from "./dialog.js";
+import { roles } from "./members.js";
 import { toast } from "./toast.js";
 
-const scopes = ["keys:read", "keys:write", "modules:read", "modules:write", "agents:read", "agents:write", "runs:read", "runs:write", "usage:read", "secrets:write"];
+const scopes = ["keys:read", "keys:write", "modules:read", "modules:write", "agents:read", "agents:write", "runs:read", "runs:write", "runs:approve", "usage:read", "secrets:write", "members:read", "members:write", "audit:read"];
 const lifetimes = [["", "Never"], [86400 * 7, "In a week"], [86400 * 30, "In 30 days"], [86400 * 90, "In 90 days"], [86400 * 365, "In a year"]];
 const graces = [[0, "At once"], [3600, "In an hour"], [86400, "In a day"], [86400 * 7, "In a week"]];
 
@@ -43,14 +44,15 @@ export function createKey(path, again) {
     const name = h("input", { type: "text", required: true, maxlength: "200", placeholder: "ci" });
     const boxes = scopes.map((s) => h("input", { type: "checkbox", value: s }));
     const expires = choice(lifetimes);
+    const role = h("select", null, h("option", { value: "" }, "The scopes below"), Object.keys(roles).map((r) => h("option", { value: r }, r)));
     const place = h("div");
     const go = h("button", { type: "submit", class: "main" }, "Create");
     return h("form", { class: "stack", method: "post", onsubmit: asyncAction(go, place, async () => {
       const chosen = boxes.filter((b) => b.checked).map((b) => b.value);
-      const made = await call("POST", path, { body: { name: name.value.trim(), ...(chosen.length > 0 ? { scopes: chosen } : {}), ...(expires.value ? { expires_in: Number(expires.value) } : {}) } });
+      const made = await call("POST", path, { body: { name: name.value.trim(), ...(role.value ? { role: role.value } : chosen.length > 0 ? { scopes: chosen } : {}), ...(expires.value ? { expires_in: Number(expires.value) } : {}) } });
       close();
       showSecret(made, again);
-    }) }, field("Name", name, "What the key is for."), field("Expires", expires),
+    }) }, field("Name", name, "What the key is for."), field("Expires", expires), field("Role", role),
     h("fieldset", null, h("legend", null, "Scopes"), h("div", { class: "checks" }, boxes.map((b) => h("label", { class: "check" }, b, b.value))), h("p", { class: "hint" }, "Without a choice, the key may do all that you may.")),
     place, h("div", null, go));
   });

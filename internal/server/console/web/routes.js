@@ -20,9 +20,12 @@ import { agent } from "./pages/agent.js";
 import { edit } from "./pages/edit.js";
 import { modules } from "./pages/modules.js";
 import { module } from "./pages/module.js";
+import { compare } from "./pages/compare.js";
+import { approvals } from "./pages/approvals.js";
 import { usage } from "./pages/usage.js";
 import { keys } from "./pages/keys.js";
 import { secrets } from "./pages/secrets.js";
+import { members } from "./pages/members.js";
 import { tenants, tenant } from "./pages/tenants.js";
 import { blocks } from "./pages/blocks.js";
 
@@ -31,6 +34,8 @@ export const firstPage = "runs";
 
 export const routes = {
   runs: { list: runs, one: run, group: "Observe", text: "Runs", key: "r" },
+  approvals: { list: approvals, group: "Observe", text: "Approvals", key: "i", icon: "inbox" },
+  compare: { list: compare, under: "runs" },
   start: { list: start, under: "runs" },
   usage: { list: usage, group: "Observe", text: "Usage", key: "u" },
   agents: { list: agents, one: agent, group: "Build", text: "Agents", key: "a" },
@@ -38,6 +43,7 @@ export const routes = {
   modules: { list: modules, one: module, group: "Build", text: "Modules", key: "m" },
   keys: { list: keys, group: "Manage", text: "Keys", key: "k" },
   secrets: { list: secrets, group: "Manage", text: "Secrets", key: "e" },
+  members: { list: members, group: "Manage", text: "Members", key: "p" },
   tenants: { list: tenants, one: tenant, group: "Operate", text: "Tenants", key: "t", operator: true },
   blocks: { list: blocks, group: "Operate", text: "Blocks", key: "b", operator: true },
 };

@@ -185,7 +185,7 @@ class Page {
       this.action = action;
       const path = `/v1/runs/${encodeURIComponent(r.id)}`;
       fill(this.part.actions, over
-        ? [h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), confirmButton("Delete", "Delete permanently?", async () => {
+        ? [h("a", { class: "button", href: `#/compare?${new URLSearchParams({ a: r.id })}` }, "Compare"), h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), confirmButton("Delete", "Delete permanently?", async () => {
           await call("DELETE", path);
           location.hash = "#/runs";
         })]

@@ -5,6 +5,7 @@ import { count, bytes, short } from "../format.js";
 import { get, all, call } from "../api.js";
 import { openSheet } from "../dialog.js";
 import { keyList } from "../keys.js";
+import { memberTable, addMember, roles } from "../members.js";
 import { toast } from "../toast.js";
 import { totals, rows } from "./usage.js";
 
@@ -44,7 +45,7 @@ function create() {
 
 export async function tenant({ id, signal, again }) {
   const path = `/v1/tenants/${encodeURIComponent(id)}`;
-  const [t, u, k] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), all(`${path}/keys`, "keys", signal)]);
+  const [t, u, k, people] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), all(`${path}/keys`, "keys", signal), all(`${path}/members`, "members", signal)]);
   const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel, journal_bytes: u.kept.journal_bytes, journal_bytes_per_day: u.total.journal_bytes };
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/tenants" }, "Tenants"), "/", h("span", null, t.id)),
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, t.name), confirmButton("Delete", "Delete the tenant with all its data?", async () => {
@@ -61,6 +62,7 @@ export async function tenant({ id, signal, again }) {
     h("section", null, h("div", { class: "head" }, h("h2", { class: "grow" }, "Policy"), h("button", { type: "button", onclick: () => editPolicy(path, t, again) }, "Change")),
       table("Policy", ["What agents may use", "Allowed"], lists.map(([name, label, hint]) => h("tr", null, h("td", null, label, h("br"), h("span", { class: "soft small" }, hint)),
         h("td", { class: "wide" }, t.policy[name]?.length > 0 ? h("code", null, t.policy[name].join(", ")) : h("span", { class: "soft" }, "the default")))))),
+    h("section", null, h("div", { class: "head" }, h("h2", { class: "grow" }, "Members"), h("button", { type: "button", onclick: () => addMember(`${path}/members`, roles, again) }, "Add a member")), memberTable(`${path}/members`, people, roles, again, "No members.")),
     h("section", null, keyList(`${path}/keys`, k, again)),
     h("section", null, h("h2", null, "Used today"), totals(u.total, u.kept), rows(u.rows)));
 }
