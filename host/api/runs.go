@@ -7,23 +7,29 @@ import (
 
 // A Run describes the state of a run.
 type Run struct {
-	ID           string      `json:"id"`
-	Agent        string      `json:"agent"`
-	Version      int64       `json:"version,omitempty" doc:"The agent's version."`
-	Title        string      `json:"title,omitempty" doc:"The last user message at the start of the run, truncated."`
-	Status       string      `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server."`
-	FinishReason string      `json:"finish_reason,omitempty"`
-	Step         int         `json:"step"`
-	Usage        Tokens      `json:"usage"`
-	Fuel         int64       `json:"fuel" doc:"Fuel that the modules used."`
-	JournalBytes int64       `json:"journal_bytes" doc:"Bytes that the run wrote to the journal."`
-	Interrupts   []Interrupt `json:"interrupts,omitempty"`
-	Output       string      `json:"output,omitempty" doc:"The text of the answer. Only if the run is requested by its id."`
-	Error        string      `json:"error,omitempty" doc:"Why the run has no answer."`
-	LastEvent    int64       `json:"last_event" doc:"The number of the run's last event."`
-	Modules      []RunModule `json:"modules,omitempty"`
-	Created      time.Time   `json:"created"`
-	Updated      time.Time   `json:"updated"`
+	ID           string                     `json:"id"`
+	Agent        string                     `json:"agent"`
+	Version      int64                      `json:"version,omitempty" doc:"The agent's version."`
+	Title        string                     `json:"title,omitempty" doc:"The last user message at the start of the run, truncated."`
+	Status       string                     `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server."`
+	FinishReason string                     `json:"finish_reason,omitempty"`
+	Step         int                        `json:"step"`
+	Usage        Tokens                     `json:"usage"`
+	Cost         float64                    `json:"cost,omitempty" doc:"What the tokens cost, in units of the currency, by the operator's prices when they were used. Tokens of models without a price cost nothing."`
+	Currency     string                     `json:"currency,omitempty" doc:"The currency of the cost, such as USD. Absent if the operator has set no prices."`
+	TookMS       int64                      `json:"took_ms" doc:"Time in which the run was in progress, without pauses, in milliseconds."`
+	Faults       int64                      `json:"faults" doc:"Number of faults of modules."`
+	Denials      int64                      `json:"denials" doc:"Number of tool calls that gates or approvers denied."`
+	Fuel         int64                      `json:"fuel" doc:"Fuel that the modules used."`
+	JournalBytes int64                      `json:"journal_bytes" doc:"Bytes that the run wrote to the journal."`
+	Interrupts   []Interrupt                `json:"interrupts,omitempty"`
+	Output       string                     `json:"output,omitempty" doc:"The text of the answer. Only if the run is requested by its id."`
+	Error        string                     `json:"error,omitempty" doc:"Why the run has no answer."`
+	LastEvent    int64                      `json:"last_event" doc:"The number of the run's last event."`
+	Modules      []RunModule                `json:"modules,omitempty"`
+	Metadata     map[string]json.RawMessage `json:"metadata,omitempty" doc:"The caller's metadata."`
+	Created      time.Time                  `json:"created"`
+	Updated      time.Time                  `json:"updated"`
 }
 
 // Tokens counts the tokens that models read and wrote.
@@ -64,7 +70,7 @@ type StartRun struct {
 	Version    int64                      `json:"version,omitempty" doc:"The agent's version, unless agent names it."`
 	Input      string                     `json:"input,omitempty" doc:"The user's message."`
 	Messages   []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's format, instead of input."`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it."`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it. GET /v1/runs finds runs by the first 16 members, in the order of their keys, that are strings, numbers or booleans of at most 256 bytes, and whose keys have at most 64 letters, digits, '.', '_' and '-'."`
 	Run        string                     `json:"run,omitempty" doc:"The run to resume."`
 	Answers    map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
 	Disconnect string                     `json:"disconnect,omitempty" enum:"continue,cancel" doc:"Whether the run continues or is canceled when its last follower disconnects. Default: continue."`

@@ -57,6 +57,7 @@ type TenantUpdate struct {
 
 // A Usage is a page of a tenant's usage.
 type Usage struct {
+	Currency   string     `json:"currency,omitempty" doc:"The currency of costs, such as USD. Absent if the operator has set no prices."`
 	Total      UsageRow   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
 	Rows       []UsageRow `json:"rows" nullable:"false" doc:"By day, agent and module."`
 	Kept       StoredSize `json:"kept" doc:"The tenant's current storage, independent of the days."`
@@ -65,16 +66,17 @@ type Usage struct {
 
 // A UsageRow holds the usage of an agent, or of one of its modules, on one day.
 type UsageRow struct {
-	Day              string `json:"day,omitempty" doc:"The day (UTC)."`
-	Agent            string `json:"agent,omitempty"`
-	Module           string `json:"module,omitempty" doc:"The module's digest; empty for the agent itself."`
-	Runs             int64  `json:"runs" doc:"Number of runs that started."`
-	PromptTokens     int64  `json:"prompt_tokens"`
-	CompletionTokens int64  `json:"completion_tokens"`
-	Fuel             int64  `json:"fuel" doc:"Fuel that the module used."`
-	WallMS           int64  `json:"wall_ms" doc:"Duration of the runs, or of the module's hooks, in milliseconds."`
-	Calls            int64  `json:"calls" doc:"Number of calls of the model, or of the module's hooks."`
-	JournalBytes     int64  `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. Up to 65536 bytes of a run in progress are counted late."`
+	Day              string  `json:"day,omitempty" doc:"The day (UTC)."`
+	Agent            string  `json:"agent,omitempty"`
+	Module           string  `json:"module,omitempty" doc:"The module's digest; empty for the agent itself."`
+	Runs             int64   `json:"runs" doc:"Number of runs that started."`
+	PromptTokens     int64   `json:"prompt_tokens"`
+	CompletionTokens int64   `json:"completion_tokens"`
+	Fuel             int64   `json:"fuel" doc:"Fuel that the module used."`
+	WallMS           int64   `json:"wall_ms" doc:"Duration of the runs, or of the module's hooks, in milliseconds."`
+	Calls            int64   `json:"calls" doc:"Number of calls of the model, or of the module's hooks."`
+	Cost             float64 `json:"cost" doc:"What the tokens cost, in units of the currency."`
+	JournalBytes     int64   `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. Up to 65536 bytes of a run in progress are counted late."`
 }
 
 // A StoredSize holds the current sizes of a tenant's stored data, as its quotas count them.

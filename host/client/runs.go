@@ -34,21 +34,11 @@ func (c *Client) StartRun(ctx context.Context, s *api.StartRun, key string) (*ap
 	return out, err
 }
 
-// A RunFilter selects runs. The zero value selects all.
-type RunFilter struct {
-	Agent  string
-	Status string // "running", "paused", "finished" or "quarantined"
-}
-
-// Runs returns a page of the runs that a filter selects, newest first, and the next
-// page's cursor.
+// Runs returns a page of the runs that a filter selects, and the next page's cursor. A page may have
+// fewer runs than its limit, or none, although more follow.
 func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (runs []*api.Run, next string, err error) {
 	q := p.query()
-	for name, value := range map[string]string{"agent": f.Agent, "status": f.Status} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
+	f.add(q)
 	var out struct {
 		Runs []*api.Run `json:"runs"`
 		Next string     `json:"next_cursor"`

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -187,7 +188,7 @@ func (k *recorder) look(status journal.Status) *journal.Progress {
 // progressed returns the run's progress with usage. Callers hold mu.
 func (k *recorder) progressed(now *runlog.Live) *journal.Progress {
 	p := *k.progress
-	p.Usage, p.Stats, p.Fuel = now.Usage, k.used(), 0
+	p.Usage, p.Models, p.Stats, p.Fuel = now.Usage, now.Models, k.used(), 0
 	for _, e := range p.Stats {
 		p.Fuel += e.Fuel
 	}
@@ -210,6 +211,7 @@ func (k *recorder) Collect(take func() error) (persist.Change, error) {
 		s := &k.run.state
 		now := runlog.Live{
 			Usage:      s.Usage,
+			Models:     maps.Clone(s.Models),
 			LastID:     s.LastID,
 			ModelCalls: s.ModelCalls,
 			ToolCalls:  s.ToolCalls,

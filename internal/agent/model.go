@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,12 +141,13 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 	}
 	req := &model.Request{Model: q.Model, Messages: r.flat.All(q.Messages), Tools: q.Tools, Params: q.Params}
 	ctx, end := r.trace(ctx, tracing.Operation{Kind: tracing.OperationModel, Model: q.Model})
-	res, err := r.stream(context.WithValue(ctx, attempts.Key{}, r.attempts()), req, out)
+	answering := q.Model
+	res, err := r.stream(context.WithValue(ctx, attempts.Key{}, r.attempts(&answering)), req, out)
 	end(modelOutcome(res, err))
 	if err != nil {
 		return nil, modelError(err)
 	}
-	r.addUsage(res.Usage)
+	r.addUsage(answering, res.Usage)
 	if err := message.CheckJSON(&res.Message); err != nil {
 		return nil, &abi.Error{Code: abi.CodeModel, Message: "the message of the model's client: " + err.Error()}
 	}
@@ -155,11 +157,12 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 }
 
 // attempts returns a function that receives the failed attempts of one model call that will be
-// repeated, and emits a model_attempt event for each.
-func (r *run) attempts() func(model.Attempt) {
+// repeated, and emits a model_attempt event for each. It sets answering to the model that is called next.
+func (r *run) attempts(answering *string) func(model.Attempt) {
 	n := 0
 	return func(a model.Attempt) {
 		n++
+		*answering = cmp.Or(a.Next, *answering)
 		failed := ending.AsError(modelError(a.Err), abi.CodeModel)
 		r.emit(abi.Event{
 			Type:    abi.EventModelAttempt,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/persist"
@@ -246,6 +247,12 @@ func (r *run) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var metadata []byte
+	if len(s.Metadata) > 0 {
+		if metadata, err = abijson.Marshal(s.Metadata); err != nil {
+			return err
+		}
+	}
 	begun := &journal.Creation{
 		ID:       s.ID,
 		Tenant:   k.Tenant,
@@ -258,6 +265,7 @@ func (r *run) create(ctx context.Context) error {
 		Spec:     k.Spec,
 		Log:      log,
 		Lazy:     true,
+		Metadata: metadata,
 	} // the commit with run_started is synced
 	return k.Create(context.WithoutCancel(ctx), begun)
 }

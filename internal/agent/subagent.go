@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
@@ -290,19 +291,38 @@ func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	}
 }
 
-// addUsage adds the usage of a model call to this run and those around it.
-func (r *run) addUsage(u *abi.Usage) {
+// addUsage adds the usage of a call of a model to this run and those around it.
+func (r *run) addUsage(model string, u *abi.Usage) {
 	if u == nil {
 		return
 	}
 	for ; r != nil; r = r.parent {
 		r.mu.Lock()
-		sum := &r.state.Usage
-		sum.PromptTokens += u.PromptTokens
-		sum.CompletionTokens += u.CompletionTokens
-		sum.TotalTokens += u.TotalTokens
+		add(&r.state.Usage, u)
+		r.state.Models = addModel(r.state.Models, model, u)
 		r.mu.Unlock()
 	}
+}
+
+func add(sum, u *abi.Usage) {
+	sum.PromptTokens += u.PromptTokens
+	sum.CompletionTokens += u.CompletionTokens
+	sum.TotalTokens += u.TotalTokens
+}
+
+// addModel adds the usage of a call of a model to the tokens by model, and returns them.
+func addModel(models map[string]abi.Usage, model string, u *abi.Usage) map[string]abi.Usage {
+	if models == nil {
+		models = map[string]abi.Usage{}
+	}
+	_, known := models[model]
+	if !known && (len(models) >= journal.MaxModels-1 || len(model) > journal.MaxModelName) {
+		model = journal.OtherModels
+	}
+	sum := models[model]
+	add(&sum, u)
+	models[model] = sum
+	return models
 }
 
 // persistChild records the state of the waiting run of a call.

@@ -87,6 +87,9 @@ type Options struct {
 	Memory int64
 	// TuneGC lets the server set the Go runtime's memory limit.
 	TuneGC bool
+	// Currency is the currency of the costs that Store counts, such as USD. If it is empty, responses
+	// have no costs.
+	Currency string
 	// Now returns the time. The default is [time.Now].
 	Now func() time.Time
 }
@@ -156,7 +159,8 @@ func New(o *Options) (*Server, error) {
 		&tenants.Groups{Store: o.Store},
 		&tenants.Audit{Store: o.Store, Admission: s.admission, Timeouts: s.timeouts},
 		s.blocks,
-		&tenants.Usages{Store: o.Store, Now: s.options.Now},
+		&tenants.Usages{Store: o.Store, Now: s.options.Now, Currency: o.Currency},
+		&tenants.Series{Store: o.Store, Now: s.options.Now, Currency: o.Currency},
 		s.modules,
 		s.agents,
 		&tenants.Secrets{},
@@ -225,6 +229,7 @@ func (s *Server) newServices() {
 	)
 	s.pool = agents.NewPool(s.agents)
 	s.runs = runs.New(&runs.Options{
+		Currency:  o.Currency,
 		Store:     o.Store,
 		Agents:    s.pool,
 		Admission: s.admission,

@@ -37,7 +37,7 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 				if err != nil {
 					return err
 				}
-				n, err := t.Exec(advance, append(args[:len(args):len(args)], before.due(c))...)
+				n, err := t.Exec(advance, append(args[:len(args):len(args)], before.due(c), before.price(c, s.cost))...)
 				if err != nil {
 					return err
 				}
@@ -46,6 +46,14 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 				}
 				if c.Full, err = before.count(t, c); err != nil {
 					return err
+				}
+				if err := countEventsOf(t, c); err != nil {
+					return err
+				}
+				if p := c.Progress; p != nil && p.Status == journal.StatusFinished {
+					if err := s.countFinished(t, c.Run); err != nil {
+						return err
+					}
 				}
 				if c.Rewrite != nil {
 					if replaced, err = rewriteLog(t, c); err != nil {
@@ -103,15 +111,25 @@ func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
 			return nil, err
 		}
 	}
-	if c.Rewrite.Title != nil {
-		_, err = t.Exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, *c.Rewrite.Title)
+	if c.Rewrite.Title == nil {
+		return pieces, nil
 	}
-	return pieces, err
+	var before string
+	if _, err := database.One(t, `SELECT title FROM runs WHERE id = $1`, []any{c.Run}, &before); err != nil {
+		return nil, err
+	}
+	if _, err = t.Exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, *c.Rewrite.Title); err != nil {
+		return nil, err
+	}
+	return pieces, changeTerms(t, c.Run, titleTerms(*c.Rewrite.Title), titleTerms(before))
 }
 
+// sinceUpdate is the time in which a run was in progress since its row was updated, in milliseconds.
+const sinceUpdate = `CASE WHEN status = 'running' AND NOW_MS > updated_ms THEN NOW_MS - updated_ms ELSE 0 END`
+
 // advanceStatement returns the statement that updates a run's row to its state after a
-// commit, provided that it has the state before the commit. The caller appends the last
-// argument, which is the change of journal_due.
+// commit, provided that it has the state before the commit. The caller appends the last two
+// arguments, which are the change of journal_due and the commit's cost.
 func advanceStatement(c *journal.Commit) (text string, args []any, err error) {
 	before, set := c.Entry, ""
 	if c.Log != nil {
@@ -133,11 +151,22 @@ func advanceStatement(c *journal.Commit) (text string, args []any, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		set = ", status = $9, finish_reason = $10, step = $11, usage = $12, fuel = $13, pending = $14, stats = $15"
-		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
+		models := ""
+		if len(p.Models) > 0 {
+			if models, err = marshal(p.Models); err != nil {
+				return "", nil, err
+			}
+		}
+		set = ", status = $9, finish_reason = $10, step = $11, usage = $12, fuel = $13, pending = $14, stats = $15, models = $16"
+		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats, models)
 	}
-	set += fmt.Sprintf(", journal_bytes = journal_bytes + $8, journal_due = journal_due + $%d", len(args)+1)
-	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7` + set + `
+	set += fmt.Sprintf(
+		", journal_bytes = journal_bytes + $8, journal_due = journal_due + $%d, cost_nano = cost_nano + $%d",
+		len(args)+1,
+		len(args)+2,
+	)
+	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7,
+		active_ms = active_ms + ` + sinceUpdate + set + `
 		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -40,36 +41,53 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 	if err != nil {
 		return nil, err
 	}
+	version := specVersion(r.Spec)
+	terms := runTerms(r, version)
+	column, err := encodeTerms(terms)
+	if err != nil {
+		return nil, err
+	}
 	size := r.Bytes()
 	counted := int64(0)
 	if r.Tenant != Operator {
 		counted = dueBytes(journal.StatusRunning, size)
 	}
 	return func(t database.Tx, log *blob.Body) error {
-		n, err := t.Exec(
-			`INSERT INTO runs (`+runColumns+`, journal_due)
+		k := termKey{tenant: r.Tenant, run: r.ID}
+		created, err := database.One(
+			t,
+			`INSERT INTO runs (`+runColumns+`, journal_due, terms)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0,
-				$10, $11, '', $12, $13)
-			ON CONFLICT (id) DO NOTHING`,
-			r.ID,
-			r.Tenant,
-			r.Agent,
-			r.Parent,
-			r.Title,
-			string(journal.StatusRunning),
-			usage,
-			r.Owner,
-			r.LeaseTTL.Milliseconds(),
-			modules,
-			[]byte(r.Spec),
-			size,
-			size-counted,
+				$10, $11, '', $12, $13, $14, 0, 0, '', '', 0, 0, $15, $16)
+			ON CONFLICT (id) DO NOTHING RETURNING created_ms`,
+			[]any{
+				r.ID,
+				r.Tenant,
+				r.Agent,
+				r.Parent,
+				r.Title,
+				string(journal.StatusRunning),
+				usage,
+				r.Owner,
+				r.LeaseTTL.Milliseconds(),
+				modules,
+				[]byte(r.Spec),
+				size,
+				version,
+				string(r.Metadata),
+				size - counted,
+				column,
+			},
+			&k.createdMS,
 		)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if !created {
 			return database.ForCaller(fmt.Errorf("run %s: %w", r.ID, journal.ErrExists))
+		}
+		if err := k.insert(t, terms); err != nil {
+			return err
 		}
 		if counted > 0 {
 			now, err := nowIn(t)
@@ -82,6 +100,17 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 		}
 		return insertLog(t, r.ID, 1, log)
 	}, nil
+}
+
+// specVersion returns the version of the agent in the spec of a run, or 0 if it has none.
+func specVersion(spec json.RawMessage) int64 {
+	var s struct {
+		Version int64 `json:"version"`
+	}
+	if json.Unmarshal(spec, &s) != nil {
+		return 0
+	}
+	return max(0, s.Version)
 }
 
 // nowIn returns the time by the database's clock.

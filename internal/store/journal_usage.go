@@ -90,8 +90,8 @@ func addJournalBytes(t scoped, n int64) error {
 type freedBytes map[string]int64
 
 // returningSize is the end of a statement that deletes a run. The statement returns the arguments
-// of [freedBytes.add].
-const returningSize = ` RETURNING tenant, journal_bytes - journal_due`
+// of [freedBytes.add], and what deleteRunRows needs of the run.
+const returningSize = ` RETURNING tenant, journal_bytes - journal_due, created_ms, terms`
 
 func (f freedBytes) add(tenant string, n int64) {
 	if tenant != Operator {

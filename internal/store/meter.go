@@ -17,6 +17,8 @@ type meter struct {
 	tenant, agent string
 	step          int64
 	usage         abi.Usage
+	models        map[string]abi.Usage
+	costNano      int64 // cost of the commit; see price
 	stats         []abi.EntryStats
 	own           map[string]bool // set of the names of entries that the tenant, not the operator, defined
 	elapsed       time.Duration   // time since the previous commit; 0 if the run was not running
@@ -31,11 +33,11 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 		return nil, nil
 	}
 	var m meter
-	var status, usage, stats, pins string
+	var status, usage, stats, pins, models string
 	var updated, now int64
 	found, err := database.One(
 		t,
-		`SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`,
+		`SELECT tenant, agent, step, usage, stats, modules, models, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`,
 		[]any{c.Run},
 		&m.tenant,
 		&m.agent,
@@ -43,6 +45,7 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 		&usage,
 		&stats,
 		&pins,
+		&models,
 		&status,
 		&updated,
 		&m.uncounted,
@@ -52,7 +55,7 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 		return nil, err
 	}
 	var modules []journal.Pin
-	for text, to := range map[string]any{usage: &m.usage, stats: &m.stats, pins: &modules} {
+	for text, to := range map[string]any{usage: &m.usage, stats: &m.stats, pins: &modules, models: &m.models} {
 		if text == "" {
 			continue
 		}
@@ -87,6 +90,20 @@ func (m *meter) due(c *journal.Commit) int64 {
 	return c.Bytes() - m.journal(c)
 }
 
+// price returns the cost of the tokens of a commit, in billionths of the currency, and remembers it for
+// count.
+func (m *meter) price(c *journal.Commit, cost CostFunc) int64 {
+	if m == nil || cost == nil {
+		return 0
+	}
+	for model, after := range c.Progress.Models {
+		before := m.models[model]
+		m.costNano += max(0, cost(model, max(0, after.PromptTokens-before.PromptTokens),
+			max(0, after.CompletionTokens-before.CompletionTokens)))
+	}
+	return m.costNano
+}
+
 // count adds the differences since the meter was read to the tenant's usage. It returns the
 // journal quota that the tenant of a run in progress exceeds, if any.
 func (m *meter) count(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
@@ -111,7 +128,8 @@ func (m *meter) rows(p *journal.Progress, journal int64) []Usage {
 		PromptTokens: max(
 			0,
 			p.Usage.PromptTokens-m.usage.PromptTokens,
-		), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal}
+		), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal,
+		CostNano: m.costNano}
 	var rows []Usage
 	if total != (Usage{Day: day, Agent: m.agent}) {
 		rows = append(rows, total)

@@ -17,41 +17,36 @@ import (
 var (
 	// largeTables matches steps of query plans that read tables which grow with runs,
 	// versions of agents or usage.
-	largeTables = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage|pieces)\b`)
+	largeTables = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage|pieces|` +
+		`run_terms|run_series|run_latencies)\b`)
 	// singleRun matches steps that read the rows of one run or agent by an index.
 	singleRun = regexp.MustCompile(
 		`^SEARCH (runs|run_log|run_events|run_traces|agents|pieces) .*(_autoindex_\w+_1|_pieces) \((id=\?|run=\?|tenant=\? AND name=\?)`,
 	)
+	// page matches the start of statements that read a page of a list of runs, or count the first rows of
+	// the indexes to read it from. They have a limit.
+	page = regexp.MustCompile(
+		`^SELECT (created_ms, (id|run) FROM|count\(\*\) FROM \(SELECT 1 FROM) (runs|run_terms) WHERE`,
+	)
+	// pageIndex matches the steps of these statements: an index that has the list's order, without the table.
+	pageIndex = regexp.MustCompile(`^SEARCH (runs USING COVERING INDEX runs_list \(tenant=\?` +
+		`|runs USING COVERING INDEX runs_list_agent \(tenant=\? AND agent=\?` +
+		`|runs USING COVERING INDEX runs_list_status \(tenant=\? AND status=\?` +
+		`|run_terms USING PRIMARY KEY \(tenant=\? AND term=\?)( AND created_ms>\?)?( AND created_ms<\?)?` +
+		`( AND \(created_ms,(id|run)\)[<>]\(\?,\?\))?( AND created_ms<\?)?\)$`)
+	// oneRow matches steps that read one row of the terms or series, or the terms of one run.
+	oneRow = regexp.MustCompile(
+		`^SEARCH (run_terms( EXISTS)? USING PRIMARY KEY \(tenant=\? AND term=\? AND created_ms=\? AND run=\?\)` +
+			`|(run_series|run_latencies) USING PRIMARY KEY \(tenant=\? AND period=\? AND kind=\? AND start_ms=\? AND agent=\?.*name=\?)`,
+	)
+	// buckets matches steps that read a range of a tenant's series, which has few rows in each bucket.
+	buckets = regexp.MustCompile(`^SEARCH (run_series|run_latencies) USING PRIMARY KEY ` +
+		`\(tenant=\? AND period=\? AND kind=\? AND start_ms(=\?|[<>]\?.*)\)$`)
 )
 
 // exceptions are statements that read more than the rows of one run: a part of their text,
 // and the step that they may take.
 var exceptions = []struct{ statement, step, purpose string }{
-	{
-		"runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3) ORDER BY created_ms DESC, id DESC LIMIT",
-		"SEARCH runs USING INDEX runs_list (tenant=? AND (created_ms,id)<(?,?))",
-		"lists a page of a tenant's runs",
-	},
-	{
-		"< ($2, $3) AND status = $4 ORDER BY",
-		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))",
-		"lists a page of a tenant's runs",
-	},
-	{
-		"< ($2, $3) AND agent = $4 ORDER BY",
-		"SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))",
-		"lists a page of a tenant's runs",
-	},
-	{
-		"< ($2, $3) AND agent = $4 AND status || '' = $5 ORDER BY",
-		"SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))",
-		"lists a page of an agent's finished runs",
-	},
-	{
-		"< ($2, $3) AND status = $4 AND agent || '' = $5 ORDER BY",
-		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))",
-		"lists a page of an agent's unfinished runs",
-	},
 	{
 		"WHERE tenant = $1 AND status = 'running'",
 		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=?)",
@@ -66,6 +61,11 @@ var exceptions = []struct{ statement, step, purpose string }{
 	{
 		"tenant = $1 LIMIT $2",
 		"SEARCH runs USING COVERING INDEX runs_list_agent (tenant=?)",
+		"reads a batch of runs of a tenant to delete",
+	},
+	{
+		"tenant = $1 LIMIT $2",
+		"SEARCH runs USING COVERING INDEX runs_list (tenant=?)",
 		"reads a batch of runs of a tenant to delete",
 	},
 	{
@@ -92,6 +92,16 @@ var exceptions = []struct{ statement, step, purpose string }{
 	{
 		"DELETE FROM tenant_usage WHERE tenant = $1",
 		"SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"DELETE FROM run_series WHERE tenant = $1",
+		"SEARCH run_series USING PRIMARY KEY (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"DELETE FROM run_latencies WHERE tenant = $1",
+		"SEARCH run_latencies USING PRIMARY KEY (tenant=?)",
 		"deletes a tenant",
 	},
 	{
@@ -134,7 +144,8 @@ func allowed(statement, step string) bool {
 			return true
 		}
 	}
-	return singleRun.MatchString(step)
+	return singleRun.MatchString(step) || oneRow.MatchString(step) || buckets.MatchString(step) ||
+		page.MatchString(statement) && pageIndex.MatchString(step)
 }
 
 // A planRecorder collects the query plans of the statements that stores execute.

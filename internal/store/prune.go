@@ -63,13 +63,14 @@ func deleteRuns(t database.Tx, condition string, args []any) (n int, more bool, 
 	freed := freedBytes{}
 	more = len(ids) == database.BatchRows
 	for _, id := range ids {
-		var tenant string
+		k := termKey{run: id}
 		var size int64
-		found, err := database.One(t, remove, append(args, id), &tenant, &size)
+		var terms string
+		found, err := database.One(t, remove, append(args, id), &k.tenant, &size, &k.createdMS, &terms)
 		if err == nil && found { // otherwise the run was resumed in the meantime
 			n++
-			freed.add(tenant, size)
-			_, err = deleteRunRows(t, id)
+			freed.add(k.tenant, size)
+			_, err = deleteRunRows(t, &k, terms)
 		}
 		if err != nil {
 			return 0, false, err

@@ -15,17 +15,19 @@ import (
 )
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
-	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes`
+	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes,
+	version, metadata, faults, denials, denied, models, cost_nano, active_ms`
 
 // scanRun reads a row of runColumns.
 func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
 	var r journal.RunInfo
-	var usage, pending, modules, stats string
+	var usage, pending, modules, stats, metadata, denied, models string
 	var spec []byte
-	var step, lease, cancel, created, updated int64
+	var step, lease, cancel, created, updated, active int64
 	err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage,
 		&r.Fuel, &pending, &r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq,
-		&modules, &spec, &stats, &r.JournalBytes)
+		&modules, &spec, &stats, &r.JournalBytes,
+		&r.Version, &metadata, &r.Faults, &r.Denials, &denied, &models, &r.CostNano, &active)
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +38,18 @@ func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
 	for _, column := range []struct {
 		text string
 		to   any
-	}{{usage, &r.Usage}, {pending, &r.Pending}, {modules, &r.Modules}, {stats, &r.Stats}} {
+	}{{usage, &r.Usage}, {pending, &r.Pending}, {modules, &r.Modules}, {stats, &r.Stats},
+		{denied, &r.Denied}, {models, &r.Models}} {
 		if column.text == "" {
 			continue
 		}
 		if err := json.Unmarshal([]byte(column.text), column.to); err != nil {
 			return nil, database.Corruptf("run %s: %w", r.ID, err)
 		}
+	}
+	r.Active = time.Duration(active) * time.Millisecond
+	if metadata != "" {
+		r.Metadata = json.RawMessage(metadata)
 	}
 	if len(spec) > 0 {
 		r.Spec = bytes.Clone(spec)
@@ -76,56 +83,6 @@ func (s *store) Run(ctx context.Context, id string) (info *journal.RunInfo, err 
 		return err
 	})
 	return info, err
-}
-
-// Runs implements [Store].
-func (s *store) Runs(ctx context.Context, f *Filter) (runs []journal.RunInfo, next *Position, err error) {
-	if f == nil {
-		f = &Filter{}
-	}
-	sql, args := f.query()
-	err = s.db.View(ctx, func(t database.Tx) (err error) {
-		runs, next, err = list(t, f.Page, func(scan func(...any) error) (r journal.RunInfo, err error) {
-			info, err := scanRun(scan)
-			if err == nil {
-				r = *info
-			}
-			return r, err
-		}, func(r *journal.RunInfo) Position { return Position{r.Created, r.ID} }, sql, args...)
-		return err
-	})
-	return runs, next, err
-}
-
-// query returns the statement that reads a page of runs, and its arguments except the last one, the
-// maximum number of rows.
-func (f *Filter) query() (sql string, args []any) {
-	created, id := f.older()
-	sql, args = `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{
-		f.Tenant,
-		created,
-		id,
-	}
-	where := func(field, value string) {
-		args = append(args, value)
-		sql += fmt.Sprintf(` AND %s = $%d`, field, len(args))
-	}
-	switch {
-	case f.Agent == "" && f.Status == "":
-	case f.Agent == "":
-		where(`status`, string(f.Status))
-	case f.Status == "":
-		where(`agent`, f.Agent)
-	// Of two conditions, the more selective one uses its index; the other one is written as
-	// an expression, which matches no index. Few runs are unfinished.
-	case f.Status == journal.StatusFinished:
-		where(`agent`, f.Agent)
-		where(`status || ''`, string(f.Status))
-	default:
-		where(`status`, string(f.Status))
-		where(`agent || ''`, f.Agent)
-	}
-	return sql + fmt.Sprintf(` ORDER BY created_ms DESC, id DESC LIMIT $%d`, len(args)+1), args
 }
 
 // Cancel implements [Store].
@@ -186,6 +143,9 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		if _, _, _, err := countDue(t, id, journal.StatusFinished); err != nil {
 			return err
 		}
+		if err := s.countFinished(t, id); err != nil {
+			return err
+		}
 		return insertEvents(t, id, e.Seq, e.Seq, &blob.Body{InRow: c.Events})
 	})
 }
@@ -194,14 +154,17 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 func (s *store) Delete(ctx context.Context, id string) error {
 	var pieces []string
 	err := s.db.Update(ctx, database.TxOptions{}, func(t database.Tx) error {
-		var tenant string
+		k := termKey{run: id}
 		var size int64
+		var terms string
 		found, err := database.One(
 			t,
 			`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`+returningSize,
 			[]any{id},
-			&tenant,
+			&k.tenant,
 			&size,
+			&k.createdMS,
+			&terms,
 		)
 		if err != nil {
 			return err
@@ -213,11 +176,11 @@ func (s *store) Delete(ctx context.Context, id string) error {
 			}
 			return database.ForCaller(fmt.Errorf("run %s: %w: %s", id, journal.ErrBusy, r.Owner))
 		}
-		if pieces, err = deleteRunRows(t, id); err != nil {
+		if pieces, err = deleteRunRows(t, &k, terms); err != nil {
 			return err
 		}
 		freed := freedBytes{}
-		freed.add(tenant, size)
+		freed.add(k.tenant, size)
 		return freed.subtract(t)
 	})
 	if err == nil {
@@ -226,9 +189,17 @@ func (s *store) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// deleteRunRows deletes the rows of a run in other tables than runs. It returns the ids of
-// the pieces that it released.
-func deleteRunRows(t database.Tx, id string) (pieces []string, err error) {
+// deleteRunRows deletes the rows of a run in other tables than runs. terms is the run's column of that
+// name. It returns the ids of the pieces that it released.
+func deleteRunRows(t database.Tx, k *termKey, terms string) (pieces []string, err error) {
+	id := k.run
+	list, err := decodeTerms(id, terms)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.remove(t, list); err != nil {
+		return nil, err
+	}
 	for _, table := range []string{"run_log", "run_events"} {
 		ids, err := blob.ReleaseRun(t, table, id)
 		if err != nil {

@@ -85,14 +85,6 @@ var (
 	ErrInUse     = errors.New("in use")
 )
 
-// A Filter selects a page of runs. The zero value selects the newest 100 runs of the operator.
-type Filter struct {
-	Tenant string
-	Agent  string         // name of the agent; empty selects the runs of all agents
-	Status journal.Status // status of the runs; empty selects all
-	Page
-}
-
 // PruneOptions select the runs that [Store.Prune] deletes.
 type PruneOptions struct {
 	// OlderThan is the minimum time since the last change of a run, by the database's clock.
@@ -160,6 +152,7 @@ type store struct {
 	blobs   *blob.Writer
 	quota   Quota
 	keyring *Keyring
+	cost    CostFunc
 	stop    func() // stops pruning
 }
 
@@ -170,7 +163,14 @@ func newStore(ctx context.Context, db database.DB, o *Options) (*store, error) {
 	if err := migrations.Apply(ctx, db); err != nil {
 		return nil, err
 	}
-	s := &store{db: db, blobs: blob.NewWriter(db), quota: o.Quota.withDefaults(), keyring: o.Keyring, stop: func() {}}
+	s := &store{
+		db:      db,
+		blobs:   blob.NewWriter(db),
+		quota:   o.Quota.withDefaults(),
+		keyring: o.Keyring,
+		cost:    o.Cost,
+		stop:    func() {},
+	}
 	if o.Retention > 0 {
 		s.pruneRegularly(o.Retention)
 	}
@@ -193,4 +193,11 @@ type Options struct {
 	Quota Quota
 	// Keyring seals the secrets of tenants. Without one, secrets cannot be stored.
 	Keyring *Keyring
+	// Cost returns the cost of a model's tokens, in billionths of the currency. It is called when the
+	// tokens of a tenant's run are stored; later prices do not change the cost. If Cost is nil, nothing
+	// has a cost.
+	Cost CostFunc
 }
+
+// A CostFunc returns the cost of tokens of a model, in billionths of the currency.
+type CostFunc func(model string, promptTokens, completionTokens int64) int64

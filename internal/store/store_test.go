@@ -130,6 +130,10 @@ func TestMigrationsFillTables(t *testing.T) {
 		ALTER TABLE runs DROP COLUMN journal_bytes; ALTER TABLE runs DROP COLUMN journal_due;
 		ALTER TABLE tenant_usage DROP COLUMN journal_bytes; ALTER TABLE modules DROP COLUMN pieces;
 		ALTER TABLE run_traces DROP COLUMN size;
+		ALTER TABLE runs DROP COLUMN version; ALTER TABLE runs DROP COLUMN metadata; ALTER TABLE runs DROP COLUMN faults;
+		ALTER TABLE runs DROP COLUMN denied; ALTER TABLE runs DROP COLUMN models;
+		ALTER TABLE runs DROP COLUMN cost_nano; ALTER TABLE runs DROP COLUMN terms;
+		ALTER TABLE tenant_usage DROP COLUMN cost_nano; DROP TABLE run_terms; DROP TABLE run_series; DROP TABLE run_latencies;
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
 		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role;
 		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;

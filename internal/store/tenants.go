@@ -154,6 +154,8 @@ var tenantTables = []string{
 	"usage_days",
 	"journal_room",
 	"run_places",
+	"run_series",
+	"run_latencies",
 	"secrets",
 	"module_values",
 	"module_usage",

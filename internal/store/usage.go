@@ -22,6 +22,7 @@ type Usage struct {
 	WallMS           int64 // wall time of the runs, or of the module's hooks
 	Calls            int64 // calls of the model, or of the module's hooks
 	JournalBytes     int64 // bytes written to the journal; up to 64 KiB of a run in progress are counted later
+	CostNano         int64 // cost of the tokens, in billionths of the currency
 }
 
 // Add adds the counts of another usage.
@@ -33,6 +34,7 @@ func (u *Usage) Add(o Usage) {
 	u.WallMS += o.WallMS
 	u.Calls += o.Calls
 	u.JournalBytes += o.JournalBytes
+	u.CostNano += o.CostNano
 }
 
 // Day returns the day (UTC) that the usage at a time belongs to.
@@ -66,8 +68,8 @@ func addUsage(t scoped, rows ...Usage) error {
 		}
 		day.Add(u)
 		_, err := t.Exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens,
-				completion_tokens, fuel, wall_ms, calls, journal_bytes)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+				completion_tokens, fuel, wall_ms, calls, journal_bytes, cost_nano)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 			ON CONFLICT (tenant, day, agent, module) DO UPDATE SET
 				runs = tenant_usage.runs + $5,
 				prompt_tokens = tenant_usage.prompt_tokens + $6,
@@ -75,8 +77,10 @@ func addUsage(t scoped, rows ...Usage) error {
 				fuel = tenant_usage.fuel + $8,
 				wall_ms = tenant_usage.wall_ms + $9,
 				calls = tenant_usage.calls + $10,
-				journal_bytes = tenant_usage.journal_bytes + $11`,
-			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls, u.JournalBytes)
+				journal_bytes = tenant_usage.journal_bytes + $11,
+				cost_nano = tenant_usage.cost_nano + $12`,
+			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls, u.JournalBytes,
+			u.CostNano)
 		if err != nil {
 			return err
 		}
@@ -117,7 +121,8 @@ func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usa
 			p,
 			scanUsage,
 			func(u *Usage) Position { return Position{Name: u.Day + "/" + u.Agent + "/" + u.Module} },
-			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes
+			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes,
+				cost_nano
 			FROM tenant_usage
 			WHERE tenant = $1 AND day >= $2 AND day <= $3 AND (day, agent, module) > ($4, $5, $6)
 			ORDER BY day, agent, module LIMIT $7`,
@@ -134,7 +139,7 @@ func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usa
 
 func scanUsage(scan func(...any) error) (u Usage, err error) {
 	err = scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls,
-		&u.JournalBytes)
+		&u.JournalBytes, &u.CostNano)
 	return u, err
 }
 
@@ -150,6 +155,7 @@ func (n *Tenant) UsageTotal(ctx context.Context, from, to string) (total Usage, 
 				&total.WallMS,
 				&total.Calls,
 				&total.JournalBytes,
+				&total.CostNano,
 			},
 			`SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT),
 				CAST(COALESCE(sum(prompt_tokens), 0) AS BIGINT),
@@ -157,7 +163,8 @@ func (n *Tenant) UsageTotal(ctx context.Context, from, to string) (total Usage, 
 				CAST(COALESCE(sum(fuel), 0) AS BIGINT),
 				CAST(COALESCE(sum(wall_ms), 0) AS BIGINT),
 				CAST(COALESCE(sum(calls), 0) AS BIGINT),
-				CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT)
+				CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT),
+				CAST(COALESCE(sum(cost_nano), 0) AS BIGINT)
 			FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3`,
 			from,
 			to,

@@ -13,7 +13,7 @@ const rowBytes = 128
 
 // Bytes returns the number of journal bytes that limits and quotas count for the new run.
 func (r *Creation) Bytes() int64 {
-	n := 2*rowBytes + len(r.Log) + len(r.Spec) + len(r.Title) + len(r.ID) + len(r.Agent)
+	n := 2*rowBytes + len(r.Log) + len(r.Spec) + len(r.Title) + len(r.ID) + len(r.Agent) + len(r.Metadata)
 	for _, p := range r.Modules {
 		n += len(p.Entry) + len(p.Ring) + len(p.Digest)
 	}

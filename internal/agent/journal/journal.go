@@ -73,7 +73,28 @@ type RunInfo struct {
 	LastSeq      int64           `json:"last_seq"` // number of the last event
 	Modules      []Pin           `json:"modules,omitempty"`
 	Spec         json.RawMessage `json:"spec,omitempty"` // see [Options]
+
+	// Version is the version of the agent according to Spec; 0 if it has none.
+	Version  int64           `json:"version,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"` // JSON object; see [Creation]
+	// Faults and Denials count the run's events: faults of modules, and tool calls that gates or
+	// approvers denied. Denied has the denials by the digest of the gate's module.
+	Faults  int64            `json:"faults,omitempty"`
+	Denials int64            `json:"denials,omitempty"`
+	Denied  map[string]int64 `json:"denied,omitempty"`
+	// Active is the time in which the run was in progress, without its pauses.
+	Active time.Duration `json:"active,omitempty"`
+	// CostNano is the cost of the models' tokens, in billionths of the currency, for runs of tenants.
+	CostNano int64 `json:"cost_nano,omitempty"`
 }
+
+// MaxModels is the maximum number of models in [Progress.Models], of which each name has at most
+// MaxModelName bytes. The tokens of other models are counted for OtherModels.
+const (
+	MaxModels    = 32
+	MaxModelName = 200
+	OtherModels  = "(other)"
+)
 
 // Progress describes how far a run has come.
 type Progress struct {
@@ -85,6 +106,8 @@ type Progress struct {
 	Pending      []abi.Pending `json:"pending,omitempty"`
 	// Stats holds the usage of each entry of the chain so far.
 	Stats []abi.EntryStats `json:"stats,omitempty"`
+	// Models holds the tokens by model; see [MaxModels].
+	Models map[string]abi.Usage `json:"models,omitempty"`
 	// HeldBytes is the memory that the run makes its process hold. PeakBytes is the
 	// largest value of HeldBytes so far. A store may omit both.
 	HeldBytes int64 `json:"held_bytes,omitempty"`
@@ -109,6 +132,8 @@ type Creation struct {
 	Spec     json.RawMessage
 	Log      []byte
 	Lazy     bool // see [Commit.Lazy]
+	// Metadata is the caller's metadata, a JSON object; optional.
+	Metadata json.RawMessage
 }
 
 // A StoredRun is a run with its log.

@@ -77,9 +77,10 @@ func (f *Fixed) Same(o *Fixed) bool {
 
 // Live is the part of the state that changes within a phase.
 type Live struct {
-	Usage      abi.Usage `json:"usage"`
-	LastID     int64     `json:"last_id"`
-	ModelCalls int       `json:"model_calls,omitempty"`
+	Usage      abi.Usage            `json:"usage"`
+	Models     map[string]abi.Usage `json:"models,omitempty"`
+	LastID     int64                `json:"last_id"`
+	ModelCalls int                  `json:"model_calls,omitempty"`
 
 	ToolCalls map[string]int `json:"tool_calls,omitempty"`
 	Streams   int64          `json:"streams"`
@@ -92,7 +93,7 @@ type Live struct {
 func HeadOf(s *State) *State {
 	head := *s
 	head.Instruction, head.Tools, head.Input, head.Model, head.Limits, head.Requested = "", nil, nil, nil, nil, nil
-	head.InstructionLabels = nil
+	head.InstructionLabels, head.Models = nil, nil
 	head.Used = nil // stored outside of the log
 	head.Messages, head.Rounds, head.Locals, head.Record, head.Calls = nil, nil, nil, nil, nil
 	head.Streamed = joined(s.Streamed)
@@ -214,6 +215,9 @@ func (f *builder) add(e *Entry) error {
 		s.Streams, s.Observed, s.Revisions = e.Live.Streams, e.Live.Observed, e.Live.Revisions
 		if e.Live.ToolCalls != nil {
 			s.ToolCalls = e.Live.ToolCalls
+		}
+		if e.Live.Models != nil {
+			s.Models = e.Live.Models
 		}
 	}
 	if e.NoCalls {

@@ -47,8 +47,10 @@ type State struct {
 	StepID   string    `json:"step_id,omitempty"`
 	StepOpen bool      `json:"step_open,omitempty"` // the step has started and not finished
 	Usage    abi.Usage `json:"usage"`
-	Deadline time.Time `json:"deadline,omitzero"`
-	Expires  time.Time `json:"expires,omitzero"` // a paused run can be resumed until then
+	// Models holds the tokens by model; see [journal.MaxModels].
+	Models   map[string]abi.Usage `json:"models,omitempty"`
+	Deadline time.Time            `json:"deadline,omitzero"`
+	Expires  time.Time            `json:"expires,omitzero"` // a paused run can be resumed until then
 
 	ModelCalls int            `json:"model_calls,omitempty"`
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // counted calls by tool

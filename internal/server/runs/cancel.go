@@ -58,7 +58,10 @@ func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 			l.Cancel(errDeleted)
 		}
 	}
-	list, _, err := t.Runs(ctx, &store.Filter{Status: journal.StatusRunning, Page: store.Page{Limit: 500}})
+	list, _, err := t.Runs(
+		ctx,
+		&store.Filter{Statuses: []journal.Status{journal.StatusRunning}, Page: store.Page{Limit: 500}},
+	)
 	if err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 		if err != nil {
 			return nil, err
 		}
-		return &runOutput{showRun(info)}, nil
+		return &runOutput{r.showRun(info)}, nil
 	}
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {
@@ -106,7 +109,7 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 	if info, err = c.Tenant.Run(ctx, in.Run); err != nil {
 		return nil, err
 	}
-	return &runOutput{showRun(info)}, nil
+	return &runOutput{r.showRun(info)}, nil
 }
 
 // ErrCanceled is the cause of a cancellation at the tenant's request.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/hints"
@@ -46,6 +45,8 @@ type Options struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Timeouts  *httpapi.Timeouts
+	// Currency is the currency of the costs of runs, such as USD; empty if runs have no costs.
+	Currency string
 	// Owner and LeaseTTL are the server's options of the same names.
 	Owner    string
 	LeaseTTL time.Duration
@@ -114,7 +115,7 @@ func (r *Service) Routes(rt *httpapi.Router) {
 		Scope:   httpapi.RunsRead,
 		Tag:     tag,
 		Summary: "List runs, newest first",
-		About:   httpapi.AboutLists,
+		About:   aboutList,
 	}, r.list)
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "get-run",
@@ -194,30 +195,6 @@ func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journa
 		}, nil
 	}
 	return info, err
-}
-
-func (r *Service) list(ctx context.Context, c *httpapi.Caller, in *listRunInput) (*listRunOutput, error) {
-	page, err := in.Page(httpapi.ListRuns, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if !in.Before.IsZero() {
-		if page.After != nil {
-			return nil, httpapi.NewParameterProblem("before", "before and cursor are mutually exclusive; send only the cursor")
-		}
-		page.After = &store.Position{Created: in.Before}
-	}
-	infos, next, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: journal.Status(in.Status), Page: page})
-	if err != nil {
-		return nil, err
-	}
-	out := &listRunOutput{}
-	out.Body.Runs = []*api.Run{}
-	out.Body.SetNext(httpapi.ListRuns, c.Tenant.ID(), next)
-	for i := range infos {
-		out.Body.Runs = append(out.Body.Runs, showRun(&infos[i]))
-	}
-	return out, nil
 }
 
 func (r *Service) get(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {

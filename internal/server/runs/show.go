@@ -2,10 +2,12 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -33,10 +35,10 @@ func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 }
 
 // showRun returns the redacted API form of a run.
-func showRun(info *journal.RunInfo) *api.Run {
+func (r *Service) showRun(info *journal.RunInfo) *api.Run {
 	hide := NewRedactor(info.Modules)
 	spec, _ := agents.SpecOf(info) // runs of the command have other specs
-	r := &api.Run{
+	shown := &api.Run{
 		ID:           info.ID,
 		Agent:        info.Agent,
 		Version:      spec.Version,
@@ -45,6 +47,11 @@ func showRun(info *journal.RunInfo) *api.Run {
 		FinishReason: info.FinishReason,
 		Step:         info.Step,
 		Usage:        api.Tokens(info.Usage),
+		Cost:         float64(info.CostNano) / price.Nano,
+		Currency:     r.options.Currency,
+		TookMS:       info.Active.Milliseconds(),
+		Faults:       info.Faults,
+		Denials:      info.Denials,
 		JournalBytes: info.JournalBytes,
 		Interrupts:   showInterrupts(hide.pending(info.Pending)),
 		LastEvent:    info.LastSeq,
@@ -53,7 +60,7 @@ func showRun(info *journal.RunInfo) *api.Run {
 	}
 	for _, s := range info.Stats {
 		if !hide.Has(s.Agent, s.Entry) {
-			r.Fuel += s.Fuel
+			shown.Fuel += s.Fuel
 		}
 	}
 	for _, p := range info.Modules {
@@ -62,16 +69,17 @@ func showRun(info *journal.RunInfo) *api.Run {
 			if p.Digest != "" {
 				m.Digest = httpapi.DigestPrefix + p.Digest
 			}
-			r.Modules = append(r.Modules, m)
+			shown.Modules = append(shown.Modules, m)
 		}
 	}
-	return r
+	_ = json.Unmarshal(info.Metadata, &shown.Metadata) // empty if there is none
+	return shown
 }
 
 // showDetails returns the redacted API form of a run. It includes the output or error of a finished
 // run, and the reason why a run is quarantined.
 func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*api.Run, error) {
-	shown := showRun(info)
+	shown := r.showRun(info)
 	if info.Status == journal.StatusQuarantined {
 		e, err := r.store.EvidenceOf(ctx, info.ID)
 		if e != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -13,6 +14,8 @@ import (
 type Usages struct {
 	Store store.Store
 	Now   func() time.Time
+	// Currency is the currency of costs, such as USD; empty if nothing has a cost.
+	Currency string
 }
 
 type (
@@ -77,15 +80,32 @@ func (u *Usages) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usa
 		return nil, err
 	}
 	out := &usageOutput{}
+	out.Body.Currency = u.Currency
 	if out.Body.Kept.JournalBytes, err = t.JournalBytes(ctx); err != nil {
 		return nil, err
 	}
 	out.Body.Rows = make([]api.UsageRow, len(rows))
 	for i, row := range rows {
-		out.Body.Rows[i] = api.UsageRow(row)
+		out.Body.Rows[i] = showUsage(&row)
 	}
 	out.Body.NextCursor = httpapi.NextCursor(httpapi.ListUsage, t.ID(), next)
 	total, err := t.UsageTotal(ctx, from, to)
-	out.Body.Total = api.UsageRow(total)
+	out.Body.Total = showUsage(&total)
 	return out, err
+}
+
+func showUsage(u *store.Usage) api.UsageRow {
+	return api.UsageRow{
+		Day:              u.Day,
+		Agent:            u.Agent,
+		Module:           u.Module,
+		Runs:             u.Runs,
+		PromptTokens:     u.PromptTokens,
+		CompletionTokens: u.CompletionTokens,
+		Fuel:             u.Fuel,
+		WallMS:           u.WallMS,
+		Calls:            u.Calls,
+		Cost:             float64(u.CostNano) / price.Nano,
+		JournalBytes:     u.JournalBytes,
+	}
 }

@@ -3,7 +3,7 @@
 //
 // Both databases execute the same statements. Their parameters are $1, $2, and so on. NOW_MS means
 // the database's clock in milliseconds since 1970, and BYTES means the database's type for byte
-// strings.
+// strings. WITHOUT_ROWID at the end of a table makes SQLite store its rows in the primary key.
 //
 // The package imports no other package of this project, and does not depend on the schema.
 package database

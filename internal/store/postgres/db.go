@@ -59,6 +59,7 @@ func Open(ctx context.Context, url string) (*DB, error) {
 // dialect translates a statement of the store into PostgreSQL's SQL.
 func dialect(text string) string {
 	text = strings.ReplaceAll(text, "NOW_MS", "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
+	text = strings.ReplaceAll(text, "WITHOUT_ROWID", "")
 	return strings.ReplaceAll(text, "BYTES", "BYTEA")
 }
 

@@ -107,6 +107,7 @@ func (d *DB) createFile() error {
 func dialect(text string) string {
 	text = strings.ReplaceAll(text, "NOW_MS", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
 	text = strings.ReplaceAll(text, "BYTES", "BLOB")
+	text = strings.ReplaceAll(text, "WITHOUT_ROWID", "WITHOUT ROWID")
 	return strings.ReplaceAll(text, "$", "?")
 }
 

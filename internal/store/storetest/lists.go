@@ -78,9 +78,8 @@ func addRuns(t *testing.T, s store.Store, tenant, prefix string, n int) (ids []s
 	return ids
 }
 
-// roundTimes rounds the times at which runs were created to tens of milliseconds, so that several
-// runs have the same time even if the database is slow.
-func roundTimes(t *testing.T, where string) {
+// rawDatabase opens the database of a store.
+func rawDatabase(t *testing.T, where string) *sql.DB {
 	t.Helper()
 	driver, source := "sqlite", (&url.URL{Scheme: "file", Path: where}).String()
 	if strings.HasPrefix(where, "postgres://") {
@@ -88,8 +87,23 @@ func roundTimes(t *testing.T, where string) {
 	}
 	db, err := sql.Open(driver, source)
 	require.NoError(t, err)
-	defer db.Close()
-	_, err = db.ExecContext(t.Context(), `UPDATE runs SET created_ms = created_ms / 10 * 10`)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// count returns the result of a query for a number.
+func count(t *testing.T, where, query string) (n int64) {
+	t.Helper()
+	require.NoError(t, rawDatabase(t, where).QueryRowContext(t.Context(), query).Scan(&n))
+	return n
+}
+
+// roundTimes rounds the times at which runs were created to tens of milliseconds, so that several
+// runs have the same time even if the database is slow.
+func roundTimes(t *testing.T, where string) {
+	t.Helper()
+	db := rawDatabase(t, where)
+	_, err := db.ExecContext(t.Context(), `UPDATE runs SET created_ms = created_ms / 10 * 10`)
 	require.NoError(t, err)
 }
 
@@ -125,9 +139,9 @@ func testPagesOfRuns(t *testing.T, open Opener) {
 		{store.Filter{}, 7, want},
 		{store.Filter{}, 600, want},
 		{store.Filter{Agent: "a1"}, 7, of(1)},
-		{store.Filter{Status: journal.StatusRunning}, 7, want},
-		{store.Filter{Agent: "a0", Status: journal.StatusRunning}, 7, of(0)},
-		{store.Filter{Agent: "a0", Status: journal.StatusFinished}, 7, nil},
+		{store.Filter{Statuses: []journal.Status{journal.StatusRunning}}, 7, want},
+		{store.Filter{Agent: "a0", Statuses: []journal.Status{journal.StatusRunning}}, 7, of(0)},
+		{store.Filter{Agent: "a0", Statuses: []journal.Status{journal.StatusFinished}}, 7, nil},
 		{store.Filter{Agent: "other"}, 7, nil},
 	} {
 		c.filter.Tenant = "acme"

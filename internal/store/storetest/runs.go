@@ -208,7 +208,7 @@ func testLists(t *testing.T, open Opener) {
 	require.ElementsMatch(t, []string{"r0", "r2", "r4"}, ids(nil))
 	require.ElementsMatch(t, []string{"r1", "r3"}, ids(&store.Filter{Tenant: "t"}))
 	require.ElementsMatch(t, []string{"r0"}, ids(&store.Filter{Agent: "a0"}))
-	require.Empty(t, ids(&store.Filter{Status: journal.StatusPaused}))
+	require.Empty(t, ids(&store.Filter{Statuses: []journal.Status{journal.StatusPaused}}))
 	require.Len(t, ids(&store.Filter{Page: store.Page{Limit: 2}}), 2)
 	require.Empty(t, ids(&store.Filter{Page: store.Page{After: &store.Position{Created: time.Now().Add(-time.Hour)}}}))
 }

@@ -21,7 +21,8 @@ type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 
 // long holds the names of the tests that the command "make test" skips.
 var long = map[string]bool{"row limits": true, "pages and writers": true, "pages of events": true,
-	"pages of other lists": true, "large bytes deleted": true, "concurrent journal bytes": true}
+	"pages of other lists": true, "filters and writers": true, "series limits": true,
+	"large bytes deleted": true, "concurrent journal bytes": true}
 
 // Run runs the tests of the suite as parallel subtests. It skips the long tests unless they are
 // enabled; see package longtest. Each test opens its stores with open.
@@ -36,6 +37,13 @@ func Run(t *testing.T, open Opener) {
 		"pages of runs":            testPagesOfRuns,
 		"pages and writers":        testPagesAndWriters,
 		"pages of other lists":     testPagesOfOtherLists,
+		"filters":                  testFilters,
+		"filters and writers":      testFiltersAndWriters,
+		"terms":                    testTerms,
+		"term limits":              testTermLimits,
+		"costs":                    testCosts,
+		"series":                   testSeries,
+		"series limits":            testSeriesLimits,
 		"page bytes":               testPageBytes,
 		"pages of events":          testEventPages,
 		"cancel":                   testCancel,

@@ -24,7 +24,8 @@ journal bytes.
 
 A row without a module is the agent itself: its runs and model calls. For a module,
 CALLS counts hook calls. TIME has millisecond resolution. JOURNAL is the number of bytes
-that runs wrote to the journal: steps and events.`,
+that runs wrote to the journal: steps and events. With serve --prices, the last column
+is the cost of the tokens.`,
 		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
 	}, func(ctx context.Context, r *Session, _ []string) error {
 		u := &api.Usage{}
@@ -34,7 +35,7 @@ that runs wrote to the journal: steps and events.`,
 			if err != nil {
 				return nil, "", err
 			}
-			u.Total, u.Kept = page.Total, page.Kept
+			u.Total, u.Kept, u.Currency = page.Total, page.Kept, page.Currency
 			return page.Rows, page.NextCursor, nil
 		}); err != nil {
 			return err
@@ -48,8 +49,11 @@ that runs wrote to the journal: steps and events.`,
 
 func usageText(u *api.Usage) string {
 	rows := [][]string{{"DAY", "AGENT", "MODULE", "RUNS", "TOKENS", "FUEL", "CALLS", "TIME", "JOURNAL"}}
+	if u.Currency != "" {
+		rows[0] = append(rows[0], u.Currency)
+	}
 	row := func(day, agent, module string, x api.UsageRow) {
-		rows = append(rows, []string{
+		cells := []string{
 			day,
 			agent,
 			module,
@@ -59,7 +63,11 @@ func usageText(u *api.Usage) string {
 			cli.Thousands(x.Calls),
 			fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond),
 			cli.Thousands(x.JournalBytes),
-		})
+		}
+		if u.Currency != "" {
+			cells = append(cells, fmt.Sprintf("%.4f", x.Cost))
+		}
+		rows = append(rows, cells)
 	}
 	for _, x := range u.Rows {
 		module := "-"

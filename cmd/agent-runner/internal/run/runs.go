@@ -141,24 +141,29 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 }
 
 func (c *runsCommand) list() *cobra.Command {
-	var status, named string
+	var filter runsFilter
 	var limit remote.ListLimit
-	check := func() (int, error) {
-		if status != "" && status != string(journal.StatusRunning) && status != string(journal.StatusPaused) &&
-			status != string(journal.StatusFinished) &&
-			status != string(journal.StatusQuarantined) {
-			return 0, cli.Usagef("--status is %q; want running, paused, finished or quarantined", status)
+	check := func() (client.RunFilter, int, error) {
+		f, err := filter.parse()
+		if err != nil {
+			return f, 0, err
 		}
-		return limit.Max()
+		rows, err := limit.Max()
+		return f, rows, err
 	}
 	cmd := c.command(
-		&cobra.Command{Use: "list", Short: "List runs, newest first"},
+		&cobra.Command{
+			Use:   "list",
+			Short: "List runs, newest first",
+			Example: "  agent-runner runs list --status paused --agent clerk\n" +
+				"  agent-runner runs list --metadata customer=acme --faults --created-from 2026-01-31",
+		},
 		func(ctx context.Context, _ string) error {
-			rows, err := check()
+			f, rows, err := check()
 			if err != nil {
 				return err
 			}
-			runs, err := ListRuns(ctx, c.store, store.Filter{Status: journal.Status(status), Agent: named}, rows)
+			runs, err := ListRuns(ctx, c.store, stored(&f), rows)
 			if err != nil {
 				return err
 			}
@@ -172,16 +177,14 @@ func (c *runsCommand) list() *cobra.Command {
 			return err
 		},
 		func(ctx context.Context, _ string) error {
-			rows, err := check()
+			f, rows, err := check()
 			if err != nil {
 				return err
 			}
-			return c.listAtServer(ctx, client.RunFilter{Agent: named, Status: status}, rows)
+			return c.listAtServer(ctx, f, rows)
 		},
 	)
-	cmd.Flags().
-		StringVar(&status, "status", "", "list only runs with this status: `running`, paused, finished or quarantined")
-	cmd.Flags().StringVar(&named, "agent", "", "list only runs of the agent `NAME`")
+	filter.add(cmd)
 	limit.Add(cmd, 50)
 	return cmd
 }

@@ -26,6 +26,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/gateway/price"
+	"github.com/agent-runner/agent-runner/internal/gateway/usage"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/sandbox/child"
 	"github.com/agent-runner/agent-runner/internal/spawner"
@@ -61,6 +63,7 @@ type serveCommand struct {
 	maxUpload   int64
 	memoryLimit string
 	logFormat   string
+	pricesFile  string
 	cacheDir    string
 	chosen      bool // --cache-dir is set
 	mcpCommands string
@@ -176,6 +179,8 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 		"keep records of audit logs for `AGE`, or forever; at most a million of each tenant")
 	f.BoolVar(&c.originals, "keep-originals", false,
 		"store the input of runs and recorded answers as they came, also where modules changed them")
+	f.StringVar(&c.pricesFile, "prices", "",
+		"the price `FILE` of models, as for gateway: runs and usage then have costs")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the maximum size of a module, in `BYTES`")
 	f.StringVar(
 		&c.memoryLimit,
@@ -219,7 +224,8 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 		return err
 	}
 	for _, name := range []string{
-		"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "nats", "cluster-listen", "join",
+		"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "prices", "nats", "cluster-listen",
+		"join",
 	} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usagef("--%s is empty; set a value or remove the flag", name)
@@ -347,6 +353,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if keep.Keyring, err = c.keyring(); err != nil {
 		return err
 	}
+	if keep.Cost, o.Currency, err = c.prices(); err != nil {
+		return err
+	}
 	stopCommands, err := c.startCommands(o)
 	if err != nil {
 		return err
@@ -431,6 +440,25 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	}
 	fmt.Fprintln(c.env.Err, "agent-runner: ended; all requests and runs finished")
 	return nil
+}
+
+// prices reads the file of --prices, and returns the cost of tokens and its currency. Without the flag,
+// nothing has a cost.
+func (c *serveCommand) prices() (cost func(model string, prompt, completion int64) int64, currency string, err error) {
+	if c.pricesFile == "" {
+		return nil, "", nil
+	}
+	table, err := price.Load(c.pricesFile)
+	if err != nil {
+		return nil, "", cli.Usagef("--prices: %w", err)
+	}
+	return func(model string, prompt, completion int64) int64 {
+		p := table.Find(model)
+		if p == nil {
+			return 0
+		}
+		return int64(p.Of(&usage.Tokens{Input: prompt, Output: completion}))
+	}, table.Currency, nil
 }
 
 // forever is the value of --retention that keeps runs until they are deleted.

@@ -1,0 +1,238 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store/database"
+)
+
+const (
+	// maxScan is the maximum number of runs that a page examines. Fewer than the page's limit may match
+	// the filter, and the next page continues after the last run examined.
+	maxScan = 5000
+	// maxScanBatch is the maximum number of runs that one statement examines.
+	maxScanBatch = 1024
+	// probeRows is the number of rows of each index that are counted to choose the one to read.
+	probeRows = 1000
+)
+
+// Runs implements [Store].
+func (s *store) Runs(ctx context.Context, f *Filter) (runs []journal.RunInfo, next *Position, err error) {
+	if f == nil {
+		f = &Filter{}
+	}
+	err = s.db.View(ctx, func(t database.Tx) (err error) {
+		r := newRunReader(t, f)
+		runs, next, err = r.page()
+		return err
+	})
+	return runs, next, err
+}
+
+// A runReader reads a page of runs. It reads their ids from an index, which has them in the list's
+// order, and then the runs of these ids that match the filter.
+type runReader struct {
+	tx         database.Tx
+	filter     *Filter
+	source     source
+	conditions *conditions
+	words      []string // words of the title
+
+	limit   int
+	after   *Position // the last run examined, or the position after which the page starts
+	from    int64     // lowest creation time, in milliseconds
+	to      int64     // highest one
+	runs    []journal.RunInfo
+	bytes   int // size of runs
+	scanned int
+}
+
+func newRunReader(t database.Tx, f *Filter) *runReader {
+	r := &runReader{tx: t, filter: f, words: words(f.Title), limit: f.Limit, after: f.After}
+	if r.limit <= 0 {
+		r.limit = defaultPageLimit
+	}
+	r.from, r.to = f.createdBounds()
+	return r
+}
+
+// page returns the page, and the position at which it ended if there may be more runs.
+func (r *runReader) page() (runs []journal.RunInfo, next *Position, err error) {
+	sources, c := r.filter.plan()
+	r.conditions = c
+	if r.source, err = r.choose(sources); err != nil {
+		return nil, nil, err
+	}
+	for {
+		ids, err := r.ids()
+		if err != nil || len(ids) == 0 {
+			return r.runs, nil, err
+		}
+		more := len(ids) == r.batch()
+		r.scanned += len(ids)
+		full, err := r.read(ids)
+		if err != nil {
+			return nil, nil, err
+		}
+		if full {
+			last := &r.runs[len(r.runs)-1]
+			return r.runs, &Position{last.Created, last.ID}, nil
+		}
+		r.after = &ids[len(ids)-1]
+		switch {
+		case !more:
+			return r.runs, nil, nil
+		case r.scanned >= maxScan:
+			return r.runs, r.after, nil
+		}
+	}
+}
+
+// selective reports whether runs of the source may not match the filter.
+func (r *runReader) selective() bool {
+	n := len(r.conditions.list)
+	if r.source.covers >= 0 {
+		n--
+	}
+	return n > 0 || len(r.words) > 0
+}
+
+// batch returns the number of ids that the next statement reads.
+func (r *runReader) batch() int {
+	n := r.limit - len(r.runs) + 1
+	if r.selective() {
+		n = max(n, 64, r.scanned)
+	}
+	return min(n, maxScanBatch)
+}
+
+// choose returns the source with the fewest rows, of which it counts the first.
+func (r *runReader) choose(sources []source) (best source, err error) {
+	if len(sources) == 1 {
+		return sources[0], nil
+	}
+	fewest := int64(-1)
+	for _, s := range sources {
+		r.source = s
+		sql, args := r.index()
+		var n int64
+		_, err := database.One(r.tx,
+			fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s LIMIT $%d) probe`, sql, len(args)+1),
+			append(args, int64(probeRows)), &n)
+		if err != nil {
+			return best, err
+		}
+		if fewest < 0 || n < fewest {
+			best, fewest = s, n
+		}
+	}
+	return best, nil
+}
+
+// index returns the FROM and WHERE clauses of a statement that reads the remaining rows of the
+// source, with its arguments.
+func (r *runReader) index() (sql string, args []any) {
+	s := &r.source
+	from, to, name := r.from, r.to, ""
+	args = []any{r.filter.Tenant}
+	bind := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	sql = s.table + ` WHERE tenant = $1`
+	if s.where != "" {
+		sql += ` AND ` + s.where + ` = ` + bind(s.value)
+	}
+	if r.filter.Oldest {
+		if r.after != nil {
+			from, name = max(from, r.after.Created.UnixMilli()), r.after.Name
+			if from > r.after.Created.UnixMilli() {
+				name = ""
+			}
+		}
+		sql += fmt.Sprintf(` AND (created_ms, %s) > (%s, %s)`, s.key, bind(from), bind(name))
+		if to < noBound {
+			sql += ` AND created_ms <= ` + bind(to)
+		}
+		return sql, args
+	}
+	to++ // with the empty name, excludes all runs of that time
+	if r.after != nil && r.after.Created.UnixMilli() < to {
+		to, name = r.after.Created.UnixMilli(), r.after.Name
+	}
+	sql += fmt.Sprintf(` AND (created_ms, %s) < (%s, %s)`, s.key, bind(to), bind(name))
+	if from > -noBound {
+		sql += ` AND created_ms >= ` + bind(from)
+	}
+	return sql, args
+}
+
+// order returns an ORDER BY clause for a column with the ids of runs.
+func (r *runReader) order(key string) string {
+	if r.filter.Oldest {
+		return ` ORDER BY created_ms, ` + key
+	}
+	return ` ORDER BY created_ms DESC, ` + key + ` DESC`
+}
+
+// ids reads the positions of the next runs from the source.
+func (r *runReader) ids() (at []Position, err error) {
+	sql, args := r.index()
+	err = r.tx.Query(func(scan func(...any) error) error {
+		var ms int64
+		var p Position
+		err := scan(&ms, &p.Name)
+		p.Created = time.UnixMilli(ms)
+		at = append(at, p)
+		return err
+	}, `SELECT created_ms, `+r.source.key+` FROM `+sql+r.order(r.source.key)+fmt.Sprintf(` LIMIT $%d`, len(args)+1),
+		append(args, int64(r.batch()))...)
+	return at, err
+}
+
+// read reads those of some runs that match the filter. It reports whether the page is full although
+// more runs follow.
+func (r *runReader) read(at []Position) (full bool, err error) {
+	args := []any{r.filter.Tenant}
+	var list strings.Builder
+	for i := range placeholders(len(at)) {
+		if i > 0 {
+			list.WriteString(", ")
+		}
+		args = append(args, at[min(i, len(at)-1)].Name)
+		fmt.Fprintf(&list, "$%d", len(args))
+	}
+	where, more := r.conditions.sql(r.source.covers, len(args)+1)
+	args = append(args, more...)
+	err = r.tx.Query(func(scan func(...any) error) error {
+		if len(r.runs) == r.limit || r.bytes >= maxPageBytes {
+			full = true
+			return errStop
+		}
+		size := 0
+		info, err := scanRun(func(out ...any) error {
+			err := scan(out...)
+			size = textSize(out)
+			return err
+		})
+		if err == nil && matchesTitle(info.Title, r.words) {
+			r.runs = append(r.runs, *info)
+			r.bytes += size
+		}
+		return err
+	}, `SELECT `+runColumns+` FROM runs WHERE tenant || '' = $1 AND id IN (`+list.String()+`)`+where+r.order("id"), args...)
+	if errors.Is(err, errStop) {
+		err = nil
+	}
+	return full, err
+}
+
+// placeholders returns the number of parameters of a statement for n ids, which is a power of two, so
+// that there are few different statements.
+func placeholders(n int) int { return 1 << bits.Len(uint(n-1)) }
