@@ -52,7 +52,7 @@ type conditions struct {
 	args []any
 }
 
-// add adds a condition. Each ? in it stands for one of the arguments.
+// add appends a condition, in which each ? is replaced by the parameter of an argument.
 func (c *conditions) add(sql string, args ...any) {
 	for _, a := range args {
 		c.args = append(c.args, a)

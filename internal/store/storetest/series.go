@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// prices are those of the tests: a token of the model m costs 2, one of its completions 3.
+// prices returns 2 for each prompt token of the model m, and 3 for each completion token.
 func prices(model string, prompt, completion int64) int64 {
 	if model != "m" {
 		return 0
