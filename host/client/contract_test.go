@@ -256,6 +256,13 @@ func uses() map[string]use {
 			nil,
 			list[[]api.Block]{},
 		},
+		"cluster-status": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Nodes(ctx)) },
+			nil,
+			struct {
+				Nodes []api.Node `json:"nodes"`
+			}{},
+		},
 		"list-quarantined": {
 			func(ctx context.Context, c *client.Client) error { return page(c.Quarantined(ctx, second)) },
 			nil,
