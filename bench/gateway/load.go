@@ -8,14 +8,25 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // A sample is one request: the time to the first byte and to the end.
 type sample struct{ first, all time.Duration }
 
-// A summary has times in milliseconds, and the number of requests a second.
-type summary struct{ p50, p99, first, rate float64 }
+// A summary has times in milliseconds, and the number of requests a second. processor is the time of the
+// processors for a request, with its client and its upstream.
+type summary struct{ p50, p99, first, processor, rate float64 }
+
+// processorTime returns the time that the processors have spent on this process.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
 
 func summarize(list []sample) summary {
 	var all, first []time.Duration

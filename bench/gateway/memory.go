@@ -67,6 +67,7 @@ func hold(ctx context.Context, url string, body []byte, began chan<- error) {
 
 func heap() int64 {
 	runtime.GC()
+	runtime.GC() // buffers of pools are freed at the second collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse)
