@@ -50,7 +50,7 @@ async function visit(scheme, viewport) {
   });
   const shot = async (name, kind) => {
     if (process.env.CONSOLE_TIMES) console.log(`${scheme} ${name} ${Math.round(performance.now())}`);
-    if (told.shots) await page.screenshot({ path: join(told.shots, `${scheme}-${name}.png`), fullPage: true });
+    if (told.shots) await picture(name, scheme, viewport);
     const wide = await page.locator("html").evaluate((e) => e.scrollWidth - e.clientWidth);
     assert.ok(wide <= 0, `${name} is ${wide} px wider than the window`);
     if (kind) audits.add(kind, await page.content());
@@ -178,6 +178,7 @@ async function visit(scheme, viewport) {
 
   await credentials(shot, scheme, open);
   await people(shot, scheme, open);
+  await records(title, shot, open);
 
   // A reload stays signed in; signing out deletes the key.
   await open("Usage");
@@ -227,6 +228,24 @@ async function visit(scheme, viewport) {
     await page.locator("nav a[aria-current=page]", { hasText: name }).waitFor({ state: "attached" });
     await page.locator("main:not([aria-busy]) h1").waitFor();
   }
+}
+
+// picture saves the whole page, and for docs/console.md its upper part: light, dark and narrow.
+async function picture(name, scheme, viewport) {
+  await page.screenshot({ path: join(told.shots, `${scheme}-${name}.png`), fullPage: true });
+  if (scheme !== "light") return;
+  const parts = [];
+  for (const [kind, colorScheme, size] of [["light", "light", { width: 1280, height: 860 }], ["dark", "dark", { width: 1280, height: 860 }], ["narrow", "light", { width: 375, height: 860 }]]) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize(size);
+    parts.push(`<img alt="${kind}" height="430" src="data:image/png;base64,${(await page.screenshot()).toString("base64")}">`);
+  }
+  await page.emulateMedia({ colorScheme: scheme });
+  await page.setViewportSize(viewport);
+  const sheet = await browser.newPage({ viewport: { width: 1508, height: 450 } });
+  await sheet.setContent(`<body style="margin:10px;display:flex;gap:10px;background:#888">${parts.join("")}`);
+  await sheet.screenshot({ path: join(told.shots, `sheet-${name}.png`) });
+  await sheet.close();
 }
 
 // signOut signs out; in a narrow window, with the menu.
@@ -329,6 +348,19 @@ async function people(shot, scheme, open) {
   await row.getByRole("button", { name: "Remove" }).click();
   await row.getByRole("button", { name: "Remove this person?" }).click();
   await page.getByText("No members yet").waitFor();
+}
+
+// records: the audit log has what was done above.
+async function records(title, shot, open) {
+  await open("Audit log");
+  await page.getByRole("cell", { name: "member.remove" }).first().waitFor();
+  await shot("audit", "audit");
+  await page.getByLabel("Action").fill("key.create");
+  await page.getByRole("button", { name: "Filter" }).click();
+  await page.getByRole("cell", { name: "key.create" }).first().waitFor();
+  assert.equal(await page.getByRole("cell", { name: "member.remove" }).count(), 0);
+  await page.getByRole("row").nth(1).getByText(/before|after|name/).first().click();
+  await page.locator("td pre").first().waitFor();
 }
 
 // quotas: the operator changes a quota and the policy, and creates and deletes a tenant.

@@ -23,6 +23,7 @@ import { module } from "./pages/module.js";
 import { compare } from "./pages/compare.js";
 import { approvals } from "./pages/approvals.js";
 import { usage } from "./pages/usage.js";
+import { audit } from "./pages/audit.js";
 import { keys } from "./pages/keys.js";
 import { secrets } from "./pages/secrets.js";
 import { members } from "./pages/members.js";
@@ -44,6 +45,7 @@ export const routes = {
   keys: { list: keys, group: "Manage", text: "Keys", key: "k" },
   secrets: { list: secrets, group: "Manage", text: "Secrets", key: "e" },
   members: { list: members, group: "Manage", text: "Members", key: "p" },
+  audit: { list: audit, group: "Manage", text: "Audit log", key: "l" },
   tenants: { list: tenants, one: tenant, group: "Operate", text: "Tenants", key: "t", operator: true },
   blocks: { list: blocks, group: "Operate", text: "Blocks", key: "b", operator: true },
 };
