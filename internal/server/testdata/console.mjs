@@ -159,7 +159,6 @@ async function visit(scheme, viewport) {
   await shot("fault", "fault");
   await open("Modules");
   await page.getByRole("link", { name: "crash", exact: true }).click();
-  await page.getByRole("button", { name: "Search for faults" }).click();
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
   await inbox(title, shot);
@@ -172,8 +171,7 @@ async function visit(scheme, viewport) {
     await empty();
     await troubles(title);
   }
-  await open("Usage");
-  await shot("usage", "usage");
+  await charts(title, shot);
   assert.equal(await page.getByRole("link", { name: "Tenants", includeHidden: true }).count(), 0);
 
   await credentials(shot, scheme, open);
@@ -296,6 +294,33 @@ async function comparison(title, shot) {
   await page.getByRole("region", { name: "Figures" }).waitFor();
   await page.locator(".talk .message").first().waitFor();
   await shot("compare", "compare");
+}
+
+// charts: series are drawn, and read by keyboard and as a table.
+async function charts(title, shot) {
+  await page.goto(`${told.url}/#/usage?range=day`);
+  await title("Usage"); // of the server's own runs
+  await page.getByRole("group", { name: /^Runs: arrow keys/ }).waitFor();
+  const hour = 3600000;
+  const first = Math.floor((await page.evaluate(() => Date.now())) / hour) * hour - 23 * hour;
+  const point = (i, n) => ({ start: new Date(first + i * hour).toISOString(), runs: n, failed: i % 7 ? 0 : 1, canceled: 0, latency_p50_ms: 700 + 30 * n, latency_p95_ms: 1500 + 90 * n, prompt_tokens: 800 * n, completion_tokens: 130 * n, cost: 0.004 * n, faults: i % 5 ? 0 : 2, denials: i % 6 ? 0 : 1, calls: 9 * n, hook_ms: 4 * n });
+  const group = (agent, scale) => ({ agent, total: { ...point(0, 310 * scale), latency_p95_ms: 2400 }, points: Array.from({ length: 24 }, (_, i) => point(i, Math.round(scale * (14 + 9 * Math.sin((i - 6) / 3.8) + (i * 7) % 5)))) });
+  await page.route(/\/v1\/series/, (route) => route.fulfill({ json: { bucket: "hour", from: new Date(first).toISOString(), to: new Date(first + 24 * hour).toISOString(), by: "agent", currency: "USD", more_groups: 3,
+    groups: route.request().url().includes("by=") ? [group("support <b>desk</b>", 1), group("archivist", 0.5)] : [group("", 1.5)] } }));
+  await page.goto(`${told.url}/#/usage?range=day&by=agent`);
+  const plot = page.getByRole("group", { name: /^Runs: arrow keys/ });
+  await page.getByText("support <b>desk</b>").first().waitFor();
+  await plot.press("ArrowLeft");
+  const readout = page.locator(".chart", { has: plot }).getByRole("status");
+  await readout.getByText(/support <b>desk<\/b> \d+ archivist \d+/).waitFor();
+  await plot.press("Escape");
+  await page.locator(".chart").first().getByText("Table").click();
+  const numbers = page.getByRole("region", { name: "Runs", exact: true }).getByRole("row");
+  await numbers.last().waitFor();
+  assert.equal(await numbers.count(), 25);
+  await page.locator(".chart").first().getByText("Table").click();
+  await shot("usage", "usage");
+  await page.unroute(/\/v1\/series/);
 }
 
 // credentials: keys are created and revoked, and secrets are stored and deleted.

@@ -1,13 +1,13 @@
 // A module: what it is, what it can do, and who uses it.
 import { h, fill } from "../dom.js";
-import { asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, plural, field } from "../parts.js";
+import { asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, field } from "../parts.js";
 import { bytes, count, short } from "../format.js";
 import { get, all, call, isOperator } from "../api.js";
 import { deleteNames, nameOf } from "../names.js";
 import { openSheet } from "../dialog.js";
 import { toast } from "../toast.js";
 
-const recentRuns = 50; // runs that are searched for faults
+const recentRuns = 10; // runs with faults that are shown
 
 export async function module({ id, signal, again }) {
   const m = await get(`/v1/modules/${encodeURIComponent(id)}`, signal);
@@ -34,7 +34,7 @@ export async function module({ id, signal, again }) {
     h("section", null, h("h2", null, "Powers that need a grant"), powers(a.powers.filter((p) => p.grant), "None: the module cannot reach anything outside the run."),
       h("details", null, h("summary", null, "Powers without a grant"), powers(a.powers.filter((p) => !p.grant), "None."))),
     warnings(a.warnings),
-    faults(m, signal),
+    await faults(m, signal),
     h("section", null, h("h2", null, "Limits"), h("p", { class: "soft small" }, "The defaults. An agent can set others."), properties(["Memory", bytes(a.limits.memory_bytes)], ["Fuel per hook call", short(a.limits.fuel)], ["Fuel per run", short(a.limits.run_fuel)], ["Time per hook call", a.limits.timeout],
       ["Input", bytes(a.limits.input_bytes)], ["Output", bytes(a.limits.output_bytes)], ["Host calls per hook call", count(a.limits.host_calls)])),
     a.config_schema && h("details", null, h("summary", null, "Configuration, as JSON Schema"), json(a.config_schema)));
@@ -64,25 +64,12 @@ function block(m, again) {
   }) }, "Block");
 }
 
-// faults counts a module's faults in the last runs, when asked to. The last event of a finished
-// run counts them.
-function faults(m, signal) {
-  const found = h("div", { role: "status" });
-  const place = h("div");
-  const b = h("button", { type: "button" }, "Search for faults");
-  b.addEventListener("click", asyncAction(b, place, async () => {
-    const runs = (await get(`/v1/runs?limit=${recentRuns}&status=finished`, signal)).runs.filter((r) => r.modules?.some((x) => x.digest === m.digest));
-    const hits = [];
-    for (const r of runs) {
-      const last = (await get(`/v1/runs/${encodeURIComponent(r.id)}/events?after=${Math.max(0, r.last_event - 1)}`, signal)).events.at(-1);
-      const n = (last?.entries ?? []).filter((s) => s.digest && m.digest.endsWith(s.digest)).reduce((sum, s) => sum + (s.faults ?? 0), 0);
-      if (n > 0) hits.push([r, n]);
-    }
-    fill(found, h("p", { class: "soft small" }, `${plural(runs.length, "run")} of the last ${recentRuns} finished ones used this module.`),
-      table("Runs with faults", ["Run", "#Faults", "Started"], hits.map(([r, n]) => h("tr", null, h("td", { class: "wide" }, h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), h("td", { class: "number bad" }, count(n)), h("td", { class: "soft nowrap" }, relativeTime(r.created)))),
-        "No faults in these runs."));
-  }));
-  return h("section", null, h("h2", null, "Faults"), found, place, b);
+// faults shows the newest runs in which the module's hooks may have failed, and a link to all.
+async function faults(m, signal) {
+  const { runs } = await get(`/v1/runs?${new URLSearchParams({ module: m.digest, faults: "true", limit: recentRuns })}`, signal);
+  return h("section", null, h("div", { class: "head" }, h("h2", { class: "grow" }, "Runs with faults"), h("a", { class: "button", href: `#/runs?${new URLSearchParams({ module: m.digest })}` }, "All runs")),
+    table("Runs with faults", ["Run", "#Faults", "Started"], runs.map((r) => h("tr", null, h("td", { class: "wide" }, h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), h("td", { class: "number bad" }, count(r.faults)), h("td", { class: "soft nowrap" }, relativeTime(r.created)))),
+      "None of the stored runs that use this module has a fault."));
 }
 
 function powers(list, empty) {

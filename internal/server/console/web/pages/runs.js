@@ -1,21 +1,35 @@
 // The list of runs, and the form that starts one.
-import { h, fill, announce } from "../dom.js";
-import { field, emptyState, asyncAction, statusOf, relativeTime } from "../parts.js";
-import { short } from "../format.js";
+import { h, fill, icon, announce } from "../dom.js";
+import { field, emptyState, asyncAction, statusOf, relativeTime, shortDigest, badge, plural } from "../parts.js";
+import { short, duration } from "../format.js";
 import { get, all, call, pause, countdown, retryReason } from "../api.js";
+import { moduleNames } from "../names.js";
 import { draft, deleteDrafts } from "../drafts.js";
 
 const pageSize = 50;
 const updateInterval = 3000; // milliseconds between updates of the list
 
+// The filters of the list, as they are in the address. since is a number of hours.
+const filters = ["title", "status", "agent", "version", "module", "with", "since"];
+const statuses = [["", "any"], ["running", "running"], ["paused", "needs an answer"], ["finished", "finished"], ["quarantined", "quarantined"]];
+const troubles = [["", "anything"], ["faults", "faults"], ["denials", "denied tool calls"], ["error", "an error"], ["canceled", "a cancellation"]];
+const times = [["", "any time"], ["1", "last hour"], ["24", "last 24 hours"], ["168", "last 7 days"], ["720", "last 30 days"]];
+
+// parameters returns the query of the API for filters.
+function parameters(filter, cursor) {
+  const q = new URLSearchParams({ limit: pageSize });
+  for (const name of ["title", "status", "agent", "version", "module"]) if (filter[name]) q.set(name, filter[name]);
+  if (filter.with === "faults" || filter.with === "denials") q.set(filter.with, "true");
+  else if (filter.with) q.set("finish_reason", filter.with);
+  if (filter.since) q.set("created_from", new Date(Math.floor(Date.now() / 60000) * 60000 - Number(filter.since) * 3600000).toISOString());
+  if (cursor) q.set("cursor", cursor);
+  return q;
+}
+
 export async function runs({ query, signal }) {
-  const filter = { agent: query.get("agent") ?? "", status: query.get("status") ?? "" };
-  const load = (cursor) => {
-    const q = new URLSearchParams({ limit: pageSize });
-    for (const [name, value] of Object.entries({ ...filter, cursor })) if (value) q.set(name, value);
-    return get(`/v1/runs?${q}`, signal);
-  };
-  const list = new Rows(filter.agent !== "" || filter.status !== "");
+  const filter = Object.fromEntries(filters.map((n) => [n, query.get(n) ?? ""]));
+  const load = (cursor) => get(`/v1/runs?${parameters(filter, cursor)}`, signal);
+  const list = new Rows(filters.some((n) => filter[n]));
   const more = h("button", { type: "button", class: "quiet" }, "Older runs");
   const place = h("div");
   more.addEventListener("click", asyncAction(more, place, async () => {
@@ -24,28 +38,38 @@ export async function runs({ query, signal }) {
     next = page.next_cursor;
     more.hidden = !next;
   }));
-  const first = await load();
+  const [first, names] = await Promise.all([load(), filter.module ? moduleNames(signal) : undefined]);
   list.put(first.runs);
   let next = first.next_cursor;
   more.hidden = !next;
   const note = h("span", { class: "live", "aria-hidden": "true" });
   updateList(() => load(), list, note, signal);
-
-  const agent = h("input", { type: "search", value: filter.agent, placeholder: "any", maxlength: "63", autocapitalize: "none", spellcheck: "false" });
-  const status = h("select", null, [["", "any"], ["running", "running"], ["paused", "needs an answer"], ["finished", "finished"], ["quarantined", "quarantined"]]
-    .map(([value, text]) => h("option", { value, selected: value === filter.status }, text)));
-  const go = (e) => {
-    e?.preventDefault();
-    const q = new URLSearchParams();
-    if (agent.value.trim()) q.set("agent", agent.value.trim());
-    if (status.value) q.set("status", status.value);
-    location.hash = `#/runs${q.size > 0 ? `?${q}` : ""}`;
-  };
-  status.addEventListener("change", go);
   return h("section", null,
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Runs"), note, h("a", { class: "button main", href: "#/start" }, "Start a run")),
-    h("form", { class: "filters", onsubmit: go, role: "search", "aria-label": "Filter runs" }, field("Status", status), field("Agent", agent), h("button", { type: "submit" }, "Filter")),
-    list.element, place, more);
+    filterForm(filter), chips(filter, names), list.element, place, more);
+}
+
+const address = (filter) => {
+  const q = new URLSearchParams(Object.entries(filter).filter(([, v]) => v));
+  return `#/runs${q.size > 0 ? `?${q}` : ""}`;
+};
+
+function filterForm(filter) {
+  const select = (list, name) => h("select", { name, onchange: () => go() }, list.map(([value, text]) => h("option", { value, selected: value === filter[name] }, text)));
+  const input = (name, placeholder, maxlength) => h("input", { type: "search", name, value: filter[name], placeholder, maxlength, autocapitalize: "none", spellcheck: "false" });
+  const controls = [input("title", "words of the title", "200"), select(statuses, "status"), input("agent", "any", "63"), select(troubles, "with"), select(times, "since")];
+  const go = (e) => {
+    e?.preventDefault();
+    location.hash = address({ ...filter, ...Object.fromEntries(controls.map((c) => [c.name, c.value.trim()])) });
+  };
+  return h("form", { class: "filters", onsubmit: go, role: "search", "aria-label": "Filter runs" },
+    ["Title", "Status", "Agent", "With", "Started"].map((label, i) => field(label, controls[i])), h("button", { type: "submit" }, "Filter"));
+}
+
+// chips shows the filters that have no control, with links that remove them.
+function chips(filter, names) {
+  const set = [["version", filter.version && `version ${filter.version}`], ["module", filter.module && `module ${names?.get(filter.module) ?? shortDigest(filter.module)}`]].filter(([, text]) => text);
+  return set.length > 0 && h("p", null, set.map(([name, text]) => h("a", { class: "chip", href: address({ ...filter, [name]: "" }), "aria-label": `Remove the filter ${text}` }, text, icon("close"))));
 }
 
 // updateList updates the list while it is visible.
@@ -76,8 +100,8 @@ class Rows {
   #rows = new Map();
   #body = h("tbody", { role: "rowgroup" });
   #empty;
-  #table = h("table", { class: "list runs", role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ["Run", "Status", "Agent", "Steps", "Tokens", "Fuel", "Started"]
-    .map((t) => h("th", { scope: "col", role: "columnheader", class: ["Steps", "Tokens", "Fuel"].includes(t) ? "number" : "" }, t)))), this.#body);
+  #table = h("table", { class: "list runs", role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ["Run", "Status", "Agent", "Time", "Steps", "Tokens", "Started"]
+    .map((t) => h("th", { scope: "col", role: "columnheader", class: ["Time", "Steps", "Tokens"].includes(t) ? "number" : "" }, t)))), this.#body);
 
   constructor(filtered) {
     this.#empty = filtered ? emptyState("search", "No matching runs", "Other filters may find some.", h("a", { class: "button", href: "#/runs" }, "Show all runs"))
@@ -106,9 +130,9 @@ class Rows {
 function line(r) {
   const cell = (kind, ...x) => h("td", { role: "cell", class: kind }, x);
   return h("tr", { role: "row" },
-    cell("wide", h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), cell("", statusOf(r)),
+    cell("wide", h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), cell("", statusOf(r), r.faults > 0 && [" ", badge(plural(r.faults, "fault"), "bad")], r.denials > 0 && [" ", badge(plural(r.denials, "denial"), "warn")]),
     cell("", r.agent, r.version ? h("span", { class: "soft" }, ` v${r.version}`) : null),
-    cell("number", short(r.step)), cell("number", short(r.usage.total_tokens)), cell("number", short(r.fuel)), cell("soft nowrap", relativeTime(r.created)));
+    cell("number nowrap", r.took_ms > 0 ? duration(r.took_ms * 1000) : ""), cell("number", short(r.step)), cell("number", short(r.usage.total_tokens)), cell("soft nowrap", relativeTime(r.created)));
 }
 
 export async function start({ query, signal }) {
