@@ -36,8 +36,8 @@ function make(e, allowed, attributes, children) {
       if (typeof value !== "function") throw new TypeError(`${name} is not a function`);
       e.addEventListener(name.slice(2), value);
     } else if (name === "href") {
-      // Only pages of the console.
-      if (!String(value).startsWith("#")) throw new TypeError("a link leads elsewhere");
+      // Only pages of the console, and this server's way to the identity provider.
+      if (!/^(#|\/auth\/)/.test(value)) throw new TypeError("a link leads elsewhere");
       e.setAttribute(name, value);
     } else if (allowed.has(name) || name.startsWith("aria-") || name.startsWith("data-")) {
       e.setAttribute(name, value === true ? "" : String(value));
