@@ -13,11 +13,20 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// packNPM writes the npm package of the TypeScript SDK, with the version of the release. It does not use
-// npm, whose archives differ from version to version.
+// packNPM writes the npm packages of the TypeScript SDK and of the client, with the version of the release. It
+// does not use npm, whose archives differ from version to version.
 func (r *release) packNPM() error {
-	fmt.Println("packing the npm package")
-	dir := filepath.Join(r.source, "guest-sdk", "typescript")
+	fmt.Println("packing the npm packages")
+	if err := r.packNPMFolder("middleware", "guest-sdk", "typescript"); err != nil {
+		return err
+	}
+	return r.packNPMFolder("client", "host", "client", "typescript")
+}
+
+// packNPMFolder writes the npm package @agent-runner/name in a folder of the source. Its license is that of
+// the source.
+func (r *release) packNPMFolder(name string, folder ...string) error {
+	dir := filepath.Join(append([]string{r.source}, folder...)...)
 	manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
 		return err
@@ -35,14 +44,18 @@ func (r *release) packNPM() error {
 	}
 	manifest = bytes.Replace(manifest, version, []byte(`"version": "`+r.number()+`"`), 1)
 	files := []file{{name: "package/package.json", mode: 0o644, data: manifest}}
-	for _, path := range append([]string{"README.md", filepath.Join("..", "..", "LICENSE")}, described.Files...) {
-		b, err := os.ReadFile(filepath.Join(dir, path))
+	for _, path := range append([]string{"README.md", "LICENSE"}, described.Files...) {
+		from := dir
+		if path == "LICENSE" {
+			from = r.source
+		}
+		b, err := os.ReadFile(filepath.Join(from, path))
 		if err != nil {
 			return err
 		}
 		files = append(files, file{name: "package/" + filepath.Base(path), mode: 0o644, data: b})
 	}
-	return writeFile(filepath.Join(r.out, "agent-runner-middleware-"+r.number()+".tgz"), func(w io.Writer) error {
+	return writeFile(filepath.Join(r.out, "agent-runner-"+name+"-"+r.number()+".tgz"), func(w io.Writer) error {
 		return r.writeTarGzip(w, files)
 	})
 }

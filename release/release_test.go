@@ -188,6 +188,7 @@ func (b *built) testNPM(t *testing.T) {
 	require.Contains(t, string(read(t, installed, "package.json")), `"version": "`+b.number+`"`)
 	require.FileExists(t, filepath.Join(installed, "LICENSE"))
 	run(t, project, nil, filepath.Join(project, "node_modules", ".bin", "tsc"), "-p", ".")
+	require.FileExists(t, filepath.Join(b.dir, "agent-runner-client-"+b.number+".tgz"))
 	run(t, dir, nil, b.command, "module", "test", "guard")
 
 	source := string(read(t, project, "guard.ts"))

@@ -75,7 +75,10 @@ func (h *health) Routes(rt *httpapi.Router) {
 	}, func(op *huma.Operation, _ huma.Registry) {
 		op.Responses["200"] = &huma.Response{
 			Description: "The OpenAPI 3.1 document",
-			Content:     map[string]*huma.MediaType{"application/json": {}},
+			Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{
+				Type: "object", Properties: map[string]*huma.Schema{
+					"openapi": {Type: "string"}, "info": {Type: "object"}, "paths": {Type: "object"}},
+			}}},
 		}
 	}, func(w http.ResponseWriter, _ *http.Request, _ *httpapi.Caller) error {
 		b, err := document()

@@ -174,6 +174,7 @@ func New(o *Options) (*Server, error) {
 	} {
 		r.Routes(s.router)
 	}
+	s.router.Finish()
 	console.Mount(s.router.Handle)
 	return s, nil
 }

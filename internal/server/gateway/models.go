@@ -160,9 +160,26 @@ func objectSchema(about string, required map[string]string, more ...string) *hum
 	}
 	slices.Sort(s.Required)
 	for _, name := range more {
-		s.Properties[name] = &huma.Schema{}
+		s.Properties[name] = fieldSchema(name)
 	}
 	return s
+}
+
+// fieldSchema returns the schema of a field of another API's object.
+func fieldSchema(name string) *huma.Schema {
+	object := &huma.Schema{Type: "object", AdditionalProperties: true}
+	list := &huma.Schema{Type: "array", Items: object}
+	switch name {
+	case "messages", "tools", "context", "resume":
+		return list
+	case "input":
+		return &huma.Schema{OneOf: []*huma.Schema{{Type: "string"}, list}}
+	case "metadata":
+		return object
+	case "stream":
+		return &huma.Schema{Type: "boolean"}
+	}
+	return &huma.Schema{Description: "Any JSON."}
 }
 
 func (x *Models) models(ctx context.Context, c *httpapi.Caller, _ *struct{}) (*modelsOutput, error) {

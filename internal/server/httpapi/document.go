@@ -38,6 +38,24 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[api.UsageRow]():     "Usage",
 }
 
+// tags are the groups of operations in the document.
+var tags = []struct{ name, about string }{
+	{"runs", "Start, follow, list, resume and cancel runs of agents."},
+	{"agents", "Agents as YAML files in versions, their aliases and rollouts."},
+	{"modules", "Middlewares: WebAssembly modules and scripts."},
+	{"keys", "API keys."},
+	{"secrets", "Credentials that agents refer to by name."},
+	{"usage", "Usage by day, and series of counters for charts."},
+	{"gateway", "The tenant's gateway: modules in front of model APIs."},
+	{"openai", "Agents as models of OpenAI's APIs."},
+	{"anthropic", "Agents as models of Anthropic's API."},
+	{"ag-ui", "Agents in the AG-UI protocol."},
+	{"tenants", "Tenants, for the operator."},
+	{"blocks", "Modules that the operator blocks."},
+	{"quarantine", "Runs that appear to have crashed a server, for the operator."},
+	{"server", "Health, metrics and this document."},
+}
+
 // schemaName returns the name of a type in the document.
 func schemaName(t reflect.Type, hint string) string {
 	if name, ok := schemaNames[t]; ok {
@@ -51,13 +69,21 @@ func schemaName(t reflect.Type, hint string) string {
 func newAPI(m *mux, version string) huma.API {
 	c := huma.DefaultConfig("agent-runner", version)
 	c.Info.Description = "Tenants bring middlewares as WebAssembly modules, and run agents with them."
+	c.Info.License = &huma.License{Name: "Apache-2.0", URL: "https://www.apache.org/licenses/LICENSE-2.0"}
+	c.Servers = []*huma.Server{{URL: "/", Description: "The server that this document is from"}}
+	for _, tag := range tags {
+		c.Tags = append(c.Tags, &huma.Tag{Name: tag.name, Description: tag.about})
+	}
 	c.DocsPath, c.SchemasPath, c.OpenAPIPath, c.CreateHooks = "", "", "", nil
 	c.RejectUnknownQueryParameters = true
 	format := huma.Format{Marshal: writeBody, Unmarshal: DecodeJSON}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"key": {Type: "http", Scheme: "bearer", BearerFormat: "ar_…"},
+		"key": {
+			Type: "http", Scheme: "bearer", BearerFormat: "ar_…",
+			Description: "An API key of a tenant. Clients of Anthropic's API may send it as X-Api-Key.",
+		},
 	}
 	c.Transformers = []huma.Transformer{func(ctx huma.Context, _ string, v any) (any, error) {
 		err, ok := v.(error)

@@ -100,16 +100,31 @@ func (rt *Router) operation(r Route) huma.Operation {
 		BodyReadTimeout: bodyTimeout,
 		DefaultStatus:   r.Status,
 		Extensions:      map[string]any{scopeExtension: string(r.Scope), bodyExtension: r.Body},
-		Responses: map[string]*huma.Response{"default": {Description: "The problem", Content: map[string]*huma.MediaType{
-			"application/problem+json": {
-				Schema: rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem"),
-			}}}},
+		Responses: map[string]*huma.Response{
+			"4XX": rt.problemResponse("What is wrong with the request"),
+			"5XX": rt.problemResponse("The server failed"),
+		},
+		Security: []map[string][]string{},
 	}
 	if r.Scope != Public {
 		op.Security = []map[string][]string{{"key": {}}}
 	}
 	op.Middlewares = huma.Middlewares{rt.guard(r)}
 	return op
+}
+
+// problemResponse returns the description of a response that is a problem.
+func (rt *Router) problemResponse(about string) *huma.Response {
+	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	return &huma.Response{Description: about, Content: map[string]*huma.MediaType{
+		"application/problem+json": {
+			Schema: schema,
+			Example: map[string]any{
+				"type": api.ProblemType + api.CodeNotFound, "title": "Not found", "status": http.StatusNotFound,
+				"detail": "run run_x: there is no such run", "instance": "urn:agent-runner:request:req_x",
+			},
+		},
+	}}
 }
 
 // Register registers a handler whose input and output are JSON. The output of a GET request is

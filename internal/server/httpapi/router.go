@@ -64,5 +64,5 @@ func (rt *Router) Handle(pattern string, h http.Handler) { rt.mux.Handle(pattern
 // Patterns returns the patterns of all handlers.
 func (rt *Router) Patterns() []string { return rt.mux.patterns }
 
-// OpenAPI returns the API's description.
+// OpenAPI returns the API's description. [Router.Finish] completes it.
 func (rt *Router) OpenAPI() *huma.OpenAPI { return rt.api.OpenAPI() }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -159,7 +158,7 @@ func runParameter() *huma.Param {
 }
 
 func describeEvents(op *huma.Operation, registry huma.Registry) {
-	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
+	event := httpapi.EventSchema(registry)
 	op.Parameters = append(op.Parameters, runParameter(), &huma.Param{
 		Name:        "after",
 		In:          "query",
@@ -172,14 +171,11 @@ func describeEvents(op *huma.Operation, registry huma.Registry) {
 		Description: "The number of the last event that the client received.",
 	})
 	op.Responses["200"] = &huma.Response{Description: "The events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {
-			Schema: &huma.Schema{
-				Type:        "string",
-				Description: "Each event's id is its number, its event is its type, and its data is JSON.",
-			},
-		},
-		"application/json": {Schema: &huma.Schema{Type: "object", Properties: map[string]*huma.Schema{
-			"events": {Type: "array", Items: event}, "more": {Type: "boolean", Description: "Whether more events follow."}}}},
+		"text/event-stream": {Schema: event},
+		"application/json": {Schema: &huma.Schema{Type: "object", Required: []string{"events", "more"},
+			Properties: map[string]*huma.Schema{
+				"events": {Type: "array", Items: event},
+				"more":   {Type: "boolean", Description: "Whether more events follow."}}}},
 	}}
 	op.Responses["204"] = &huma.Response{Description: "The run has ended, and the client has all its events."}
 }

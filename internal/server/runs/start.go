@@ -28,9 +28,8 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: run}},
 	}
 	op.Responses["200"] = &huma.Response{
-		Description: "The events of the run, or the existing run",
-		Content: map[string]*huma.MediaType{
-			"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
+		Description: "The events of the run",
+		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: httpapi.EventSchema(registry)}},
 	}
 }
 

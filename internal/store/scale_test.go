@@ -1,0 +1,172 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// scaleTenants is the number of tenants of TestManyRuns.
+const scaleTenants = 100
+
+// scaleRuns returns the number of runs of TestManyRuns: AGENT_RUNNER_SCALE_RUNS, or 5,000.
+func scaleRuns() int {
+	if n, err := strconv.Atoi(os.Getenv("AGENT_RUNNER_SCALE_RUNS")); err == nil {
+		return n
+	}
+	return 5000
+}
+
+// storeRun stores run number i, which has all that lists filter by.
+func storeRun(t *testing.T, s store.Store, i int) {
+	tenant, words := fmt.Sprintf("t%02d", i%scaleTenants), []string{"refund", "order", "invoice", "address", "password"}
+	n := i / scaleTenants // number of the run in its tenant
+	id := fmt.Sprintf("run_%06d", i)
+	digest := fmt.Sprintf("%064x", n%7)
+	if err := s.Create(t.Context(), &journal.Creation{
+		ID: id, Tenant: tenant, Agent: fmt.Sprint("agent", n%10), Owner: "o", Lazy: true, LeaseTTL: -time.Second, Log: make([]byte, 500),
+		Title:    fmt.Sprintf("Please handle the %s of customer %d number %d", words[n%5], n%50, n),
+		Spec:     fmt.Appendf(nil, `{"agent":"a","version":%d}`, n%4+1),
+		Metadata: fmt.Appendf(nil, `{"customer":"c%d","env":"prod","order":%d,"vip":%t}`, n%50, n, n%20 == 0),
+		Modules:  []journal.Pin{{Entry: "guard", Ring: "tenant", Digest: digest}},
+	}); err != nil {
+		t.Error(err)
+		return
+	}
+	if n%50 == 0 {
+		return // still running
+	}
+	p := journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop, Step: 3,
+		Usage:  abi.Usage{PromptTokens: 100, CompletionTokens: 10, TotalTokens: 110},
+		Models: map[string]abi.Usage{"m": {PromptTokens: 100, CompletionTokens: 10}},
+		Stats:  []abi.EntryStats{{Entry: "guard", Digest: digest, Calls: 3, WallUS: 1000}}}
+	events := ""
+	if n%25 == 1 {
+		p.FinishReason, events = abi.RunError, `{"type":"fault","seq":1,"run":"r","time_ms":1}`+"\n"
+	}
+	c := &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 2000), First: 1, Lazy: true, Progress: &p}
+	if events != "" {
+		c.Events, c.Last = []byte(events), 1
+	}
+	if err := s.Commit(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyRuns stores runs of 100 tenants in each kind of database, and logs how long lists and series
+// take: the 95th percentile of 200 queries. docs/platform-figures.md has the figures of 100,000 runs.
+func TestManyRuns(t *testing.T) {
+	longtest.Skip(t)
+	for name, where := range map[string]func(t *testing.T) string{
+		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "s.db") },
+		"PostgreSQL": func(t *testing.T) string { return postgrestest.Start(t).Create(t, "many") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := store.Open(t.Context(), where(t), nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			for i := range scaleTenants {
+				_, err := s.CreateTenant(t.Context(), fmt.Sprintf("t%02d", i), "", store.TenantQuota{}, nil)
+				require.NoError(t, err)
+			}
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for i := int(next.Add(1)) - 1; i < scaleRuns(); i = int(next.Add(1)) - 1 {
+						storeRun(t, s, i)
+					}
+				})
+			}
+			wg.Wait()
+			measureLists(t, s)
+		})
+	}
+}
+
+// measureLists logs the times of lists and series.
+func measureLists(t *testing.T, s store.Store) {
+	yes, no := true, false
+	finished := []journal.Status{journal.StatusFinished}
+	random := rand.New(rand.NewPCG(1, 2))
+	measure := func(name string, query func(tenant string) error) {
+		var times []time.Duration
+		for range 200 {
+			tenant := fmt.Sprintf("t%02d", random.IntN(scaleTenants))
+			start := time.Now()
+			require.NoError(t, query(tenant))
+			times = append(times, time.Since(start))
+		}
+		slices.Sort(times)
+		t.Logf("%-28s p50 %7.2f ms  p95 %7.2f ms", name, times[100].Seconds()*1000, times[190].Seconds()*1000)
+	}
+	for _, c := range []struct {
+		name string
+		f    store.Filter
+	}{
+		{"all", store.Filter{}},
+		{"oldest first", store.Filter{Oldest: true}},
+		{"agent", store.Filter{Agent: "agent3"}},
+		{"agent and version", store.Filter{Agent: "agent3", Version: 4}},
+		{"status finished", store.Filter{Statuses: finished}},
+		{"status running", store.Filter{Statuses: []journal.Status{journal.StatusRunning}}},
+		{"two statuses", store.Filter{Statuses: []journal.Status{journal.StatusRunning, journal.StatusPaused}}},
+		{"finish reason", store.Filter{FinishReason: abi.RunError}},
+		{"module", store.Filter{Module: fmt.Sprintf("%064x", 3)}},
+		{"metadata", store.Filter{Metadata: map[string]string{"customer": "c7"}}},
+		{"metadata, no match", store.Filter{Metadata: map[string]string{"customer": "nobody", "env": "prod"}}},
+		{"title", store.Filter{Title: "refund custom"}},
+		{"title, short word", store.Filter{Title: "zz"}},
+		{"faults", store.Filter{Faults: &yes}},
+		{"without faults", store.Filter{Faults: &no}},
+		{"created", store.Filter{CreatedFrom: time.Now().Add(-time.Hour), CreatedTo: time.Now()}},
+		{"updated, no match", store.Filter{UpdatedFrom: time.Now().Add(time.Hour)}},
+		{"combination", store.Filter{Agent: "agent3", Statuses: finished, Metadata: map[string]string{"env": "prod"}, Title: "cust"}},
+		{"combination, no match", store.Filter{Agent: "agent3", FinishReason: abi.RunError, Faults: &no,
+			Metadata: map[string]string{"env": "prod"}}},
+	} {
+		measure("runs: "+c.name, func(tenant string) error {
+			f := c.f
+			f.Tenant, f.Limit = tenant, 50
+			_, next, err := s.Runs(t.Context(), &f)
+			if err == nil && next != nil && random.IntN(2) == 0 { // the second page
+				f.After = next
+				_, _, err = s.Runs(t.Context(), &f)
+			}
+			return err
+		})
+	}
+	for _, q := range []store.SeriesQuery{
+		{Kind: store.SeriesAgents}, {Kind: store.SeriesAgents, ByVersion: true}, {Kind: store.SeriesModules, ByName: true},
+		{Kind: store.SeriesModels, ByName: true},
+	} {
+		q.Period, q.From, q.To = store.SeriesHour, time.Now().Add(-24*time.Hour), time.Now()
+		measure("series: "+string(q.Kind), func(tenant string) error {
+			_, _, err := s.Tenant(tenant).Series(t.Context(), &q)
+			return err
+		})
+	}
+	measure("usage", func(tenant string) error {
+		_, _, err := s.Tenant(tenant).Usage(t.Context(), "2000-01-01", "2100-01-01", store.Page{})
+		return err
+	})
+	measure("tenants", func(string) error {
+		_, _, err := s.Tenants(t.Context(), store.Page{})
+		return err
+	})
+}
