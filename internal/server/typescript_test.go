@@ -21,7 +21,9 @@ const typescriptClient = "../../host/client/typescript"
 func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)
-	c.Dir, c.Env = dir, append(os.Environ(), append(env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")...)
+	c.Dir, c.Env = dir, append(
+		os.Environ(),
+		append(env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")...)
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "%s %v\n%s", name, args, out)
 	return string(out)
@@ -51,8 +53,13 @@ func TestTypeScriptClient(t *testing.T) {
 	}
 	stored, err := os.ReadFile(at)
 	require.NoError(t, err)
-	require.Equal(t, string(stored), string(types),
-		"%s is not of this document; write it with: AGENT_RUNNER_LONG_TESTS=1 AGENT_RUNNER_UPDATE=1 go test ./internal/server -run TestTypeScriptClient", at)
+	require.Equal(
+		t,
+		string(stored),
+		string(types),
+		"%s is not of this document; write it with: AGENT_RUNNER_LONG_TESTS=1 AGENT_RUNNER_UPDATE=1 go test ./internal/server -run TestTypeScriptClient",
+		at,
+	)
 
 	command(t, typescriptClient, nil, "npm", "pack", "--silent", "--pack-destination", dir)
 	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
@@ -72,8 +79,22 @@ func TestTypeScriptClient(t *testing.T) {
 	write("readme.ts", example[1])
 	write("package.json", []byte(`{"type":"module"}`))
 	write("node.d.ts", []byte("declare const process: { env: Record<string, string | undefined> };\n"))
-	command(t, dir, nil, compile, "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2023,dom,dom.iterable,dom.asynciterable",
-		"node.d.ts", "client.ts", "readme.ts")
+	command(
+		t,
+		dir,
+		nil,
+		compile,
+		"--strict",
+		"--target",
+		"es2022",
+		"--module",
+		"nodenext",
+		"--lib",
+		"es2023,dom,dom.iterable,dom.asynciterable",
+		"node.d.ts",
+		"client.ts",
+		"readme.ts",
+	)
 	env := []string{"AGENT_RUNNER_SERVER=" + f.url, "AGENT_RUNNER_KEY=" + f.acme}
 	require.Equal(t, "ok\n", command(t, dir, env, "node", "client.js"))
 	out := command(t, dir, env, "node", "readme.js")

@@ -239,6 +239,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your tenant's audit log, newest first
+         * @description Who changed what, when and from which address: keys, members, groups, policies and quotas, modules, agents,
+         *     gateways, secrets, blocks, answers to interrupts, and sign-ins. Actions of the operator on a tenant are in the tenant's
+         *     log with the actor operator.
+         *
+         *     If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400.
+         */
+        get: operations["list-audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export your tenant's audit log as lines of JSON, newest first
+         * @description At most 1,000,000 records. The filters are those of the list.
+         */
+        get: operations["export-audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/blocks": {
         parameters: {
             query?: never;
@@ -938,6 +984,28 @@ export interface paths {
         patch: operations["update-tenant"];
         trace?: never;
     };
+    "/v1/tenants/{tenant}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a tenant's audit log, newest first
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400.
+         */
+        get: operations["list-tenant-audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tenants/{tenant}/keys": {
         parameters: {
             query?: never;
@@ -1188,6 +1256,31 @@ export interface components {
             aliases: components["schemas"]["Alias"][];
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
+        };
+        AuditOutputBody: {
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
+            records: components["schemas"]["AuditRecord"][];
+        };
+        AuditRecord: {
+            /** @example key.create */
+            action: string;
+            /** @description Who did it: key:ID, user:SUBJECT, operator, server or anonymous. */
+            actor: string;
+            /** @description The name of the key, or the e-mail address of the person. */
+            actor_name?: string;
+            /** @description The IP address of the client, or of the proxy in front of the server. Absent for actions of the operator on a tenant. */
+            address?: string;
+            /** @description An object, such as {"before":…,"after":…}. */
+            detail: unknown;
+            /** @description The number of the record in its log. Numbers have no gaps. */
+            id: string;
+            /** @description The id of the request, as in X-Request-Id. */
+            request?: string;
+            /** @description What the action changed, such as the id of a key. */
+            target: string;
+            /** Format: date-time */
+            time: string;
         };
         Block: {
             /** Format: date-time */
@@ -3040,6 +3133,144 @@ export interface operations {
                         /** @description Warnings for users of the agent. */
                         warnings: string[];
                     };
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-audit": {
+        parameters: {
+            query?: {
+                /** @description Only records of this actor, such as key:abcdefghij. */
+                actor?: string;
+                /** @description Only records of this action, such as key.create. */
+                action?: string;
+                /** @description Only records of this target. */
+                target?: string;
+                /** @description Only records from this time on. */
+                from?: string;
+                /** @description Only records before this time. */
+                to?: string;
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "export-audit": {
+        parameters: {
+            query?: {
+                /** @description Only records of this actor. */
+                actor?: string;
+                /** @description Only records of this action. */
+                action?: string;
+                /** @description Only records of this target. */
+                target?: string;
+                /** @description The start or the end of the time. */
+                from?: string;
+                /** @description The start or the end of the time. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One record a line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["AuditRecord"];
                 };
             };
             /** @description What is wrong with the request */
@@ -5991,6 +6222,80 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tenant"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-tenant-audit": {
+        parameters: {
+            query?: {
+                /** @description Only records of this actor, such as key:abcdefghij. */
+                actor?: string;
+                /** @description Only records of this action, such as key.create. */
+                action?: string;
+                /** @description Only records of this target. */
+                target?: string;
+                /** @description Only records from this time on. */
+                from?: string;
+                /** @description Only records before this time. */
+                to?: string;
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The tenant's id. */
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditOutputBody"];
                 };
             };
             /** @description What is wrong with the request */

@@ -28,7 +28,9 @@ func EventSchema(r huma.Registry) *huma.Schema {
 		Required:             []string{"type", "seq", "run", "time_ms"},
 		AdditionalProperties: true,
 		Properties: map[string]*huma.Schema{
-			"type":          text("Such as run_started, chunk, message, tool_call, tool_result, decision, fault, run_paused or run_finished."),
+			"type": text(
+				"Such as run_started, chunk, message, tool_call, tool_result, decision, fault, run_paused or run_finished.",
+			),
 			"seq":           number("The event's number, from 1, without gaps."),
 			"run":           text("The run's id."),
 			"time_ms":       number("Unix time in milliseconds."),
