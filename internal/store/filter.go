@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
@@ -100,8 +101,14 @@ func (f *Filter) plan() (sources []source, c *conditions) {
 	}
 	for _, term := range f.terms() {
 		sources = append(sources, source{"run_terms", "run", "term", term, len(c.list)})
-		c.add(`EXISTS (SELECT 1 FROM run_terms WHERE run_terms.tenant = $1 AND run_terms.term = ?
-			AND run_terms.created_ms = runs.created_ms AND run_terms.run = runs.id)`, term)
+		// PostgreSQL would turn EXISTS into a join that reads all runs of the term.
+		c.add(`(SELECT 1 FROM run_terms WHERE run_terms.tenant = $1 AND run_terms.term = ?
+			AND run_terms.created_ms = runs.created_ms AND run_terms.run = runs.id) = 1`, term)
+	}
+	for _, word := range words(f.Title) {
+		if len(word) < prefixLength && word[0] < utf8.RuneSelf { // it has no term
+			c.add(`lower(title) LIKE ?`, "%"+word+"%")
+		}
 	}
 	if f.Faults != nil && !*f.Faults {
 		c.add(`faults = 0`)
