@@ -81,7 +81,7 @@ func (h *history) documents(ctx *middleware.Context, d delegation) map[string]st
 	out := map[string]string{}
 	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
 		s := &h.sources[i]
-		if s.call == "" || !s.returnsProse() {
+		if s.call == "" || !s.returnsProse() || slices.ContainsFunc(nameWords(s.tool), isSearch) {
 			continue
 		}
 		name := s.document(ctx, h.request)
@@ -122,6 +122,12 @@ func (s *source) document(ctx *middleware.Context, q *request) string {
 	return ""
 }
 
+// isSearch reports whether a word of a tool's name says that the tool searches, so that its results
+// are not what its argument names.
+func isSearch(word string) bool {
+	return word == "search" || word == "find" || word == "query" || word == "list" || word == "lookup"
+}
+
 // guiding holds words that make a document the guide of what the request asks for.
 var guiding = wordSet("accordingly according based stated described specified")
 
@@ -146,19 +152,27 @@ func (q *request) delegates(name string, d delegation) bool {
 var determiners = wordSet("the a an this that my our your his her their attached following new latest in called named")
 
 // isObject reports whether what follows before, the words before the name of a document, is the
-// object of the verb "pay": nothing is between them but determiners and words for bills and files,
-// as in "pay the invoice".
+// object of the verb "pay" in a request: nothing is between them but determiners and words for
+// bills and files, as in "pay the invoice".
 func isObject(before []token) bool {
 	for i := len(before) - 1; i >= 0; i-- {
 		switch w := before[i].word; {
 		case w == "pay":
-			return i == 0 || !negation[before[i-1].word]
+			return before[i].begins && !slices.ContainsFunc(before[:i], func(t token) bool { return doubting[t.word] }) &&
+				(i == 0 || requesting[before[i-1].word] || !openings[before[i-1].word])
 		case !determiners[w] && topics[w]&(money|files) == 0:
 			return false
 		}
 	}
 	return false
 }
+
+var (
+	// requesting holds words before a verb by which the user asks for something.
+	requesting = wordSet("please and then to also now you just kindly first finally next")
+	// doubting holds words of questions and conditions, such as "did you pay".
+	doubting = wordSet("did have has had was were do does if unless when whether why how who not don't never without")
+)
 
 // onlyAccount reports whether value is the only account number in text, and a field of it.
 func onlyAccount(text, value string) bool {

@@ -52,6 +52,24 @@ func TestDocuments(t *testing.T) {
 			[]said{user("Do not pay the bill bill.txt."), file("bill.txt", bill)},
 			"pay", pay(ours, 98.7), "ask",
 		},
+		"a question": {
+			[]said{user("Did you pay the bill bill.txt?"), file("bill.txt", bill)}, "pay", pay(ours, 98.7), "ask",
+		},
+		"a condition": {
+			[]said{user("If it is less than 50, pay the bill bill.txt."), file("bill.txt", bill)},
+			"pay", pay(ours, 98.7), "ask",
+		},
+		"somebody else": {
+			[]said{user("Ann will pay the bill bill.txt, so pay nothing."), file("bill.txt", bill)},
+			"pay", pay(ours, 98.7), "ask",
+		},
+		"after another request": {
+			[]said{user("Read bill.txt. Then pay the bill bill.txt."), file("bill.txt", bill)},
+			"pay", pay(ours, 98.7), "allow",
+		},
+		"a search": {
+			[]said{user(order), {"search_web", bill, `{"query":"bill.txt"}`}}, "pay", pay(ours, 98.7), "ask",
+		},
 		"not the object": {
 			[]said{user("Pay Ann for bill.txt."), file("bill.txt", bill)},
 			"pay", pay(ours, 98.7), "ask",
