@@ -316,6 +316,40 @@ func uses() map[string]use {
 			nil,
 			list[[]api.AliasMove]{},
 		},
+		"start-replay": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.StartReplay(ctx, "a", &api.StartReplay{}))
+			},
+			api.StartReplay{},
+			api.Replay{},
+		},
+		"list-replays": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Replays(ctx, "a", second)) },
+			nil,
+			list[[]api.Replay]{},
+		},
+		"get-replay": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Replay(ctx, "rp_a")) },
+			nil,
+			api.Replay{},
+		},
+		"list-replayed-runs": {
+			func(ctx context.Context, c *client.Client) error {
+				return page(c.ReplayedRuns(ctx, "rp_a", "same", second))
+			},
+			nil,
+			list[[]api.ReplayedRun]{},
+		},
+		"cancel-replay": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CancelReplay(ctx, "rp_a")) },
+			nil,
+			api.Replay{},
+		},
+		"delete-replay": {
+			func(ctx context.Context, c *client.Client) error { return c.DeleteReplay(ctx, "rp_a") },
+			nil,
+			nil,
+		},
 		"put-module": {func(ctx context.Context, c *client.Client) error {
 			return one(
 				c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}),

@@ -14,6 +14,7 @@
 //	agents      checks agent files, builds agents from them and caches the agents
 //	quarantine  decides which runs of a crashed server are resumed
 //	runs        starts, resumes, follows, cancels and takes over runs
+//	replays     replays stored runs with another version or module
 //	routes      serves the gateways of tenants: modules in front of model APIs
 //	gateway     serves runs over the model APIs and AG-UI
 //	console     the web console

@@ -39,6 +39,8 @@ func populate(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	_, err = acme.SetAlias(ctx, "acme-agent", "acme-alias", 1, store.AliasChange{})
 	require.NoError(t, err)
+	require.NoError(t, acme.CreateReplay(ctx, &store.Replay{ID: "rp_acme", Agent: "acme-agent", Candidate: []byte(`{}`)},
+		[]string{"run_acme"}))
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
 	require.NoError(
@@ -71,6 +73,7 @@ func populate(t *testing.T, f *fixture) map[string]string {
 		"run":     "run_acme",
 		"secret":  "acme-secret",
 		"alias":   "acme-alias",
+		"replay":  "rp_acme",
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
+	"github.com/agent-runner/agent-runner/internal/server/replays"
 	"github.com/agent-runner/agent-runner/internal/server/routes"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/server/tenants"
@@ -109,6 +110,7 @@ type Server struct {
 	pool       *agents.Pool
 	runs       *runs.Service
 	routes     *routes.Service
+	replays    *replays.Service
 	quarantine *quarantine.Service
 	members    *cluster.Members // the servers of the store; nil for a single one
 	metrics    *metrics
@@ -165,6 +167,7 @@ func New(o *Options) (*Server, error) {
 		s.agents,
 		&tenants.Secrets{},
 		s.runs,
+		s.replays,
 		s.quarantine,
 		s.members,
 		s.routes,
@@ -259,6 +262,18 @@ func (s *Server) newServices() {
 		Private:   o.Private,
 		Tracer:    telemetry.Join(o.Tracer, s.metrics.tracer),
 	})
+	s.replays = replays.New(&replays.Options{
+		Store:     o.Store,
+		Host:      o.Host,
+		Agents:    s.agents,
+		Modules:   s.modules,
+		Runs:      s.runs,
+		Admission: s.admission,
+		Overload:  s.overload,
+		Logger:    s.log,
+		Workers:   o.Processors / 2,
+		Draining:  s.draining,
+	})
 	s.quarantine = quarantine.New(&quarantine.Options{
 		Store:      o.Store,
 		Overload:   s.overload,
@@ -323,6 +338,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			all.Go(func() { s.members.Watch(background) })
 		}
 		all.Go(func() { s.runs.Broadcast(background) })
+		all.Go(func() { s.replays.Watch(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
 		all.Wait()
 	}()

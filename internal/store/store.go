@@ -37,6 +37,7 @@ type Store interface {
 	hook.Values
 	Platform
 	Quarantine
+	Replays
 
 	// Run returns a run. It fails with [journal.ErrNoRun] if the run does not exist.
 	Run(ctx context.Context, id string) (*journal.RunInfo, error)
@@ -80,6 +81,7 @@ var (
 	ErrNoAgent   = errors.New("no such agent")
 	ErrNoAlias   = errors.New("no such alias")
 	ErrNoGateway = errors.New("no gateway is stored")
+	ErrNoReplay  = errors.New("no such replay")
 	ErrNoSecret  = errors.New("no such secret")
 	ErrExists    = errors.New("already exists")
 	ErrInUse     = errors.New("in use")

@@ -138,7 +138,7 @@ func TestMigrationsFillTables(t *testing.T) {
 		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role;
 		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;
 		DROP TABLE agent_aliases; DROP TABLE agent_alias_moves; DROP TABLE rollouts;
-		DROP TABLE rollout_runs; DROP TABLE rollout_threads;
+		DROP TABLE rollout_runs; DROP TABLE rollout_threads; DROP TABLE replays; DROP TABLE replay_runs;
 		ALTER TABLE runs DROP COLUMN active_ms; ALTER TABLE runs DROP COLUMN denials;
 		UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`,
 	)

@@ -149,6 +149,8 @@ var tenantTables = []string{
 	"agent_modules",
 	"agent_aliases",
 	"agent_alias_moves",
+	"replays",
+	"replay_runs",
 	"tenant_gateways",
 	"tenant_usage",
 	"usage_days",

@@ -48,6 +48,8 @@ type Controller struct {
 	processors *fairshare.Semaphore
 	cpu        *fairshare.Budget
 
+	background *fairshare.Semaphore // time slices of background work
+
 	lists  *fairshare.Semaphore // requests that only read
 	states *fairshare.Semaphore // requests for the state of a run
 	bodies *fairshare.Semaphore // large bodies that are parsed
@@ -76,6 +78,7 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 		controls:   fairshare.NewRateLimiter(now),
 		processors: fairshare.NewSemaphore(processors, perTenant, fairshare.Unlimited),
 		cpu:        fairshare.NewBudget(cpuShare*float64(perTenant), cpuBurst*time.Duration(perTenant), MaxDelay),
+		background: fairshare.NewSemaphore(fairshare.Unlimited, 1, fairshare.Unlimited),
 		lists:      fairshare.NewSemaphore(maxLists, 1, maxQueuedReads),
 		states:     fairshare.NewSemaphore(maxStates, 1, maxQueuedReads),
 		bodies:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedBodies),

@@ -64,3 +64,41 @@ func yield() time.Duration {
 	schedYield() // threads of this process wait in the kernel's queue, too
 	return time.Since(began)
 }
+
+// Background work of a tenant, such as replays, uses one processor at a time, and at most a quarter of it
+// while the processor is wanted by other work, including the tenant's own runs.
+const (
+	backgroundShare = 0.25
+	backgroundDelay = time.Second // maximum pause after a time slice
+)
+
+// BackgroundSharer describes a tenant to the sandbox as Sharer does, for background work.
+func (c *Controller) BackgroundSharer(tenant string) *sandbox.Tenant {
+	return &sandbox.Tenant{
+		Name:       tenant,
+		AcquireCPU: func(ctx context.Context) (func(), error) { return c.backgroundTurn(ctx, tenant) },
+	}
+}
+
+// backgroundTurn waits for a processor slot for one time slice of a guest that does background work.
+func (c *Controller) backgroundTurn(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := acquire(ctx, c.background, tenant, "turns of background work")
+	if err != nil {
+		return nil, err
+	}
+	turn, err := c.Turn(ctx, tenant)
+	if err != nil {
+		release(0)
+		return nil, err
+	}
+	began := time.Now()
+	return func() {
+		took := time.Since(began)
+		turn()
+		if c.yield() <= contention {
+			release(0)
+			return
+		}
+		release(min(backgroundDelay, time.Duration(float64(took)*(1/backgroundShare-1))))
+	}, nil
+}

@@ -98,6 +98,8 @@ type ListName string
 const (
 	ListRuns        ListName = "runs"
 	ListAgents      ListName = "agents"
+	ListReplays     ListName = "replays"
+	ListReplayRuns  ListName = "replay-runs"
 	ListAliases     ListName = "aliases"
 	ListAliasMoves  ListName = "alias-moves"
 	ListModules     ListName = "modules"

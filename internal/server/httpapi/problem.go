@@ -161,6 +161,7 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, store.ErrNoAgent),
 		errors.Is(err, store.ErrNoAlias),
 		errors.Is(err, store.ErrNoGateway),
+		errors.Is(err, store.ErrNoReplay),
 		errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule),
 		errors.Is(err, store.ErrNoMember),

@@ -113,6 +113,15 @@ func (h *Redactor) tool(e *abi.Event) *abi.Event {
 	return &out
 }
 
+// Event returns a redacted event, or nil if the event is hidden.
+func (h *Redactor) Event(e *abi.Event) *abi.Event { return h.event(e) }
+
+// Text returns text in which the names of the operator's middlewares are replaced.
+func (h *Redactor) Text(text string) string { return string(h.redactNames([]byte(text))) }
+
+// HidesAny reports whether the run has middlewares of the operator.
+func (h *Redactor) HidesAny() bool { return len(h.entries) > 0 }
+
 // encoder returns an encoder that redacts events and encodes them with enc. It returns nil if enc
 // is nil.
 func (h *Redactor) encoder(enc chain.Encoder) chain.Encoder {

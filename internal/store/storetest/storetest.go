@@ -70,6 +70,7 @@ func Run(t *testing.T, open Opener) {
 		"blocks":                   testBlocks,
 		"agents":                   testAgents,
 		"aliases":                  testAliases,
+		"replays":                  testReplays,
 		"gateways":                 testGateways,
 		"gateway quotas":           testGatewayQuotas,
 		"tenant quotas":            testTenantQuotas,

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/internal/contract"
-	"github.com/agent-runner/agent-runner/internal/gateway/wire"
+	"github.com/agent-runner/agent-runner/internal/rerun"
 )
 
 // The maximum number of characters shown of a tool call, a result, a log line or another detail.
@@ -118,7 +118,7 @@ func (r *textRenderer) chunk(c *abi.Chunk) error {
 	case abi.ChunkReasoning:
 		r.reasoning.WriteString(c.Text)
 	case abi.ChunkPart:
-		text := partText(c.Part)
+		text := rerun.PartText(c.Part)
 		r.streamed = r.streamed || text != ""
 		return r.screen.Answer(text)
 	}
@@ -147,7 +147,7 @@ func (r *textRenderer) cutOff(e *abi.Event) {
 // not streamed or was replaced.
 func (r *textRenderer) message(e *abi.Event) error {
 	defer r.cutOff(e)
-	text := contentText(e.Message.Content)
+	text := rerun.ContentText(e.Message.Content)
 	streamed := r.streamed
 	r.streamed, r.shown = false, text
 	switch {
@@ -171,7 +171,7 @@ func (r *textRenderer) result(e *abi.Event) {
 		cmp.Or(strings.TrimSpace(before), "{}") != cmp.Or(strings.TrimSpace(e.Call.Arguments), "{}") {
 		r.screen.Note(cli.Amber, "• %s was called with other arguments: %s", e.Call.Name, r.cut(e.Call.Arguments))
 	}
-	text := r.cut(contentText(e.Result.Content))
+	text := r.cut(rerun.ContentText(e.Result.Content))
 	who := ""
 	if e.Source != "tool" && e.Source != "host" && e.Source != "" {
 		who = " by " + e.Source
@@ -238,7 +238,7 @@ func (r *textRenderer) child(e *abi.Event) {
 	case abi.EventToolCall:
 		r.screen.Note(cli.Cyan, "  │ → %s %s", e.Call.Name, r.cut(e.Call.Arguments))
 	case abi.EventToolResult:
-		r.screen.Note(cli.Faint, "  │ ← %s: %s", e.Call.Name, r.cut(contentText(e.Result.Content)))
+		r.screen.Note(cli.Faint, "  │ ← %s: %s", e.Call.Name, r.cut(rerun.ContentText(e.Result.Content)))
 	case abi.EventFault:
 		r.screen.Note(cli.Red, "  │ ! %s faulted in %s: %s", e.Entry, e.Hook, r.cut(e.Cause))
 	case abi.EventRunFinished:
@@ -291,7 +291,7 @@ func (r *textRenderer) fault(e *abi.Event) {
 func (r *textRenderer) finished(e *abi.Event) error {
 	r.screen.EndAnswer()
 	if e.Message != nil {
-		if text := contentText(e.Message.Content); text != r.shown {
+		if text := rerun.ContentText(e.Message.Content); text != r.shown {
 			if r.shown != "" && e.FinishReason == abi.RunStop {
 				r.screen.Note(cli.Amber, "• the answer changed at the end; it is now:")
 			}
@@ -385,28 +385,4 @@ func (r *textRenderer) cut(s string) string {
 		limit = showLong
 	}
 	return cli.Short(strings.Join(strings.Fields(s), " "), limit)
-}
-
-// contentText returns content as text, with a placeholder such as "[image]" for a part that
-// is not text.
-func contentText(c abi.Content) string {
-	if !c.IsParts() {
-		return c.String()
-	}
-	var b strings.Builder
-	for _, p := range c.Parts() {
-		b.WriteString(partText(&p))
-	}
-	return b.String()
-}
-
-// partText returns a part of an answer as text. Reasoning is not a part of the answer.
-func partText(p *abi.Part) string {
-	switch {
-	case p.Type == abi.PartText:
-		return p.Text
-	case wire.IsReasoning(p):
-		return ""
-	}
-	return "[" + strings.TrimSuffix(p.Type, "_url") + "]"
 }

@@ -5,18 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/cli"
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/store"
-	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
-	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/rerun"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
@@ -31,12 +28,10 @@ type Replay struct {
 
 	where    string // the location of the store
 	replaced string // the name of the entry whose module is replaced; "" for the first replay
-	run      *exported
-	recorded *runlog.Recorded
+	run      *rerun.Run
 	file     *agentfile.File
 	options  host.FileOptions
 	host     *host.Host
-	dir      string // a temporary directory
 }
 
 // Do replays the run and prints the difference.
@@ -59,10 +54,6 @@ func (p *Replay) Do(ctx context.Context) error {
 		return err
 	}
 	defer hosting.CloseHost(p.host)
-	if p.dir, err = os.MkdirTemp("", "agent-runner-replay-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(p.dir)
 	diff, err := p.replay(ctx)
 	if err != nil {
 		return cli.BeforeRun(ctx, explainConfig(err))
@@ -72,19 +63,13 @@ func (p *Replay) Do(ctx context.Context) error {
 
 // load reads the run, its recorded calls and its agent. It fails if the run cannot be replayed.
 func (p *Replay) load(ctx context.Context, stored *runsCommand) (err error) {
-	if p.run, err = stored.read(ctx, p.Id); errors.Is(err, journal.ErrNoRun) {
+	if p.run, err = rerun.Read(ctx, stored.store, p.Id); errors.Is(err, journal.ErrNoRun) {
 		return fmt.Errorf("%w in %s; name the store of the run, or of its server, with --store", err, p.where)
 	}
 	if err != nil {
 		return err
 	}
-	if p.recorded, err = runlog.ReadRecorded(p.run.log); err != nil {
-		return err
-	}
-	if err := p.check(); err != nil {
-		return err
-	}
-	info := p.run.Run
+	info := p.run.Info
 	if strings.HasPrefix(string(info.Spec), runs.SpecPrefix) {
 		p.file, err = agents.StoredAgent(ctx, stored.store, info, &p.options)
 	} else {
@@ -94,21 +79,6 @@ func (p *Replay) load(ctx context.Context, stored *runsCommand) (err error) {
 		return err
 	}
 	p.options.ReadModule = p.readModule(storedModule(stored.store, info))
-	return nil
-}
-
-// check returns an error if the recording is not complete: if answers were erased, or if the caller
-// of the run added middlewares, which are not stored.
-func (p *Replay) check() error {
-	for _, call := range p.recorded.Calls {
-		if call.Erased {
-			return fmt.Errorf("replay run %s: its recorded answers were erased, because modules changed or removed text; "+
-				"to replay such runs, store them with --keep-originals", p.Id)
-		}
-	}
-	if len(p.run.History.State.With) > 0 {
-		return fmt.Errorf("replay run %s: its caller added tools or middlewares, which are not stored", p.Id)
-	}
 	return nil
 }
 
@@ -129,7 +99,7 @@ func (p *Replay) readModule(
 func (p *Replay) replay(ctx context.Context) (*runDiff, error) {
 	diff := &runDiff{Run: p.Id}
 	var err error
-	if diff.Entry, diff.Digest, err = p.which(p.run.Run); err != nil {
+	if diff.Entry, diff.Digest, err = p.which(p.run.Info); err != nil {
 		return nil, err
 	}
 	path, err := hosting.Buildable(ctx, p.Env, p.Path)
@@ -139,7 +109,7 @@ func (p *Replay) replay(ctx context.Context) (*runDiff, error) {
 	if p.Path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
-	own := newReplayed(p, nil)
+	own := rerun.NewPass(p.run, nil)
 	if err := p.pass(ctx, own, true); err != nil {
 		return nil, err
 	}
@@ -147,11 +117,11 @@ func (p *Replay) replay(ctx context.Context) (*runDiff, error) {
 		return nil, fmt.Errorf("replay run %s: the file of its agent has no entry %q", p.Id, diff.Entry)
 	}
 	p.replaced = diff.Entry[strings.LastIndex(diff.Entry, "/")+1:]
-	other := newReplayed(p, own)
+	other := rerun.NewPass(p.run, own)
 	if err := p.pass(ctx, other, false); err != nil {
 		return nil, err
 	}
-	diff.compare(p.run.Events, own, other)
+	diff.compare(own, other)
 	return diff, nil
 }
 
@@ -173,42 +143,20 @@ func replaceModule(f *agentfile.File, prefix, entry, path string) bool {
 }
 
 // pass replays the run once. If own is set, the modules must be those that the run began with.
-func (p *Replay) pass(ctx context.Context, r *replayed, own bool) error {
-	values, err := store.Open(ctx, filepath.Join(p.dir, fmt.Sprintf("values-%v.db", own)), nil)
-	if err != nil {
-		return err
-	}
-	defer values.Close()
+func (p *Replay) pass(ctx context.Context, r *rerun.Pass, own bool) error {
 	o := p.options
-	o.Model, o.ToolsOf, o.Tracer, o.Values = r, r.toolsOf(p.file), replayTracer{}, values
-	o.Network = &host.Network{Hosts: []string{}}             // nothing is called
-	o.Getenv = func(string) string { return "not-replayed" } // keys and secrets, which nothing uses
+	r.Isolate(p.file, &o)
 	a, err := p.host.NewAgentFromFile(ctx, p.file, &o)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
 	if own {
-		if err := checkModules(p.run.Run, agent.Pins(a.Agent)); err != nil {
+		if err := p.run.CheckModules(a.Agent); err != nil {
 			return err
 		}
 	}
-	return r.again(ctx, a)
-}
-
-// checkModules returns an error if the modules differ from those that a run began with.
-func checkModules(run *journal.RunInfo, have []journal.Pin) error {
-	differ := func(a, b journal.Pin) bool { return a.Entry != b.Entry || a.Ring != b.Ring || a.Digest != b.Digest }
-	for i, want := range run.Modules {
-		if i >= len(have) || differ(have[i], want) {
-			return fmt.Errorf("replay run %s: its module %s (sha256:%s) is not stored, and its file has changed",
-				run.ID, want.Entry, cli.Short(want.Digest, 13))
-		}
-	}
-	if len(have) > len(run.Modules) {
-		return fmt.Errorf("replay run %s: its agent has more modules than it had", run.ID)
-	}
-	return nil
+	return r.Run(ctx, a)
 }
 
 // which returns the entry whose module is replaced, and that module's digest.

@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/contract"
+	"github.com/agent-runner/agent-runner/internal/rerun"
 )
 
 // maxChanges is the maximum number of changed messages that are shown of one hook call.
@@ -111,12 +112,12 @@ func (c *changeView) diff(before, after string) {
 // differ.
 func (v *runView) diff(depth int, before, after string) {
 	before, after = cli.OneLine(before), cli.OneLine(after)
-	at := equalPrefix(before, after)
+	at := rerun.EqualPrefix(before, after)
 	if before != "" {
-		v.line(depth, cli.Red, "- %s", excerpt(before, at, v.maxText))
+		v.line(depth, cli.Red, "- %s", rerun.Excerpt(before, at, v.maxText))
 	}
 	if after != "" {
-		v.line(depth, "32", "+ %s", excerpt(after, at, v.maxText))
+		v.line(depth, "32", "+ %s", rerun.Excerpt(after, at, v.maxText))
 	}
 }
 
@@ -133,10 +134,10 @@ func (c *changeView) edits() {
 			}
 			before, after := "", ""
 			if i < len(e.Removed) {
-				before = messageText(&e.Removed[i])
+				before = rerun.MessageText(&e.Removed[i])
 			}
 			if i < len(e.Inserted) {
-				after = messageText(&e.Inserted[i])
+				after = rerun.MessageText(&e.Inserted[i])
 			}
 			if before == after { // other fields differ
 				before, after = before+" "+otherFields(&e.Removed[i]), after+" "+otherFields(&e.Inserted[i])
@@ -165,9 +166,9 @@ func (c *changeView) answer(a *hookAnswer) {
 	if a.Response != nil {
 		before := ""
 		if c.response != nil {
-			before = messageText(c.response)
+			before = rerun.MessageText(c.response)
 		}
-		c.diff(before, messageText(&a.Response.Message))
+		c.diff(before, rerun.MessageText(&a.Response.Message))
 		c.response = &a.Response.Message
 	}
 	if a.Arguments != nil {
@@ -179,8 +180,8 @@ func (c *changeView) answer(a *hookAnswer) {
 		if text, ok := c.results[c.call.Call]; ok {
 			before = "result: " + text
 		}
-		c.diff(before, "result: "+contentText(a.Result.Content))
-		c.results[c.call.Call] = contentText(a.Result.Content)
+		c.diff(before, "result: "+rerun.ContentText(a.Result.Content))
+		c.results[c.call.Call] = rerun.ContentText(a.Result.Content)
 	}
 	if a.Instruction != nil {
 		c.diff("", "instruction: "+*a.Instruction)
@@ -190,7 +191,7 @@ func (c *changeView) answer(a *hookAnswer) {
 	}
 	for _, m := range []*abi.Message{a.Respond, a.Final} {
 		if m != nil {
-			c.diff("", messageText(m))
+			c.diff("", rerun.MessageText(m))
 		}
 	}
 	if a.Stop != nil {
@@ -209,14 +210,14 @@ func (c *changeView) answer(a *hookAnswer) {
 func (c *changeView) request(r *abi.RequestPatch) {
 	if n := len(r.Messages.Splice) + len(r.Messages.Replace); len(c.call.Edits) == 0 && n > 0 {
 		for _, m := range r.Messages.Replace {
-			c.diff("", messageText(&m))
+			c.diff("", rerun.MessageText(&m))
 		}
 		for _, s := range r.Messages.Splice {
 			if s.Remove > 0 {
 				c.say("", cli.Count(int64(s.Remove), "message")+" removed from the request")
 			}
 			for i := range s.Insert {
-				c.diff("", messageText(&s.Insert[i]))
+				c.diff("", rerun.MessageText(&s.Insert[i]))
 			}
 		}
 	}
@@ -227,7 +228,7 @@ func (c *changeView) request(r *abi.RequestPatch) {
 		c.say("model: ", r.Model)
 	}
 	if len(r.Params) > 0 {
-		c.say("parameters: ", paramsText(r.Params))
+		c.say("parameters: ", rerun.ParamsText(r.Params))
 	}
 }
 
@@ -258,7 +259,7 @@ func (c *changeView) rest() {
 			c.say(name+": ", string(value))
 		case c.call.What == string(contract.HookToolMessages) && json.Unmarshal(value, &list) == nil:
 			for i := range list {
-				c.diff("", messageText(&list[i]))
+				c.diff("", rerun.MessageText(&list[i]))
 			}
 		}
 	}
@@ -271,7 +272,7 @@ func (v *runView) delivered(step int, events []abi.Event) {
 	if v.model == nil || v.response == nil {
 		return
 	}
-	model, answer := contentText(v.model.Content), contentText(v.response.Content)
+	model, answer := rerun.ContentText(v.model.Content), rerun.ContentText(v.response.Content)
 	var streamed strings.Builder
 	var final *abi.Message
 	for _, e := range v.steps[step] {
@@ -290,9 +291,9 @@ func (v *runView) delivered(step int, events []abi.Event) {
 			answer = text
 		}
 	}
-	if final != nil && wraps != "" && contentText(final.Content) != answer {
+	if final != nil && wraps != "" && rerun.ContentText(final.Content) != answer {
 		v.line(1, cli.Amber, "• %s wrap_model", wraps)
-		v.diff(2, "assistant: "+answer, "assistant: "+contentText(final.Content))
+		v.diff(2, "assistant: "+answer, "assistant: "+rerun.ContentText(final.Content))
 	}
 }
 

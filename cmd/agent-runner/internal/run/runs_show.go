@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/cmd/agent-runner/internal/hosting"
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
+	"github.com/agent-runner/agent-runner/internal/rerun"
 )
 
 func (c *runsCommand) show() *cobra.Command {
@@ -277,7 +278,7 @@ func (v *runView) message(depth int, mark string, m abi.Message) {
 	case "- ":
 		look = cli.Red
 	}
-	if text := contentText(m.Content); text != "" || len(m.ToolCalls) == 0 {
+	if text := rerun.ContentText(m.Content); text != "" || len(m.ToolCalls) == 0 {
 		v.line(depth, look, "%s%s: %s", mark, m.Role, v.cut(text))
 	}
 	for _, c := range m.ToolCalls {
@@ -328,9 +329,9 @@ func (v *runView) tool(d *runlog.RecordedCall) {
 	case d.Failed != nil:
 		v.line(1, cli.Red, "✗ %s: %s", name, v.cut(d.Failed.Error()))
 	case decode(d.Answer, &res) && res.IsError:
-		v.line(1, cli.Red, "✗ %s: %s", name, v.cut(contentText(res.Content)))
+		v.line(1, cli.Red, "✗ %s: %s", name, v.cut(rerun.ContentText(res.Content)))
 	default:
-		v.results[d.Call] = contentText(res.Content)
+		v.results[d.Call] = rerun.ContentText(res.Content)
 		v.line(1, cli.Plain, "← %s: %s", name, v.cut(v.results[d.Call]))
 	}
 }

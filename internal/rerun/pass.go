@@ -1,4 +1,4 @@
-package run
+package rerun
 
 import (
 	"cmp"
@@ -16,23 +16,25 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain/record"
+	"github.com/agent-runner/agent-runner/internal/chain/size"
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+	"github.com/agent-runner/agent-runner/internal/contract"
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// A replayed is one replay of a run. It is a model that gives the recorded answers of the run, and
-// notes what the model and the tools were sent.
-type replayed struct {
-	run      *exported
-	recorded *runlog.Recorded
-	own      *replayed                  // the replay with the run's own modules; nil for that replay itself
-	asked    []abi.Pending              // the interrupts of the run
-	answers  map[string]json.RawMessage // by the ids of asked
+// A Pass is one replay of a run. It is a model that gives the recorded answers of the run, and
+// notes what the model and the tools were sent. A Pass runs once.
+type Pass struct {
+	run     *Run
+	own     *Pass                      // the replay with the run's own modules; nil for that replay itself
+	asked   []abi.Pending              // the interrupts of the run
+	answers map[string]json.RawMessage // by the ids of asked
 
 	events []abi.Event
 	note   string // why the replay ended early
@@ -40,6 +42,7 @@ type replayed struct {
 	mu       sync.Mutex
 	requests []sentRequest
 	calls    map[runlog.CallKey]string // arguments that tools were sent
+	hooks    map[HookCall]*HookCost
 }
 
 // A sentRequest is a request that the model was sent.
@@ -52,19 +55,24 @@ type sentRequest struct {
 // isOwn reports whether a middleware made the call for itself.
 func (s *sentRequest) isOwn() bool { return !strings.HasPrefix(s.Key, "model#") }
 
-func newReplayed(p *Replay, own *replayed) *replayed {
-	r := &replayed{
-		run:      p.run,
-		recorded: p.recorded,
-		own:      own,
-		answers:  maps.Clone(p.run.History.Answers),
-		calls:    map[runlog.CallKey]string{},
+// NewPass returns a replay of a run. own is the replay of the run with its own modules, which has ended;
+// it is nil for that replay itself.
+func NewPass(run *Run, own *Pass) *Pass {
+	r := &Pass{
+		run:     run,
+		own:     own,
+		answers: maps.Clone(run.History.Answers),
+		calls:   map[runlog.CallKey]string{},
+		hooks:   map[HookCall]*HookCost{},
 	}
-	for _, given := range p.run.History.Answered {
+	if r.answers == nil {
+		r.answers = map[string]json.RawMessage{}
+	}
+	for _, given := range run.History.Answered {
 		maps.Copy(r.answers, given.Answers)
 	}
 	known := map[string]bool{}
-	for _, e := range p.run.Events {
+	for _, e := range run.Events {
 		for _, i := range e.Interrupts {
 			if !known[i.ID] {
 				known[i.ID] = true
@@ -75,9 +83,25 @@ func newReplayed(p *Replay, own *replayed) *replayed {
 	return r
 }
 
+// Isolate sets the options of an agent of file f that the pass runs: its model, tools and values are those
+// of the pass, and nothing outside is called.
+func (r *Pass) Isolate(f *agentfile.File, o *host.FileOptions) {
+	o.Model, o.ToolsOf, o.Tracer = r, r.toolsOf(f), passTracer{r}
+	o.Values = &values{rows: map[valueKey]contract.LocalValue{}}
+	o.Network = &host.Network{Hosts: []string{}}             // nothing is called
+	o.Getenv = func(string) string { return "not-replayed" } // keys and secrets, which nothing uses
+	o.Journal = nil
+}
+
+// Note says why the replay ended before the run did; empty if it did not.
+func (r *Pass) Note() string { return r.note }
+
+// Events returns the events of the replay.
+func (r *Pass) Events() []abi.Event { return r.events }
+
 // answersOf returns the recorded answers to interrupts, by their ids, which depend on the order of
 // concurrent calls. It uses each answer once.
-func (r *replayed) answersOf(interrupts []abi.Pending) map[string]json.RawMessage {
+func (r *Pass) answersOf(interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, p := range interrupts {
 		at := slices.IndexFunc(r.asked, func(o abi.Pending) bool {
@@ -92,10 +116,15 @@ func (r *replayed) answersOf(interrupts []abi.Pending) map[string]json.RawMessag
 	return out
 }
 
+// maxEventBytes limits the events that a replay holds in memory.
+const maxEventBytes = 64 << 20
+
+var errTooLarge = fmt.Errorf("the replay has events of more than %d bytes", int64(maxEventBytes))
+
 // asks returns the question that a tool asked in the run, or nil.
-func (r *replayed) asks(run, call string) *abi.Interrupt {
+func (r *Pass) asks(run, call string) *abi.Interrupt {
 	for _, p := range r.asked {
-		if p.Entry == "" && callID(p.Call) == call && cmp.Or(p.Run, r.run.Run.ID) == run {
+		if p.Entry == "" && callID(p.Call) == call && cmp.Or(p.Run, r.run.Info.ID) == run {
 			return &abi.Interrupt{Reason: p.Reason, Payload: p.Payload}
 		}
 	}
@@ -110,10 +139,10 @@ func callID(c *abi.Call) string {
 }
 
 // Generate implements [model.Model].
-func (r *replayed) Generate(ctx context.Context, q *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (r *Pass) Generate(ctx context.Context, q *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	key, entry := callOf(ctx)
 	sent := sentRequest{CallKey: key, entry: entry, Request: q}
-	call, ok := r.recorded.Calls[key]
+	call, ok := r.run.Recorded.Calls[key]
 	r.mu.Lock()
 	r.requests = append(r.requests, sent)
 	if (!ok || !call.Done) && !sent.isOwn() {
@@ -143,14 +172,14 @@ func (r *replayed) Generate(ctx context.Context, q *model.Request, sink func(abi
 
 // toolsOf returns a function that returns the recorded tools of an agent of a file. The host adds
 // the tools that are agents, and the one that transfers the conversation.
-func (r *replayed) toolsOf(f *agentfile.File) func(agent string) []tool.Tool {
+func (r *Pass) toolsOf(f *agentfile.File) func(agent string) []tool.Tool {
 	others := agentNames(f, map[string]bool{agent.TransferTool: true})
 	return func(name string) []tool.Tool {
 		if name == "" {
-			name = r.run.Run.Agent
+			name = r.run.Info.Agent
 		}
 		out := []tool.Tool{}
-		for _, d := range r.recorded.Tools[name] {
+		for _, d := range r.run.Recorded.Tools[name] {
 			if !others[d.Name] {
 				d.Owner = ""
 				out = append(out, tool.Func(d, r.call))
@@ -173,7 +202,7 @@ func agentNames(f *agentfile.File, names map[string]bool) map[string]bool {
 
 // call returns the recorded result or error of a tool call. It fails if the run did not make the
 // call, or made it with other arguments. If the tool asked a question in the run, it asks it again.
-func (r *replayed) call(ctx context.Context, c abi.Call) (*abi.Result, error) {
+func (r *Pass) call(ctx context.Context, c abi.Call) (*abi.Result, error) {
 	key, _ := callOf(ctx)
 	_, answered := toolcall.Answer(ctx)
 	if ask := r.asks(key.Run, c.ID); ask != nil && !answered {
@@ -182,7 +211,7 @@ func (r *replayed) call(ctx context.Context, c abi.Call) (*abi.Result, error) {
 	r.mu.Lock()
 	r.calls[key] = c.Arguments
 	r.mu.Unlock()
-	recorded, ok := r.recorded.Calls[key]
+	recorded, ok := r.run.Recorded.Calls[key]
 	var result abi.Result
 	switch {
 	case !ok || !recorded.Done:
@@ -197,15 +226,23 @@ func (r *replayed) call(ctx context.Context, c abi.Call) (*abi.Result, error) {
 	return &result, nil
 }
 
-// again replays the run, resumes it after pauses with the recorded answers, and notes its events.
-func (r *replayed) again(ctx context.Context, a *host.Agent) error {
+// Run replays the run with an agent, resumes it after pauses with the recorded answers, and notes its
+// events. It fails with the cause of ctx if that is done first.
+func (r *Pass) Run(ctx context.Context, a *host.Agent) error {
 	state := r.run.History.State
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	held := int64(0)
 	events := a.Run(ctx,
-		host.Input{Messages: r.run.History.Input, RunID: state.ID, Parent: r.run.Run.Parent, Metadata: state.Metadata})
+		host.Input{Messages: r.run.History.Input, RunID: state.ID, Parent: r.run.Info.Parent, Metadata: state.Metadata})
 	for {
 		var paused *agent.PausedError
 		for e, err := range events {
-			r.events = append(r.events, e)
+			if held += size.Event(&e); held <= maxEventBytes {
+				r.events = append(r.events, e)
+			} else {
+				cancel(errTooLarge)
+			}
 			errors.As(err, &paused)
 		}
 		if ctx.Err() != nil {
@@ -216,7 +253,7 @@ func (r *replayed) again(ctx context.Context, a *host.Agent) error {
 		}
 		answers := r.answersOf(paused.Interrupts)
 		if len(answers) == 0 {
-			if r.run.Run.Status == journal.StatusFinished {
+			if r.run.Info.Status == journal.StatusFinished {
 				r.note = "The replay stops here: the run would wait for an answer that was never given."
 			}
 			return nil
@@ -230,7 +267,7 @@ func (r *replayed) again(ctx context.Context, a *host.Agent) error {
 
 // inOrder returns the requests of the run and its sub-agents, then those that middlewares made for
 // themselves, which they can make concurrently.
-func (r *replayed) inOrder() []sentRequest {
+func (r *Pass) inOrder() []sentRequest {
 	type ownRequest struct {
 		sentRequest
 		messages string
@@ -239,7 +276,7 @@ func (r *replayed) inOrder() []sentRequest {
 	var own []ownRequest
 	for _, q := range r.requests {
 		if q.isOwn() {
-			own = append(own, ownRequest{q, newLine("", sentMessages(&q)).all})
+			own = append(own, ownRequest{q, newLine("", "", sentMessages(&q)).all})
 		} else {
 			out = append(out, q)
 		}
@@ -253,8 +290,27 @@ func (r *replayed) inOrder() []sentRequest {
 	return out
 }
 
-// A replayTracer makes the operation of a call available in its context.
-type replayTracer struct{}
+// A HookCall identifies the calls of a hook of an entry in a step of a run.
+type HookCall struct {
+	Run   string
+	Step  int
+	Entry string
+	Hook  abi.Hook
+}
+
+// A HookCost sums what the calls of a hook did.
+type HookCost struct {
+	Calls  int
+	Fuel   int64
+	Faults int
+	Failed int // calls that answered with an error
+}
+
+// Hooks returns the hook calls of the replay.
+func (r *Pass) Hooks() map[HookCall]*HookCost { return r.hooks }
+
+// A passTracer makes the operation of a call available in its context, and counts hook calls.
+type passTracer struct{ pass *Pass }
 
 // An operation is an operation and the one around it.
 type operation struct {
@@ -265,9 +321,33 @@ type operation struct {
 type operationKey struct{}
 
 // Start implements [host.Tracer].
-func (replayTracer) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
+func (t passTracer) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
 	around, _ := ctx.Value(operationKey{}).(*operation)
-	return context.WithValue(ctx, operationKey{}, &operation{op, around}), func(tracing.Outcome) {}
+	return context.WithValue(ctx, operationKey{}, &operation{op, around}), func(o tracing.Outcome) {
+		if op.Kind == tracing.OperationHook {
+			t.pass.count(&op, &o)
+		}
+	}
+}
+
+// count adds a hook call.
+func (r *Pass) count(op *tracing.Operation, o *tracing.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := HookCall{op.Run.ID, op.Run.Step, op.Entry, op.Hook}
+	cost := r.hooks[at]
+	if cost == nil {
+		cost = &HookCost{}
+		r.hooks[at] = cost
+	}
+	cost.Calls++
+	cost.Fuel += o.Fuel
+	if o.Fault {
+		cost.Faults++
+	}
+	if o.Failed != nil {
+		cost.Failed++
+	}
 }
 
 // callOf returns the key of the call that ctx belongs to, and the entry of the hook that makes it.
@@ -283,4 +363,13 @@ func callOf(ctx context.Context) (key runlog.CallKey, entry string) {
 		}
 	}
 	return key, ""
+}
+
+// decode decodes JSON into out. It reports false if b is empty or malformed.
+func decode(b []byte, out any) bool {
+	if len(b) == 0 {
+		return false
+	}
+	_, err := abijson.Decode(b, out)
+	return err == nil
 }

@@ -1,0 +1,54 @@
+package agents
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Rerun returns the file of the agent of a spec, with the operator's rings, for a replay of a stored run. It
+// sets the tenant's restrictions in o, and lets o load the modules of the tenant and of the rings.
+func (a *Service) Rerun(
+	ctx context.Context,
+	t *store.Tenant,
+	spec Spec,
+	o *host.FileOptions,
+) (*agentfile.File, error) {
+	plan, err := planOf(ctx, t, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.read(); err != nil {
+		return nil, err
+	}
+	plan.complete()
+	plan.restrict(o)
+	o.Tenant, o.Logger, o.LoadModule = t.ID(), a.Options.Logger, a.LoadModule(t, plan.rings)
+	return plan.file, nil
+}
+
+// ReplaceModule sets the module of an entry of a stored file, or of its sub-agents, to the module with a
+// digest. The entry of a sub-agent is prefixed with the sub-agent's name and a slash. It reports whether
+// the file has the entry, and that module's digest before.
+func ReplaceModule(f *agentfile.File, entry, digest string) (before string, ok bool) {
+	return replaceModule(f, "", entry, agentfile.Path(digest+".wasm"))
+}
+
+func replaceModule(f *agentfile.File, prefix, entry string, path agentfile.Path) (before string, ok bool) {
+	for i := range f.Middlewares {
+		if m := &f.Middlewares[i]; prefix+m.Name == entry {
+			before, m.Module = string(m.Module), path
+			return before, true
+		}
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			if before, ok = replaceModule(inner, prefix+f.Agents[i].Name+"/", entry, path); ok {
+				return before, true
+			}
+		}
+	}
+	return "", false
+}

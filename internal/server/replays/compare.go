@@ -1,0 +1,117 @@
+package replays
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/rerun"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
+)
+
+// Limits on the details of one run.
+const (
+	maxChanges = 50
+	maxHooks   = 50
+)
+
+// compare returns the result of a run from its two replays. It hides what tenants must not see: the
+// operator's modules, and what they add to requests.
+func compare(own, other *rerun.Pass, hide *runs.Redactor) *api.ReplayedRun {
+	view := rerun.View{HideRequests: hide.HidesAny(), Event: hide.Event, Entry: func(entry string) string {
+		if hide.Has("", entry) {
+			return agents.OperatorName
+		}
+		return entry
+	}}
+	diff := rerun.Compare(own, other, view)
+	out := &api.ReplayedRun{Reason: hide.Text(diff.Note)}
+	var before, after *abi.Event
+	out.Before, before = figures(own, hide)
+	out.After, after = figures(other, hide)
+	switch {
+	case !diff.Reproduced:
+		out.Outcome = skipped
+		return out
+	case out.After.Faults > out.Before.Faults, errored(after) && !errored(before):
+		out.Outcome = failed
+	case diff.Note != "", slices.ContainsFunc(diff.Lines, asksOtherwise):
+		out.Outcome = diverged
+	case diff.Differs():
+		out.Outcome = different
+	default:
+		out.Outcome = same
+	}
+	out.Changes = changes(diff.Lines, hide)
+	out.Omitted = int64(max(0, len(out.Changes)-maxChanges))
+	out.Changes = out.Changes[:min(len(out.Changes), maxChanges)]
+	out.Hooks = hooks(own, other, hide)
+	return out
+}
+
+// errored reports whether a run ended with an error.
+func errored(e *abi.Event) bool { return e != nil && e.Error != nil }
+
+// asksOtherwise reports whether a line is a request to the model that only one of the replays has.
+func asksOtherwise(l rerun.Line) bool { return l.Differs() && l.Kind == rerun.KindRequest }
+
+// changes returns the lines that differ. A line of the one replay and the line of the other that follows it
+// are one change, if both are of the same kind.
+func changes(lines []rerun.Line, hide *runs.Redactor) (out []api.ReplayChange) {
+	for i := 0; i < len(lines); i++ {
+		l := lines[i]
+		if !l.Differs() {
+			continue
+		}
+		c := api.ReplayChange{Kind: string(l.Kind), Step: int64(l.Step)}
+		if l.Op == "+" {
+			c.After = hide.Text(l.Text)
+			out = append(out, c)
+			continue
+		}
+		c.Before = hide.Text(l.Text)
+		if i+1 < len(lines) && lines[i+1].Op == "+" && lines[i+1].Kind == l.Kind {
+			i++
+			c.After = hide.Text(lines[i].Text)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// hooks returns the hooks whose calls differ, by step, entry and hook.
+func hooks(own, other *rerun.Pass, hide *runs.Redactor) (out []api.ReplayHook) {
+	before, after := own.Hooks(), other.Hooks()
+	add := func(at rerun.HookCall) {
+		var was, is rerun.HookCost
+		if c := before[at]; c != nil {
+			was = *c
+		}
+		if c := after[at]; c != nil {
+			is = *c
+		}
+		if was == is || hide.Has("", at.Entry) {
+			return
+		}
+		out = append(out, api.ReplayHook{
+			Step: int64(at.Step), Entry: at.Entry, Hook: string(at.Hook), Before: hookFigures(was), After: hookFigures(is)})
+	}
+	for at := range before {
+		add(at)
+	}
+	for at := range after {
+		if before[at] == nil {
+			add(at)
+		}
+	}
+	slices.SortFunc(out, func(a, b api.ReplayHook) int {
+		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Entry, b.Entry), cmp.Compare(a.Hook, b.Hook))
+	})
+	return out[:min(len(out), maxHooks)]
+}
+
+func hookFigures(c rerun.HookCost) api.HookFigures {
+	return api.HookFigures{Calls: int64(c.Calls), Failed: int64(c.Failed), Faults: int64(c.Faults), Fuel: c.Fuel}
+}

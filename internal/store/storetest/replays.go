@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// testReplays checks that several processes execute each run of a replay once, that a tenant has one replay
+// in progress, and the limits on replays.
+func testReplays(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	acme, beta := newTenant(t, s, "acme", store.TenantQuota{}), newTenant(t, s, "beta", store.TenantQuota{})
+	create := func(n *store.Tenant, id string, runs ...string) error {
+		return n.CreateReplay(ctx, &store.Replay{ID: id, Agent: "a", Candidate: []byte(`{"version":2}`), By: "key k"}, runs)
+	}
+	_, err := acme.PutAgent(ctx, "a", []byte("x"), nil)
+	require.NoError(t, err)
+	require.NoError(t, create(acme, "rp_1", "run_1", "run_2", "run_3"))
+	require.NoError(t, create(acme, "rp_2", "run_1"))
+	require.NoError(t, create(beta, "rp_3", "run_9"))
+
+	var claimed atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		other := again(t, where)
+		wg.Go(func() {
+			if r, err := other.ClaimReplay(ctx, time.Minute); err == nil && r != nil {
+				claimed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, claimed.Load(), int64(3), "each is claimed once")
+	require.Positive(t, claimed.Load())
+
+	r, err := acme.Replay(ctx, "rp_1")
+	require.NoError(t, err)
+	stale := *r
+	stale.Epoch--
+	_, _, err = s.NextReplayRun(ctx, &stale, time.Minute)
+	require.ErrorIs(t, err, store.ErrReplayLost)
+	for i := range 3 {
+		run, cancel, err := s.NextReplayRun(ctx, r, time.Minute)
+		require.NoError(t, err)
+		require.False(t, cancel)
+		require.Equal(t, []any{fmt.Sprint("run_", i+1), int64(1)}, []any{run.Run, run.Attempts})
+		run.Outcome, run.Body = []string{"same", "failed", "same"}[i], make([]byte, 3<<20)
+		require.NoError(t, s.FinishReplayRun(ctx, r, run))
+	}
+	run, _, err := s.NextReplayRun(ctx, r, time.Minute)
+	require.NoError(t, err)
+	require.Nil(t, run)
+	require.ErrorIs(t, acme.DeleteReplay(ctx, "rp_1"), store.ErrInUse)
+	require.NoError(t, s.EndReplay(ctx, r, store.ReplayFinished))
+	require.ErrorIs(t, s.EndReplay(ctx, r, store.ReplayFinished), store.ErrReplayLost)
+	r, err = acme.Replay(ctx, "rp_1")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"same": 2, "failed": 1}, r.Counts)
+	all, next, err := acme.ReplayRuns(ctx, "rp_1", "same", store.Page{})
+	require.NoError(t, err)
+	require.Nil(t, next)
+	require.Equal(t, []int{3 << 20, 0}, []int{len(all[0].Body), len(all[1].Body)}, "4 MiB of details are stored")
+
+	_, err = beta.Replay(ctx, "rp_1")
+	require.ErrorIs(t, err, store.ErrNoReplay)
+	require.ErrorIs(t, beta.DeleteReplay(ctx, "rp_1"), store.ErrNoReplay)
+	_, err = beta.CancelReplay(ctx, "rp_1")
+	require.ErrorIs(t, err, store.ErrNoReplay)
+	_, _, err = beta.ReplayRuns(ctx, "rp_1", "", store.Page{})
+	require.ErrorIs(t, err, store.ErrNoReplay)
+	var full *store.QuotaError
+	for i := range 10 {
+		if err = create(acme, fmt.Sprint("rp_more_", i), "run_1"); err != nil {
+			break
+		}
+	}
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, "replays", full.Quota)
+	n, err := s.DeleteOldReplays(ctx, 0)
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "those that have ended")
+}
