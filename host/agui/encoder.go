@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
 // Options configure an encoder; see [NewEncoder].
@@ -469,7 +470,9 @@ func (l *lane) close() {
 	l.closeStep()
 }
 
-// pause sends the pending interrupts of the run. It reports a paused inner run as suspended.
+// pause sends the pending interrupts of the run. It reports a paused inner run as suspended. Calls of
+// tools of the front end are no interrupts for the client: it runs the tools, and sends their results
+// as messages of its next request. A run that waits only for them finishes.
 func (l *lane) pause(ev abi.Event) {
 	l.close()
 	if l.sub != "" {
@@ -484,7 +487,12 @@ func (l *lane) pause(ev abi.Event) {
 	l.e.closeChildren()
 	o := &outcome{Type: "interrupt"}
 	for _, p := range ev.Interrupts {
-		o.Interrupts = append(o.Interrupts, interruptOf(p))
+		if !toolcall.IsClient(p) {
+			o.Interrupts = append(o.Interrupts, interruptOf(p))
+		}
+	}
+	if len(o.Interrupts) == 0 {
+		o.Type = "success"
 	}
 	l.send(&event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: o})
 }

@@ -10,5 +10,5 @@ agent.addMessage({ id: "u1", role: "user", content: "Show it" });
 await agent.runAgent({ runId: "r1", tools }, watch);
 const call = agent.messages.flatMap((m) => m.toolCalls ?? []).find((c) => c.function.name === "show");
 agent.addMessage({ id: "t1", role: "tool", toolCallId: call.id, content: "it is shown" });
-await agent.runAgent({ runId: "r2", tools, resume: agent.pendingInterrupts.map((i) => ({ interruptId: i.id, status: "resolved", payload: "it is shown" })) }, watch);
+await agent.runAgent({ runId: "r2", tools }, watch);
 console.log(JSON.stringify({ events, messages: agent.messages }));
