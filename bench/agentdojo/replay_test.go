@@ -100,7 +100,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestLoad checks that suites that refer to what they do not have are rejected.
+// TestLoad checks that load rejects suites that are incomplete, or refer to what they do not have.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

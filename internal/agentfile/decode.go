@@ -325,7 +325,7 @@ func (d *decoder) key(pair *ast.MappingValueNode) (string, error) {
 	return k.Value, nil
 }
 
-// json converts a node to JSON. It follows aliases, and rejects infinities and NaN.
+// toJSON converts a node to JSON. It follows aliases, and rejects infinities and NaN.
 func (d *decoder) toJSON(n ast.Node) ([]byte, error) {
 	if d.depth++; d.depth > maxDepth {
 		return nil, d.errorf(n, "nested deeper than %d", maxDepth)
@@ -422,7 +422,7 @@ func pairsOf(n ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// textOf returns the text of a string node.
+// textOf returns the text of a string node, and whether n is one.
 func textOf(n ast.Node) (string, bool) {
 	switch at := n.(type) {
 	case *ast.StringNode:
@@ -433,7 +433,8 @@ func textOf(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// scalarText returns the source text of a scalar node.
+// scalarText returns the text of a node that is a string, a number or a boolean as it is in the
+// file, and whether n is one. The text of a string has no quotes.
 func scalarText(n ast.Node) (string, bool) {
 	switch n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:

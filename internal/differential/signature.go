@@ -43,7 +43,8 @@ func allOperations() map[wasm.ValueType][]operation {
 
 var scalars = map[string]wasm.ValueType{"i32": wasm.I32, "i64": wasm.I64, "f32": wasm.F32, "f64": wasm.F64}
 
-// operationOf derives an instruction's type from its name, such as i64.extend_i32_s.
+// operationOf derives an instruction's type from its name, such as i64.extend_i32_s. ok is false if
+// the name has another form.
 func operationOf(op wasm.Opcode) (o operation, ok bool) {
 	of, name, ok := strings.Cut(op.String(), ".")
 	if !ok {

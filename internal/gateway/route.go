@@ -34,7 +34,8 @@ const (
 	countTokens  = "/count_tokens"
 )
 
-// endpointOf returns the endpoint of a request. There is one for each protocol that a route has.
+// endpointOf returns the endpoint to which a request was sent, and whether there is one. There is
+// one for each protocol that a route has.
 func (g *Gateway) endpointOf(r *http.Request) (endpoint, bool) {
 	if r.Method != http.MethodPost {
 		return endpoint{}, false
@@ -70,7 +71,7 @@ func (g *Gateway) route(endpoint, model string) *Route {
 	return nil
 }
 
-// onlyRoute returns the route of an endpoint that has one, or nil.
+// onlyRoute returns the only route of an endpoint, or nil if the endpoint has none or several.
 func (g *Gateway) onlyRoute(endpoint string) *Route {
 	var only *Route
 	for i := range g.o.Routes {

@@ -12,7 +12,8 @@ type Subscribers struct {
 	of map[string][]*func(hint []byte)
 }
 
-// Add adds a subscriber of a topic. cancel removes it, and waits for no call in progress.
+// Add adds a subscriber of a topic. cancel removes it, and does not wait for a call of receive that
+// is in progress.
 func (s *Subscribers) Add(topic string, receive func(hint []byte)) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

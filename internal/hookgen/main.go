@@ -115,7 +115,8 @@ func within(root string, file []byte, out *output, text string) ([]byte, error) 
 	return []byte(text), err
 }
 
-// packages lists the imports of generated Go files.
+// packages lists the packages that generated Go files may import. "" is the empty line before this
+// project's own.
 var packages = []string{
 	"context", "fmt", "reflect", "slices", "unsafe", "",
 	module + "abi", module + "guest-sdk/go/middleware", module + "internal/chain/hook", module + "internal/contract",

@@ -76,7 +76,8 @@ func (r *Reader) Next() bool {
 	return true
 }
 
-// enter starts an object or array that begins with begin, or continues the current one.
+// enter starts an object or array that begins with begin, or continues the current one. It returns
+// false after an error and for null. want names the expected value in the error.
 func (r *Reader) enter(begin byte, want string) bool {
 	if r.err != nil {
 		return false

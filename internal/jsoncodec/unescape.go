@@ -33,7 +33,7 @@ func (s *Scanner) colon() error {
 	return nil
 }
 
-// parseInt parses a JSON integer. It fails for fractions, exponents and values out of
+// parseInt parses a JSON integer. It returns false for fractions, exponents and values out of
 // range.
 func parseInt(b []byte) (int64, bool) {
 	negative := len(b) > 0 && b[0] == '-'

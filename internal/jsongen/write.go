@@ -54,7 +54,8 @@ func (g *generator) writeFields(d *abisource.Decl) {
 	}
 }
 
-// present returns the condition under which a field is encoded, or "" for always.
+// present returns the condition, a Go expression, under which a field is encoded. It returns "" for
+// a field that always is.
 func present(f abisource.Field) string {
 	place := "x." + f.Name
 	switch {

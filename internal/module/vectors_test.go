@@ -42,7 +42,8 @@ type vector struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// shapeOf returns the input and answer types of a hook that the chain calls.
+// shapeOf returns the types of the input and the answer of a hook. ok is false if the chain does
+// not call the hook.
 func shapeOf(h abi.Hook) (shape [2]any, ok bool) {
 	if !slices.Contains(calledHooks(), h) {
 		return shape, false

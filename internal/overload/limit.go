@@ -46,7 +46,7 @@ func (s *system) gauges(operators int64) []gauge {
 	return out
 }
 
-// resident returns the process's resident memory in bytes.
+// resident returns the process's resident memory in bytes, and whether it is known.
 func (s *system) resident() (int64, bool) {
 	b, err := s.read("/proc/self/statm")
 	f := bytes.Fields(b)
@@ -139,7 +139,7 @@ func (s *system) read(name string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(s.root, filepath.FromSlash(name)))
 }
 
-// number reads a file that contains one number.
+// number returns the number that the file called name consists of, and whether it is one.
 func (s *system) number(name string) (int64, bool) {
 	b, err := s.read(name)
 	if err != nil {
@@ -149,7 +149,8 @@ func (s *system) number(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field returns the number that follows word in a file's first line that begins with word.
+// field returns the number that follows word in a file's first line that begins with word, and
+// whether there is one.
 func (s *system) field(name, word string) (int64, bool) {
 	b, err := s.read(name)
 	if err != nil {

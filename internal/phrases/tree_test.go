@@ -44,8 +44,8 @@ func TestContributingListsPackages(t *testing.T) {
 	}
 }
 
-// rowOf returns the position of a package in the list. Public packages may share the row of a folder
-// above them.
+// rowOf returns the position of a package in the list, and whether it has one. Public packages may
+// share the row of a folder above them.
 func rowOf(rows map[string]int, pkg string) (int, bool) {
 	if row, ok := rows[pkg]; ok || strings.HasPrefix(pkg, "internal/") {
 		return row, ok

@@ -277,7 +277,8 @@ func (t *text) char(pos, depth int, ok func(rune) bool) (rune, int, bool) {
 	return longest.char, int(longest.end), longest.end > 0
 }
 
-// hex reads n hexadecimal digits that begin at pos and returns their value and end.
+// hex reads n hexadecimal digits that begin at pos and returns their value and end. ok is false if
+// there are fewer.
 func (t *text) hex(pos, depth, n int) (value rune, end int, ok bool) {
 	for range n {
 		var c rune
@@ -335,8 +336,8 @@ func continuations(first byte) int {
 	return 0
 }
 
-// continuation reads the percent-encoded form of a UTF-8 continuation byte. It returns the byte and
-// the end of that form.
+// continuation reads the percent-encoded form of a UTF-8 continuation byte at pos. It returns the
+// byte, the end of that form, and whether there is one.
 func (t *text) continuation(pos, depth int) (byte, int, bool) {
 	for _, at := range t.readings(pos, depth, '%') {
 		if v, end, ok := t.hex(at, depth, 2); ok && v&0xc0 == 0x80 {
@@ -370,8 +371,8 @@ func (t *text) backslash(l *spellings, pos, depth int) {
 	}
 }
 
-// utf16 reads the digits after \u, and the second half of a surrogate pair. It returns
-// the character and its end.
+// utf16 reads the four digits after \u at pos, and the second half of a surrogate pair if they are
+// the first. It returns the character, its end, and whether the digits are valid.
 func (t *text) utf16(pos, depth int) (rune, int, bool) {
 	c, end, ok := t.hex(pos, depth, 4)
 	if !ok || c < 0xd800 || c > 0xdbff {

@@ -304,8 +304,8 @@ func testLogger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// withLog sets a logger that writes all levels to w.
+// withLog returns a function that sets a logger that writes all levels to w.
 func withLog(w io.Writer) func(*Options) { return func(o *Options) { o.Logger = testLogger(w) } }
 
-// withOwner sets the name of the server's process.
+// withOwner returns a function that sets the name of the server's process.
 func withOwner(owner string) func(*Options) { return func(o *Options) { o.Owner = owner } }

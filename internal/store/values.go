@@ -51,7 +51,8 @@ func checkValueKey(key string) error {
 // unexpired is the SQL condition that selects values that have not expired.
 const unexpired = ` AND (expires_ms = 0 OR expires_ms > NOW_MS)`
 
-// readValue reads a value. also is an additional SQL condition, or empty.
+// readValue reads a value. ok is false if there is none. also is an additional SQL condition, or
+// empty.
 func readValue(t database.Tx, s hook.ValueScope, key, also string) (v storedValue, ok bool, err error) {
 	ok, err = database.One(
 		t,

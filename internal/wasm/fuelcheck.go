@@ -42,7 +42,7 @@ func (p *planner) moves(sets int) int {
 	return max(0, min(sets, p.locals+p.globals)-freeMoves) / fuelMoves
 }
 
-// sets counts the assignments of an instruction.
+// sets counts the assignments of an instruction. A call counts as one of each global.
 func (p *planner) sets(op Opcode) {
 	s := &p.scopes[len(p.scopes)-1]
 	switch op {

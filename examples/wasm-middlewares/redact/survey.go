@@ -65,8 +65,8 @@ func common(text string, i int) int {
 	return i - begin
 }
 
-// unusual sets the highest bit of each byte of w that is not in ASCII, from % to +, or from / to _. The latter
-// contain the digits and the capital letters. Other bits have no meaning.
+// unusual returns the highest bit of each byte of w that is not in ASCII, is one of % to +, or is
+// one of / to _. The last range contains the digits and the capital letters.
 func unusual(w uint64) uint64 {
 	low := w &^ word.Highs
 	return w | between(low, '%', '+') | between(low, '/', '_')

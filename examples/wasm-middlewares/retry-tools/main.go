@@ -171,7 +171,8 @@ func times(n int) string {
 
 // try makes the call. It forwards a stream as it arrives, except that the first batch waits for the
 // second or the end. So a call that fails at once, like any failed call of a tool that does not
-// stream, has no visible output and may be retried. Forwarded output is never repeated.
+// stream, has no visible output and may be retried. Forwarded output is never repeated. delivered
+// reports whether output was forwarded.
 func try(
 	ctx *middleware.Context,
 	call *middleware.Call,

@@ -167,7 +167,7 @@ const maxTextDepth = 8
 // value formats a value for the verb. It is simpler than fmt: it does not call the methods of
 // nested values, which would make a module 0.3 MB larger; it follows nested pointers; it formats
 // functions and channels as their type in parentheses; and it replaces values that are nested
-// deeper than maxTextDepth with "…".
+// deeper than maxTextDepth with "…". number reports whether text is a number.
 func (d *directive) value(r reflect.Value, depth int) (text string, number bool) {
 	switch r.Kind() {
 	case reflect.Invalid:

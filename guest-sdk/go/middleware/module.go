@@ -99,7 +99,7 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 	return m.callInto(make([]byte, 0, answerBytes), host, hook, input)
 }
 
-// callInto is Call with a buffer for the output.
+// callInto is Call with a buffer for the output, which it extends if it is too small.
 func (m *Module) callInto(buffer []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
 	answer, err := m.answer(host, hook, input)
 	return answered(buffer, hook, answer, err)
@@ -118,7 +118,8 @@ func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abijson.
 	return answer, err
 }
 
-// answered encodes the answer or the error of a hook.
+// answered encodes the answer or the error of a hook in buffer. ok is false for an error that
+// neither ends nor pauses the run.
 func answered(buffer []byte, hook abi.Hook, answer abijson.Writable, err error) (output []byte, ok bool) {
 	if err == nil && answer != nil {
 		output, err = encodeAnswer(buffer, answer)

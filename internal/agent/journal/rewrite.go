@@ -98,7 +98,8 @@ func editField[T any](e object, field string, edit func(*T) (bool, error)) (chan
 	return true, err
 }
 
-// records drops the answers of the calls that were recorded in the phases of the rewrite.
+// records drops the answers of the calls that were recorded in the phases of the rewrite. It
+// reports whether it changed a record.
 func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	for _, d := range *records {
 		var phase int64
@@ -116,7 +117,7 @@ func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 }
 
 // dropAnswers drops the answers of recorded calls, and the tool calls that middlewares made for
-// themselves. It marks the changed records as erased.
+// themselves. It marks the changed records as erased. It reports whether there was one.
 func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	for _, c := range *calls {
 		if c["answer"] != nil || c["own"] != nil {
@@ -128,14 +129,16 @@ func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	return changed, nil
 }
 
-// dropRespond drops the message with which before_agent answered.
+// dropRespond drops the message with which before_agent answered, and reports whether there was
+// one.
 func dropRespond(head *object) (changed bool, err error) {
 	_, changed = (*head)["respond"]
 	delete(*head, "respond")
 	return changed, nil
 }
 
-// messages replaces the messages of a change with what is left of them.
+// messages replaces the messages of a change with what is left of them, and reports whether one
+// changed.
 func (r *Rewrite) messages(d *MessagesChange) (changed bool, err error) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(d.Items, &items); err != nil {

@@ -67,7 +67,7 @@ func (p *Plan) InRun(run abi.Run) bool {
 	return true
 }
 
-// scalar returns the text of a JSON string, number or boolean.
+// scalar returns the text of a JSON string, number or boolean, and whether value is one.
 func scalar(value abi.JSON) (string, bool) {
 	var v any
 	if json.Unmarshal(value, &v) != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// get returns the value of key from the first of the owner's scopes that has it.
+// get returns the value of key from the first of the owner's scopes that has it, and whether one
+// has.
 func (v *Values) get(o *Owner, key string) (value, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -154,7 +154,8 @@ func (p *player) play(in, out any) error {
 	}
 }
 
-// statePatch returns the patch of the state in the answer of a hook.
+// statePatch returns the patch of the state in the answer of a hook, and whether the answer has
+// one.
 func statePatch(out any) (*abi.ListPatch, bool) {
 	f := reflect.ValueOf(out).Elem().FieldByName("Messages")
 	if !f.IsValid() {

@@ -199,7 +199,7 @@ func (s *sums) admit(key string, limits Limits, now time.Time) error {
 	return nil
 }
 
-// A Reservation is what a request has reserved.
+// A Reservation is the amount that a request has reserved in a ledger.
 type Reservation struct {
 	ledger   *Ledger
 	sums     *sums

@@ -113,7 +113,8 @@ func FuzzWeaver(f *testing.F) {
 	})
 }
 
-// wellFormed reads items in which blocks follow each other, as codecs return them.
+// wellFormed returns the items of text if its blocks follow each other, as codecs return them. It
+// returns false otherwise.
 func wellFormed(text string) ([]wire.Item, bool) {
 	for word := range strings.FieldsSeq(text) {
 		if len(word) > 1 && strings.ContainsAny(word[:1], "(!)") && (word[1] < '0' || word[1] > '9') ||

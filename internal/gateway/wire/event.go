@@ -16,8 +16,8 @@ type EventReader struct {
 	grow func(n int) error // reserves memory for b
 }
 
-// NewEventReader returns a reader of events of at most max bytes. It calls grow, unless that is nil, when it holds
-// n bytes more.
+// NewEventReader returns a reader of events of at most max bytes. It calls grow, unless that is
+// nil, after its buffer became n bytes larger, and stops with grow's error.
 func NewEventReader(r io.Reader, max int, grow func(n int) error) *EventReader {
 	return &EventReader{r: bufio.NewReaderSize(r, 16<<10), max: max, grow: grow}
 }

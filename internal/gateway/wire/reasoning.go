@@ -72,9 +72,9 @@ func ReasoningText(p *abi.Part) string {
 	return ""
 }
 
-// Ordered returns the parts of an assistant's message in the order in which the model wrote them. If a module changed
-// the chunks of an answer, all of its text is in front of its other parts, but reasoning comes before the text that
-// follows from it.
+// Ordered returns the parts of an assistant's message in the order in which the model wrote them.
+// In an answer whose chunks a module changed, the first part has all of the text, and the reasoning
+// follows. Ordered then moves the text behind the reasoning.
 func Ordered(parts []abi.Part) []abi.Part {
 	if len(parts) < 2 || parts[0].Type != abi.PartText {
 		return parts

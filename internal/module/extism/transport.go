@@ -77,7 +77,8 @@ func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invo
 // Pack does nothing: an Extism module needs no preparation for its image.
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
-// Call calls the hook, which reads its input and returns its output through Extism's blocks.
+// Call calls the hook, which reads its input and returns its output through Extism's blocks. failed
+// reports whether the hook returned an error.
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	defer func() { inv.State = nil }() // the invocation may outlive its blocks
 	p := pluginOf(inv)

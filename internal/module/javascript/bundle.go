@@ -42,8 +42,8 @@ const (
 
 // A Source is the source of a script.
 type Source struct {
-	// Entry is the script's file. Root is the folder that contains everything it imports, except what
-	// it imports from its Workspace, which is nil if it has none. All paths are absolute.
+	// Entry is the script's file. Root is the folder that contains the script's imports, except those
+	// from Workspace, which is nil if the script is in no workspace. All paths are absolute.
 	Entry     string     `json:"entry"`
 	Root      string     `json:"root"`
 	Workspace *Workspace `json:"workspace,omitempty"`

@@ -40,7 +40,7 @@ func (Transport) Start(context.Context, *sandbox.Instance, *invoke.Invocation) e
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
 // Call calls the hook with the length of its input. The hook copies the input with the import
-// "read".
+// "read". failed reports whether the hook returned an error.
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook), api.EncodeI32(int32(len(inv.Pending))))
 	if err != nil {

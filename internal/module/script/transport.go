@@ -155,7 +155,7 @@ func (s *Transport) Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.
 	return err
 }
 
-// Call calls the hook's function in the script.
+// Call calls the hook's function in the script. failed reports whether the function failed.
 func (s *Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	outcome, err := s.enter(ctx, in, inv, string(inv.Hook))
 	if err != nil {

@@ -161,7 +161,7 @@ func (s *Surface) unknownModule(imp ImportInfo) error {
 	return refused
 }
 
-// cutVersion splits a module name that ends with _v and a number.
+// cutVersion splits a module name that ends with _v and a number. ok is false for other names.
 func cutVersion(module string) (family string, version int, ok bool) {
 	i := strings.LastIndex(module, "_v")
 	if i < 0 {

@@ -119,8 +119,9 @@ func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) err
 	return nil
 }
 
-// acquire waits for a slot of s. It fails with a [*QuotaError] if the tenant's queue is full, and
-// with the cause of ctx if ctx is done first. work names the queued work in the error.
+// acquire waits for a slot of s, which release returns. It fails with a [*QuotaError] if the
+// tenant's queue is full, and with the cause of ctx if ctx is done first. work names the queued
+// work in the error.
 func acquire(
 	ctx context.Context,
 	s *fairshare.Semaphore,

@@ -60,7 +60,8 @@ func (r *Responses) used(tenant string) int64 {
 	return a.Used()
 }
 
-// wait waits until done is closed. Unlike a stream's wait, it sends nothing meanwhile.
+// wait waits until done is closed, and returns true. Unlike a stream's wait, it sends nothing
+// meanwhile.
 func wait(_ context.Context, done <-chan struct{}) bool { <-done; return true }
 
 // TestWaitingResponsesAreServedInOrder checks that a stream with a large event does not starve while

@@ -96,8 +96,8 @@ func (f *Follower) poll(ctx context.Context) (lines []Event, changed <-chan stru
 	return f.pollRemote(ctx)
 }
 
-// pollRemote is poll for a run that is not in progress here. It returns events that came with hints,
-// or else reads from the store.
+// pollRemote is poll for a run that is not in progress here; its results have the same meaning. It
+// returns events that came with hints, or else reads from the store.
 func (f *Follower) pollRemote(ctx context.Context) (lines []Event, changed <-chan struct{}, over bool, err error) {
 	if f.state == nil {
 		f.state, f.leave = f.runs.polls.join(f.run)

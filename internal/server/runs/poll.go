@@ -47,7 +47,8 @@ func newPolls(bus hints.Bus, log *slog.Logger) *polls {
 	return &polls{bus: bus, log: log, runs: map[string]*poll{}}
 }
 
-// join returns the poll of a run. The caller must call leave.
+// join returns the poll of a run, and starts it if the run has none. The caller must call leave
+// once; when the last follower leaves, the poll ends.
 func (p *polls) join(run string) (joined *poll, leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 // watchInterval is the time between two checks of a gateway's files.
 const watchInterval = 400 * time.Millisecond
 
-// A watched has the files of a gateway and their stamps.
+// A watched holds the paths of a gateway's files, and a text that changes when one of the files
+// does.
 type watched struct {
 	files  []string
 	stamps string

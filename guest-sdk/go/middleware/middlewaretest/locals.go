@@ -35,7 +35,8 @@ func (l *locals) end(ok bool) {
 	l.staged = nil
 }
 
-// get returns the value of key. It sees the changes that the running hook has staged.
+// get returns the value of key, and whether there is one. It sees the changes that the running hook
+// has staged.
 func (l *locals) get(key string) (contract.LocalValue, bool) {
 	if staged, ok := l.staged[key]; ok {
 		if staged == nil {

@@ -231,7 +231,8 @@ func newCall(c *abi.ToolCall) []byte {
 // idPrefix begins the IDs of answers.
 const idPrefix = "chatcmpl-"
 
-// newEnvelope returns the fields of an object that the upstream did not send, before its choices.
+// newEnvelope returns the fields before choices of an object that the gateway writes: a new ID, the
+// kind of the object, the time and the model.
 func newEnvelope(kind, model string) abi.Fields {
 	return abi.Fields{
 		field("id", rawjson.Quote(idPrefix+rand.Text())),

@@ -12,7 +12,7 @@ type answerWriter struct {
 	extra abi.Fields
 }
 
-// NewWriter returns a writer of a streamed answer.
+// NewWriter returns a writer of a streamed answer of the given model.
 func (Protocol) NewWriter(model string) wire.Writer {
 	return &answerWriter{stream: &stream{model: model, envelope: newEnvelope("chat.completion.chunk", model)}}
 }

@@ -65,7 +65,8 @@ func readCall(v rawjson.Value) (c abi.ToolCall, err error) {
 	return c, err
 }
 
-// readFunction reads the name of a call's tool and its arguments, which are in the field text.
+// readFunction reads the name of a call's tool and the call's arguments into to. The arguments are
+// in the field called text.
 func readFunction(v rawjson.Value, text string, to *abi.FunctionCall) (err error) {
 	if !v.IsNull() && !v.IsObject() {
 		return errors.New("function must be an object")
@@ -129,7 +130,7 @@ func editCalls(v rawjson.Value, old, next []abi.ToolCall) ([]byte, error) {
 	return nil, nil
 }
 
-// relative returns an element of v with an offset from the start of v.
+// relative returns element with its offset counted from the start of v, which contains it.
 func relative(element, v rawjson.Value) rawjson.Value {
 	return rawjson.Value{Text: element.Text, At: element.At - v.At}
 }

@@ -110,8 +110,8 @@ func upstreamError(format string, args ...any) error {
 	return wire.Errorf(wire.CodeUpstream, format, args...)
 }
 
-// finishReason returns the finish reason for an answer that has a number of calls left after modules
-// and gates, some of which modules may have added.
+// finishReason returns the finish reason for the client. reason is the upstream's, calls the number
+// of calls that modules and gates have left, and added is set if modules added some of them.
 func finishReason(reason string, calls int, added bool) string {
 	switch {
 	case calls == 0 && (reason == "" || reason == abi.FinishToolCalls):

@@ -270,7 +270,8 @@ func (d *callDelta) opening() []byte {
 // addition returns the text of a delta with only what it adds to the arguments.
 func (d *callDelta) addition() []byte { return callAddition(d.index, d.custom, d.text.Text) }
 
-// callAddition returns a delta that adds text, a JSON string, to the arguments of a call.
+// callAddition returns a delta that adds text, a JSON string, to the arguments of the call with the
+// given index. custom is set for the call of a custom tool.
 func callAddition(index int, custom bool, text []byte) []byte {
 	kind, name := typeFunction, "arguments"
 	if custom {

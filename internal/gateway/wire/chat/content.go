@@ -63,7 +63,8 @@ func readPart(v rawjson.Value, p *abi.Part) (err error) {
 	return nil
 }
 
-// editContent returns the content of a message, whose value is v, or nil if next is equal to old.
+// editContent returns the text of a message's content, whose value is v, after modules changed it
+// from old to next. It returns nil if they are equal.
 func editContent(v rawjson.Value, old, next abi.Content) ([]byte, error) {
 	if reflect.DeepEqual(old, next) {
 		return nil, nil
@@ -129,7 +130,8 @@ func encodePart(p *abi.Part) ([]byte, error) {
 	return b, nil
 }
 
-// editParts changes the fields of parts in place.
+// editParts returns the text of a content whose parts changed from old to next, and have the same
+// types, or nil if they are equal. v is the content before.
 func editParts(v rawjson.Value, old, next []abi.Part) ([]byte, error) {
 	e := rawjson.Edits{Doc: v.Text}
 	for i, element := range v.Elements() {

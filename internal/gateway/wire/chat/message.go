@@ -115,7 +115,8 @@ func readUnknown(name string, v rawjson.Value, to *abi.Fields) error {
 	return nil
 }
 
-// spend reduces the number of messages, parts and calls that a request or an answer may still have.
+// spend subtracts n from the number of messages, parts and calls that a request or an answer may
+// still have. It fails if too few are left.
 func spend(budget *int, n int) error {
 	if *budget -= n; *budget < 0 {
 		return fmt.Errorf("more than %d messages, parts, tool calls and tools", maxItems)

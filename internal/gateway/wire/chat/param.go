@@ -53,7 +53,8 @@ func paramProblem(name string, v rawjson.Value) string {
 	return ""
 }
 
-// editParams adds the changed parameters to change. One that becomes null is removed.
+// editParams adds to change the parameters that next changes. It removes a parameter that becomes
+// null.
 func (r *request) editParams(next abi.Params, change map[string][]byte) error {
 	for name, value := range next {
 		if old, ok := r.call.Params[name]; ok && bytes.Equal(old, value) {

@@ -211,7 +211,8 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	return s.writeText(dst, "content", text)
 }
 
-// separate notes that text of the upstream follows, and ends the paragraph that a module added before.
+// separate prepares for text of the upstream: it ends the paragraph that a module added before with
+// a blank line. kind is the kind of the text that follows; only [abi.ChunkText] needs it.
 func (s *stream) separate(dst []byte, kind string) []byte {
 	if kind != abi.ChunkText {
 		return dst

@@ -79,7 +79,7 @@ func readTool(v rawjson.Value) tool {
 	return t
 }
 
-// editTools adds the changed tools to change. Tools keep their order; new ones follow.
+// editTools adds to change the tools that next changes. Tools keep their order; new ones follow.
 func (r *request) editTools(next *wire.Call, change map[string][]byte) error {
 	rest := make(map[string][]*abi.Tool, len(next.Tools)) // by name; a client may repeat one
 	for i := range next.Tools {
@@ -119,8 +119,8 @@ func (r *request) editTools(next *wire.Call, change map[string][]byte) error {
 	return setTools(list, next, change)
 }
 
-// setTools adds the list of tools to change, which must agree with the request's tool_choice. The API
-// rejects tool_choice and parallel_tool_calls without tools.
+// setTools adds the list of tools to change. The list must agree with the request's tool_choice:
+// the API rejects tool_choice and parallel_tool_calls without tools.
 func setTools(list [][]byte, next *wire.Call, change map[string][]byte) error {
 	if name := chosenTool(next.Params["tool_choice"]); name != "" && !hasTool(next.Tools, name) {
 		return moduleError("a module removed the tool %.100q, which tool_choice demands", name)

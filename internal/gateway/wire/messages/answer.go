@@ -188,9 +188,9 @@ func reasonOf(finish string) string {
 	return finish
 }
 
-// stopReason returns the stop reason of an answer in which the client has the given number of calls, and
-// had before from the upstream. old is the upstream's reason, finish the finish reason after the modules.
-// Clients run the calls of an answer only if its reason is tool_use.
+// stopReason returns the stop reason of an answer. The client receives calls of them, and before of
+// these are the upstream's. old is the upstream's reason, finish the finish reason after the
+// modules. Clients run the calls of an answer only if its reason is tool_use.
 func stopReason(old, finish string, before, calls int) string {
 	reason := old
 	if finish != "" && finish != finishOf(old) {

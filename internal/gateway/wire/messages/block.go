@@ -31,7 +31,7 @@ type parser struct {
 	maxBlocks, maxCalls int // that are left
 }
 
-// content parses v, the content of c. Only object and role of c are set before.
+// content parses v into the content of c, whose fields object and role are set.
 func (p *parser) content(c *container, v rawjson.Value) *fieldError {
 	c.content = v
 	switch {

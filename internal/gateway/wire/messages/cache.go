@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// CachePrefix returns what the API's prompt cache compares of a request, in the order of the cache: tools,
-// system blocks, and the blocks of messages, up to the last breakpoint. It is empty if the request has no
-// breakpoint.
+// CachePrefix returns the parts of a request that the API's prompt cache compares, in the order of
+// the cache: tools, system blocks, and the blocks of messages, up to the last breakpoint. It is
+// empty if the request has no breakpoint.
 func (Protocol) CachePrefix(body []byte) []wire.CacheBlock {
 	v, err := rawjson.Parse(body)
 	if err != nil {
@@ -41,8 +41,8 @@ func (Protocol) CachePrefix(body []byte) []wire.CacheBlock {
 	return out[:last]
 }
 
-// cacheText returns what the cache compares of a block, and whether the block has a breakpoint, which clients
-// move from request to request. A string is a block of text.
+// cacheText returns the text of a block that the cache compares, and whether the block has a
+// breakpoint, which clients move from request to request. A string is a block of text.
 func cacheText(v rawjson.Value) (text []byte, marked bool) {
 	if v.IsString() {
 		return append([]byte(`"type""text""text"`), v.Text...), false

@@ -370,8 +370,8 @@ func (d *draft) text() []byte {
 	})
 }
 
-// checkThinking returns an error if the upstream would reject where signed reasoning is after the
-// changes. The caller has sorted the draft.
+// checkThinking returns an error if the changes moved signed reasoning to a place where the
+// upstream would reject it. The caller has sorted the draft.
 func (d *draft) checkThinking() error {
 	if d.of == nil || d.of.role != abi.RoleAssistant || len(d.pieces) == 0 {
 		return nil

@@ -86,7 +86,8 @@ func (w *rewrite) message(m *abi.Message) error {
 	return d.apply(&edit{parts: m.Content.Parts(), calls: m.ToolCalls})
 }
 
-// draft returns the draft for a container, which is the last one if it is of the same container.
+// draft returns the last draft if it is of container c. Otherwise it adds a draft of c and returns
+// it.
 func (w *rewrite) draft(c *container) *draft {
 	if d := w.last(); d != nil && d.of == c {
 		return d
@@ -158,8 +159,8 @@ func (d *draft) addParts(place int, parts []abi.Part) error {
 	return nil
 }
 
-// newSystem adds instructions of a module. Unless the request has such messages itself, instructions
-// among the messages become part of the field system: most models reject them.
+// newSystem adds instructions of a module. They become part of the field system, because most
+// models reject instructions among the messages, unless the request itself has such messages.
 func (w *rewrite) newSystem(m *abi.Message) error {
 	if slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return p.Type != abi.PartText }) {
 		return moduleError("instructions with a part that is not text were added")
@@ -246,7 +247,7 @@ func (w *rewrite) changed() bool {
 	return changed
 }
 
-// check rejects messages that the upstream would reject because of what modules changed.
+// check returns an error if the upstream would reject the messages because of changes by modules.
 func (w *rewrite) check() error {
 	turns := make([]calls, 0, len(w.list))
 	for _, d := range w.list {

@@ -57,7 +57,7 @@ func partOf(kind string, members []rawjson.Member) (abi.Part, *fieldError) {
 	return p, nil
 }
 
-// documentPart returns the text part for a document of plain text.
+// documentPart returns the text part for a document of plain text, and whether the document is one.
 func documentPart(kind string, members []rawjson.Member) (abi.Part, bool) {
 	p := abi.Part{Type: abi.PartText}
 	found := false
@@ -77,8 +77,8 @@ func documentPart(kind string, members []rawjson.Member) (abi.Part, bool) {
 	return p, found && kind == typeDocument
 }
 
-// mediaPart returns the part for an image or a document. It reports false if a part cannot have all
-// fields of the block.
+// mediaPart returns the part for an image or a document, and whether a part can have all fields of
+// the block.
 func mediaPart(kind string, members []rawjson.Member) (abi.Part, bool) {
 	p := abi.Part{Type: abi.PartImage}
 	var source []rawjson.Member

@@ -30,7 +30,7 @@ type request struct {
 	call     wire.Call
 }
 
-// A source is where a message of the ABI comes from.
+// A source locates a message of the ABI in the request.
 type source struct {
 	from   *container
 	result int // the index of a tool_result block, or -1

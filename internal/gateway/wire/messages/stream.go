@@ -215,7 +215,8 @@ func (s *stream) readBlockStart(e *event, it *wire.Item) ([]wire.Item, *fieldErr
 	return s.divide(e, it, b, first)
 }
 
-// readCall reads the beginning of a call.
+// readCall reads the beginning of a call into b. It fails if there are too many calls, or if a
+// field is missing or has another type.
 func (s *stream) readCall(b *streamBlock, members []rawjson.Member) *fieldError {
 	if s.calls == maxCalls {
 		return problem("", "there are too many calls")
@@ -344,7 +345,7 @@ func (s *stream) add(b *streamBlock, text string) *fieldError {
 	return s.keep(len(text))
 }
 
-// keep counts bytes that the stream keeps.
+// keep counts n bytes that the stream stores. It fails if they are too many.
 func (s *stream) keep(n int) *fieldError {
 	if s.size += n; s.size > maxAnswer {
 		return problem("", "the answer is too large")
@@ -388,7 +389,7 @@ func (s *stream) readDelta(e *event, it *wire.Item) *fieldError {
 	return s.end()
 }
 
-// end notes that no block follows.
+// end notes that no block follows. It fails if a block is still open.
 func (s *stream) end() *fieldError {
 	if !s.ending && slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
 		return problem("", "the answer ends within a block")

@@ -12,7 +12,7 @@ import (
 // client runs. Tools of other types run at the upstream.
 var clientTools = []string{"bash_", "computer_", "memory_", "text_editor_"}
 
-// parseTool parses an element of tools. It reports false if the upstream runs the tool.
+// parseTool parses an element of tools. It returns false if the upstream runs the tool.
 func parseTool(v rawjson.Value) (abi.Tool, bool, *fieldError) {
 	if !v.IsObject() {
 		return abi.Tool{}, false, problem("", "must be an object")
@@ -78,7 +78,8 @@ func (r *request) encodeTools(change map[string][]byte, next []abi.Tool) error {
 	return nil
 }
 
-// checkChoice removes a choice of a tool that was removed, which the upstream would reject.
+// checkChoice removes the choice of a tool that modules removed, which the upstream would reject.
+// next has the tools that modules left, and n is the length of the new list.
 func (r *request) checkChoice(change map[string][]byte, next []abi.Tool, n int) {
 	choice := r.root.Get("tool_choice")
 	if !choice.Exists() {

@@ -43,8 +43,8 @@ func (s *stream) AddText(dst []byte, kind, text string) []byte {
 	return s.closeText(dst, t, text)
 }
 
-// atEnd reports whether the client gets the item before the next one only in the event that ends the answer. An
-// event for the next one would put it in front of that item.
+// atEnd reports whether the client has not received the last item yet, because the item is written
+// only in the event that ends the answer. An event of another item would then precede it.
 func (w *writer) atEnd() bool {
 	if len(w.entries) == 0 {
 		return false

@@ -214,7 +214,7 @@ func (e *answerEncoder) message(i int, o *output) []byte {
 	return withTexts(item, textChanges)
 }
 
-// change adds the fields of the top level that repeat changed items to change.
+// change adds to change the fields of the top level that repeat changed items.
 func (e *answerEncoder) change(change map[string][]byte) {
 	if !e.changed {
 		return
@@ -234,7 +234,8 @@ func (e *answerEncoder) change(change map[string][]byte) {
 	}
 }
 
-// divide returns the change of each text of the answer, and last the text that needs a part of its own.
+// divide returns the change of each text of the answer, and a last one for text that needs a part
+// of its own. It fails if next has a part that is not text.
 func (a *answer) divide(next abi.Content) ([]textChange, error) {
 	var was []string
 	for _, o := range a.read {

@@ -16,7 +16,7 @@ type answerWriter struct {
 	extra abi.Fields
 }
 
-// NewWriter returns a writer of a streamed answer.
+// NewWriter returns a writer of a streamed answer of the given model.
 func (p Protocol) NewWriter(model string) wire.Writer {
 	return &answerWriter{stream: p.NewStream(model).(*stream)}
 }

@@ -77,7 +77,8 @@ func (b *block) close(event []byte) wire.Item {
 	return wire.Item{Kind: wire.Close, Block: b.number, Event: event}
 }
 
-// suffix returns the text of a block as the text of its first chunk.
+// suffix returns the text of a block that its first chunk adds. For a custom tool it begins the
+// arguments.
 func (b *block) suffix() string {
 	if b.call != nil && b.call.form == custom {
 		b.begun = true

@@ -28,7 +28,8 @@ type call struct {
 // defaultNamespace has the tools of clients that use no other namespace.
 const defaultNamespace = "functions"
 
-// toolName returns the name that modules see.
+// toolName returns the name of a tool for modules: the namespace and the name, or the name alone in
+// the default namespace.
 func toolName(namespace, name string) string {
 	if namespace == "" || namespace == defaultNamespace {
 		return name
@@ -53,8 +54,8 @@ func readCall(typ string, f object) (c call, ok bool) {
 // isCall reports whether an item of a type is a call that readCall reads.
 func isCall(typ string) bool { return typ == "function_call" || typ == "custom_tool_call" }
 
-// readOutputCall is readCall for the items of an answer. It includes the calls of tools that are a part
-// of the API and run at the client.
+// readOutputCall returns the call that an item of an answer makes, and whether it makes one. Unlike
+// [readCall], it also reads the calls of tools that are a part of the API and run at the client.
 func readOutputCall(typ string, v rawjson.Value, f object) (call, bool) {
 	switch typ {
 	case "shell_call":
@@ -94,7 +95,8 @@ func (c *call) arguments() string {
 
 func (c *call) abi() abi.ToolCall { return abi.NewToolCall(c.id, c.name, c.arguments()) }
 
-// withCall returns the text of an item that makes the call was, changed to make the call now.
+// withCall returns the text of an item of the request or the answer. item makes the call was; the
+// returned item makes the call now.
 func withCall(item []byte, was *call, now *abi.ToolCall) ([]byte, error) {
 	change := map[string][]byte{}
 	if now.Function.Name != was.name {

@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// changedContent returns the text of a content whose ABI form was changed from was to now. Parts that are
-// equal keep their text.
+// changedContent returns the text of a content whose ABI form changed from was to now. v is the
+// content before. Parts that are equal keep their text.
 func changedContent(v rawjson.Value, was, now abi.Content, textType string) ([]byte, error) {
 	old, next := was.Parts(), now.Parts()
 	if v.IsString() && len(next) == 1 && next[0].Type == abi.PartText && len(next[0].Unknown) == 0 {
@@ -58,7 +58,7 @@ func rebuilt(elements []rawjson.Value, old, next []abi.Part, textType string) ([
 	return rawjson.Array(list), nil
 }
 
-// partKey is equal for parts that are the same.
+// partKey returns a text that is the same for equal parts only.
 func partKey(p *abi.Part) string {
 	if p.Type == abi.PartText && len(p.Unknown) == 0 {
 		return "t" + p.Text

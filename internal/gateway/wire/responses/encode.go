@@ -51,7 +51,7 @@ type element struct {
 
 const newItem = -1
 
-// encode adds the fields whose messages differ from next to change.
+// encode adds to change the fields whose messages differ from next.
 func (e *encoder) encode(change map[string][]byte, next []abi.Message) error {
 	e.edited = len(e.changed) > 0
 	seen := map[string]bool{}

@@ -22,7 +22,8 @@ func (f object) misspelled() string {
 	return ""
 }
 
-// checkInput returns an error if a part of a request has a misspelled field. where names the part.
+// checkInput returns an error if a part of a request has a field whose name differs from a known
+// one in case only. where names the part.
 func (f object) checkInput(where string) error {
 	if name := f.misspelled(); name != "" {
 		return invalid(where, "%s has the field %s in another case", where, name)
@@ -30,7 +31,8 @@ func (f object) checkInput(where string) error {
 	return nil
 }
 
-// checkUpstream returns an error if a part of an answer has a misspelled field.
+// checkUpstream returns an error if a part of an answer has a field whose name differs from a known
+// one in case only.
 func (f object) checkUpstream() error {
 	if name := f.misspelled(); name != "" {
 		return upstream("the upstream's answer has the field %s in another case", name)

@@ -50,12 +50,13 @@ func (Protocol) NewRequest(call *wire.Call) ([]byte, error) {
 	return newBody(fields)
 }
 
-// isInstructions reports whether the field instructions can have a message.
+// isInstructions reports whether the content of a message can be the field instructions.
 func isInstructions(m *abi.Message) bool {
 	return m.Role == abi.RoleSystem && !m.Content.IsParts() && m.Name == ""
 }
 
-// newBody returns an object with the given members, of which some come from outside.
+// newBody returns an object with the given members. It fails if a member from outside, such as the
+// schema of a tool, is not valid JSON.
 func newBody(fields map[string][]byte) ([]byte, error) {
 	e := rawjson.Edits{Doc: []byte("{}")}
 	e.Members(rawjson.Value{Text: e.Doc}, fields)

@@ -114,8 +114,8 @@ func finishReason(response object, calls bool) string {
 	return abi.FinishStop
 }
 
-// changedStatus adds the fields that give a response the finish reason next instead of was to change.
-// Calls do not change these fields.
+// changedStatus adds to change the fields that give a response the finish reason next instead of
+// was. Calls do not change these fields.
 func changedStatus(change map[string][]byte, was, next string) {
 	status, details := outcome(next)
 	if before, beforeDetails := outcome(was); was == "" || next == "" || status == before && details == beforeDetails {

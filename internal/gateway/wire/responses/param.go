@@ -95,7 +95,7 @@ func flatten(v rawjson.Value, typ string) []byte {
 	return newObject(fields...)
 }
 
-// editParams adds the fields of the parameters that differ between the request and next to change.
+// editParams adds to change the fields of the parameters that differ between the request and next.
 func (r *request) editParams(change map[string][]byte, next abi.Params) error {
 	was := r.call.Params
 	names := slices.Sorted(maps.Keys(was))

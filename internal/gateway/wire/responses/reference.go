@@ -24,7 +24,8 @@ func addedID(text string) string {
 	return addedPrefix + strings.ToLower(rand.Text()[:8]) + "_" + base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// addedText returns the text of a message that the gateway has added to an answer.
+// addedText returns the text of a message that the gateway has added to an answer. ok is false if
+// id is not the id of such a message.
 func addedText(id string) (text string, ok bool) {
 	rest, ok := strings.CutPrefix(id, addedPrefix)
 	_, encoded, found := strings.Cut(rest, "_")

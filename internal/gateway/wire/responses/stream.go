@@ -176,7 +176,7 @@ func (s *stream) addBlock(b *block) error {
 	return nil
 }
 
-// grow counts text of the answer.
+// grow counts text of the answer. It fails if the answer has more than maxText bytes.
 func (s *stream) grow(text string) error {
 	if s.size += len(text); s.size > maxText {
 		return upstream("the upstream's answer has more than %d bytes", maxText)
@@ -317,8 +317,8 @@ func (s *stream) endPart(e *event) ([]wire.Item, error) {
 	return append(items, e.other(it)), nil
 }
 
-// endText returns the items that complete the text with the number part of message it. text is the
-// whole text, which an event repeats.
+// endText returns the items that complete a text: the part with the given number of the message it.
+// text is the whole text, which an event repeats.
 func (s *stream) endText(it *streamItem, part int64, typ, text string) ([]wire.Item, error) {
 	b := it.parts[part]
 	var items []wire.Item
@@ -422,7 +422,8 @@ func (s *stream) openQuiet(it *streamItem) []wire.Item {
 	return []wire.Item{it.call.open(silent)}
 }
 
-// complete returns the items that complete it. o is the whole item, as event has it.
+// complete returns the items that complete the streamed item it. o is the whole item, which event
+// contains.
 func (s *stream) complete(it *streamItem, o *output, event []byte) ([]wire.Item, error) {
 	if it.typ != o.typ || (it.call == nil) != (o.call == nil) {
 		return nil, upstream("the upstream's answer ends an item of type %.40q as one of type %.40q", it.typ, o.typ)

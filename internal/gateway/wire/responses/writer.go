@@ -91,7 +91,9 @@ func (w *writer) send(dst, raw []byte, it *streamItem, b *block, change map[stri
 	return w.sendEvent(dst, e, e.typ, w.numbers(e, it, b, change))
 }
 
-// numbers returns change with the changes of an event's numbers.
+// numbers returns change and the members that must change in event e because the client receives
+// fewer or more events, items and texts than the upstream sent: sequence_number, and the
+// output_index and content_index of item it and block b, which may be nil.
 func (w *writer) numbers(e *event, it *streamItem, b *block, change map[string][]byte) map[string][]byte {
 	out := map[string][]byte{}
 	for name, text := range change {
@@ -188,7 +190,8 @@ func (s *stream) passOther(dst []byte, other *wire.Item) []byte {
 	return s.passPart(dst, it, e)
 }
 
-// passStart appends an event of no item, unless it begins an answer that has begun.
+// passStart appends an event that belongs to no item. It appends nothing if the event is the start
+// of the answer, which was written already.
 func (s *stream) passStart(dst, event []byte) []byte {
 	if s.started && s.start != nil && len(event) > 0 && &event[0] == &s.start[0] {
 		return dst

@@ -120,7 +120,7 @@ export function after_agent(len: i32): i32 {
 	});
 }
 
-// The held text of one text of a stream.
+// The end of a text in a stream that is held back, because more text could make it a match.
 class Held {
 	callId: string = "";
 	tail: Tail = new Tail();

@@ -170,8 +170,8 @@ fn luhn(number: &[u8]) -> bool {
     sum % 10 == 0
 }
 
-/// Goes back group by group while a group could begin a card number that more digits would
-/// complete.
+/// Returns the index from which the end of `t` could become a card number if more digits follow, or
+/// `t.len()` if there is none. The index is at least `from`.
 fn card_open(t: &[u8], from: usize) -> usize {
     let (mut open, mut end, mut digits) = (t.len(), t.len(), 0);
     let mut growing = true; // the last group may still grow
