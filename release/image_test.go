@@ -72,7 +72,7 @@ func (b *built) testImage(t *testing.T) {
 	require.NoError(t, container.Wait(), "%s", text)
 }
 
-// image returns the image for this machine from the OCI archive, whose digests it checks.
+// image returns the image for this machine from the OCI archive, and checks its digests.
 func (b *built) image(t *testing.T) (image v1.Image) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")

@@ -36,7 +36,7 @@ func TestRelease(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "dist"), filepath.Join(t.TempDir(), "dist")
 	require.NoError(t, buildRelease(t.Context(), "..", "HEAD", first))
 	t.Run("reproducible", func(t *testing.T) {
-		// What surrounds the build differs. The compiler's cache does not, except with GOCACHE.
+		// The environment of the build differs. The compiler's cache does not, except with GOCACHE.
 		t.Setenv("GOFLAGS", "-buildvcs=false -ldflags=-w")
 		t.Setenv("GOAMD64", "v3")
 		t.Setenv("TZ", "Asia/Tokyo")

@@ -34,7 +34,7 @@ func newLibrary(t *testing.T) *library {
 	return l
 }
 
-// TestReplay checks the rows of a suite with two tasks and two attacks, whose outcomes follow from
+// TestReplay checks the rows of a suite with two tasks and two attacks. Their outcomes follow from
 // the defences.
 func TestReplay(t *testing.T) {
 	if testing.Short() {

@@ -86,7 +86,8 @@ func (g *generation) close() {
 	}
 }
 
-// New returns a gateway with the routes of a file, whose modules h loads. The caller must close it.
+// New returns a gateway with the routes of a file. h loads the file's modules. The caller must close
+// the gateway.
 func New(ctx context.Context, h *host.Host, f *File, o *Options) (*Gateway, error) {
 	g := &Gateway{host: h, memory: account.New(account.LevelProcess, "gateway", account.Process(), 0)}
 	if o != nil {

@@ -25,7 +25,7 @@ type Nester interface {
 	// parameters, an empty list of messages, the run's state, Generate and Allow.
 	OwnModel() ModelCall
 	// OwnTool returns a call of one of the agent's tools, with Tool, State and Run. The error is an
-	// [*abi.Error] with the code [abi.CodeNotFound] if there is no such tool, or [abi.CodeDenied]
+	// [*abi.Error] with the code [abi.CodeNotFound] if the agent lacks the tool, or [abi.CodeDenied]
 	// if it is not active.
 	OwnTool(name string) (ToolCall, error)
 	// CountTool counts a tool call before it is made. It counts a call that a repeated pass makes again

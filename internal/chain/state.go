@@ -41,7 +41,7 @@ type Start struct {
 
 // BeforeAgent runs before_agent from the outside in. A hook that responds or fails skips the
 // remaining hooks, unless ContinueOnResponse or ContinueOnError is set. The result is valid only if
-// there is no error.
+// the error is nil.
 func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	owners := map[string]string{}
 	for _, t := range s.Tools {

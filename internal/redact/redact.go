@@ -257,7 +257,7 @@ func (t *text) at(pos, depth int) spellings {
 }
 
 // char reads a character that ok accepts from the text at pos. It returns the character and the end
-// of its spelling, or false if there is no such character. If there are several spellings, it
+// of its spelling, or false if no character begins there. If there are several spellings, it
 // chooses the longest.
 func (t *text) char(pos, depth int, ok func(rune) bool) (rune, int, bool) {
 	if pos >= len(t.s) || t.budget < 0 {
@@ -417,7 +417,7 @@ func (t *text) entity(l *spellings, pos, depth int) {
 	t.named(l, pos, depth)
 }
 
-// number adds to l the character of a numeric entity, whose digits begin at pos. The semicolon is
+// number adds to l the character of a numeric entity with digits from pos. The semicolon is
 // optional.
 func (t *text) number(l *spellings, pos, depth int, base rune, ok func(rune) bool) {
 	value, digits := rune(0), 0

@@ -54,7 +54,7 @@ func hasDirective(text string) bool {
 	return false
 }
 
-// buildGo compiles a Go module. If that fails and there is no go.sum, it creates one and tries
+// buildGo compiles a Go module. If that fails without a go.sum, it creates one and tries
 // again.
 func buildGo(ctx context.Context, p *Project, out string) error {
 	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")

@@ -64,7 +64,7 @@ type Kept struct {
 }
 
 // Call runs the function of a middleware that hook names, such as "policy" or "cache_get", and
-// returns its answer. It fails if there is no such function.
+// returns its answer. It fails if the function does not exist.
 func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 	switch hook {
 	case "patch":

@@ -162,7 +162,7 @@ func (s *searcher) keepCatalog(ctx *middleware.Context, tools []abi.StateTool) e
 }
 
 // look returns the tools that searches had found before the last call of look, and those that they
-// have found by now. A tool stays found even if its search is no longer part of the conversation.
+// have found by now. A tool stays found even if its search has left the conversation.
 func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) (before, now []string, err error) {
 	last, known, err := searches.Get(ctx)
 	if err != nil {

@@ -46,8 +46,8 @@ func MemoryFault(err error) error {
 }
 
 // LimitOrAbort converts the error of a memory reservation. If a limit is exceeded, it returns an
-// [*abi.Error] with the code [abi.CodeLimit] that a middleware can handle, and otherwise an
-// [*AbortedError]. what names the operation in the message.
+// [*abi.Error] with the code [abi.CodeLimit] that a middleware can handle. Its message begins with
+// what, the name of the operation. Otherwise LimitOrAbort returns an [*AbortedError].
 func LimitOrAbort(what string, err error) error {
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s: %v", what, err)}
@@ -56,7 +56,8 @@ func LimitOrAbort(what string, err error) error {
 }
 
 // LimitFailure converts the error of a memory reservation to an error with the code [abi.CodeLimit]
-// that fails a model or tool call. what names the operation in the message.
+// that fails a model or tool call. Its message begins with what, the name of the operation, if a
+// limit is exceeded.
 func LimitFailure(what string, err error) *abi.Error {
 	return AsError(LimitOrAbort(what, err), abi.CodeLimit)
 }

@@ -44,8 +44,8 @@ func (v *Values) Begin(o *Owner, meter *account.Meter) Tx {
 	return Tx{values: v, owner: o, meter: meter}
 }
 
-// Get returns the value of key. It sees the transaction's own staged writes. ok is false if there
-// is no value.
+// Get returns the value of key. It sees the transaction's own staged writes. ok is false without
+// a value.
 func (tx *Tx) Get(key string) (v contract.LocalValue, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return v, false, err

@@ -33,7 +33,7 @@ func (r *Record) Reserve(weight int64) error {
 }
 
 // ReserveAnswer counts out, the answer of a tool or the model, before it is recorded. The error,
-// whose code is [abi.CodeLimit], replaces the answer. what names the operation in its message.
+// whose code is [abi.CodeLimit], replaces the answer. Its message begins with what.
 func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

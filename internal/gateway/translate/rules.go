@@ -31,7 +31,7 @@ type rules struct {
 	hints map[string]func(v rawjson.Value) bool
 	// expand returns the common parameters in a parameter of the client's protocol. The error names a member.
 	expand map[string]func(v rawjson.Value) (abi.Params, error)
-	// tool returns the object that describes a function. It reports false for an element of tools that is no function.
+	// tool returns the object that describes a function. It reports false for elements of tools that are not functions.
 	tool func(v rawjson.Value) (rawjson.Value, bool)
 	// toolFields are the fields of that object that are carried or can be left out.
 	toolFields []string

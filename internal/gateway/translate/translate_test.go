@@ -238,7 +238,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestLimits checks that a stream ends with an error if it is too large or there is no memory.
+// TestLimits checks that a stream ends with an error if it is too large or memory is short.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	p := pairOf("chat to messages")

@@ -21,7 +21,7 @@ const (
 )
 
 // An Item is a part of a streamed answer. Most events of an upstream are one item. An event with several
-// effects is several items, whose events together have these effects.
+// effects is several items. Their events together have these effects.
 type Item struct {
 	Kind  ItemKind
 	Block int // for Open, Delta and Close: the number of the block in the upstream's stream

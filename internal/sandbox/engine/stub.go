@@ -30,7 +30,7 @@ func Stub(m *wasm.Module) []byte {
 }
 
 // RenameCode gives the only file of machine code in the cache directory dir the name under which
-// wazero looks for the code of stub. It reports false if there is no such file, for example because
+// wazero looks for the code of stub. It reports false if the file does not exist, for example because
 // wazero interprets, or if the name cannot be determined. probe makes a temporary directory, which
 // RenameCode removes.
 func RenameCode(

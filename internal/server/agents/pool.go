@@ -43,7 +43,7 @@ type builtAgent struct {
 }
 
 // Pooled is implemented by the values that a pool caches: agents, and the routes of gateways. The
-// pool closes a value that is no longer used.
+// pool closes an unused value.
 type Pooled interface{ Close() }
 
 // A pooled is a cached value with an estimate of its memory.

@@ -292,7 +292,7 @@ type part runs.Earlier
 
 // launch starts or resumes the run of a request, and returns the request's part of the run. If an
 // earlier request with the same key already did so, it returns the part of that request; l is nil
-// if the run is no longer in progress here.
+// if this server does not execute the run any more.
 func (x *Models) launch(
 	ctx context.Context,
 	c *httpapi.Caller,

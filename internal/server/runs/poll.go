@@ -69,7 +69,8 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 	}
 }
 
-// ask makes the server that executes a run send hints about its events until stop is called.
+// ask makes the server that executes a run send hints about its events, which receive gets, until
+// stop is called.
 func (p *polls) ask(run string, receive func(hint []byte)) (stop func()) {
 	if _, alone := p.bus.(hints.None); alone {
 		return func() {}

@@ -38,7 +38,7 @@ func CopyMessage(out, m *abi.Message) {
 	}
 }
 
-// Messages returns a copy of a list, whose messages [CopyMessage] made.
+// Messages returns a copy of a list. [CopyMessage] copies its messages.
 func Messages(list []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(list))
 	for i := range list {

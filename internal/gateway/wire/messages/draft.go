@@ -400,7 +400,7 @@ func (d *draft) checkThinking() error {
 }
 
 // edited returns the text of v with the edits that change makes. It calls change with v as a document
-// of its own, whose offsets begin at 0.
+// of its own: its offsets begin at 0.
 func edited(v rawjson.Value, change func(rawjson.Value, *rawjson.Edits)) []byte {
 	e := &rawjson.Edits{Doc: v.Text}
 	change(rawjson.Value{Text: v.Text}, e)

@@ -153,7 +153,7 @@ func (s *stream) End(dst []byte, ends []wire.Item, finish string) []byte {
 	return dst
 }
 
-// endNew appends the end of an answer for which there is no upstream, with additional fields.
+// endNew appends the end of an answer without an upstream, with additional fields.
 func (s *stream) endNew(dst []byte, finish string, extra abi.Fields) []byte {
 	reason := stopReason("end_turn", finish, 0, s.output.calls)
 	data := append([]byte(`{"type":"message_delta","delta":{"stop_reason":`), rawjson.Quote(reason)...)

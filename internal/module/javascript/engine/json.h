@@ -365,7 +365,7 @@ static u64 json_value(int depth) {
 }
 
 // json_parse returns the value of a text that ends with a zero byte, or exception if it gave up.
-// There is no exception to handle then.
+// The caller has no exception to handle then.
 static u64 json_parse(unsigned char *text, int length) {
 	json->at = text;
 	json->length = length;
