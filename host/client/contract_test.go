@@ -87,7 +87,7 @@ func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // others lists operations that the client does not support.
-var others = []string{"healthz", "readyz", "openapi"}
+var others = []string{"healthz", "readyz", "openapi", "get-sign-in", "sign-in", "sign-in-callback", "sign-out"}
 
 // A use describes how the client calls an operation.
 type use struct {
@@ -214,6 +214,7 @@ func uses() map[string]use {
 			nil,
 			nil,
 		},
+		"get-me": {func(ctx context.Context, c *client.Client) error { return one(c.Me(ctx)) }, nil, api.Me{}},
 		"map-group": {
 			func(ctx context.Context, c *client.Client) error { return one(c.MapGroup(ctx, &api.MapGroup{})) },
 			api.MapGroup{},

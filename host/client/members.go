@@ -65,3 +65,9 @@ func (c *Client) Groups(ctx context.Context, p Page) (groups []*api.GroupRole, n
 func (c *Client) UnmapGroup(ctx context.Context, id string) error {
 	return c.delete(ctx, path("/v1/groups/%s", id))
 }
+
+// Me describes the owner of the client's key or token.
+func (c *Client) Me(ctx context.Context) (*api.Me, error) {
+	out := &api.Me{}
+	return out, c.get(ctx, "/v1/me", nil, out)
+}

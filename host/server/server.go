@@ -3,7 +3,10 @@
 // is a typed client.
 package server
 
-import "github.com/agent-runner/agent-runner/internal/server"
+import (
+	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/internal/server/signin"
+)
 
 type (
 	// A Server is an [net/http.Handler]. Its method Serve also takes over runs, deletes old
@@ -12,6 +15,8 @@ type (
 	// Options configure a server. Store and Host are required; the caller closes both after
 	// the server.
 	Options = server.Options
+	// SignInOptions configure the identity provider with which people sign in.
+	SignInOptions = signin.Options
 )
 
 // New returns a server with the given options. Store and Host are required.

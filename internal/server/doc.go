@@ -8,7 +8,8 @@
 //	httpapi     routes, keys and scopes, problem details, cursors, the OpenAPI document
 //	cluster     finds out which servers of the database have ended
 //	policy      the operator's limits for a tenant
-//	tenants     tenants, keys, secrets and usage
+//	signin      signs people in with an OpenID Connect provider
+//	tenants     tenants, keys, members, secrets, usage and audit logs
 //	blocks      modules that the operator blocks
 //	modules     uploads, checks and caches modules
 //	agents      checks agent files, builds agents from them and caches the agents
@@ -26,7 +27,8 @@
 //  1. [httpapi.Router] gives it an id, deadlines and a log record. Errors become problem
 //     details (RFC 9457), and so do unknown paths, wrong methods and, unless the response
 //     has begun, panics.
-//  2. The key's scope is compared with the route's. [httpapi.Caller] describes the caller.
+//  2. The scopes of the key or the person's role are compared with the route's. [httpapi.Caller]
+//     describes the caller.
 //  3. [admission.Controller] counts the request against its tenant's quotas.
 //  4. The body is read, up to the route's limit, and checked against its schema.
 //  5. The route's handler receives the caller, whose Tenant cannot reach the data of other

@@ -127,12 +127,23 @@ func (f *fixture) send(method, path, key string, body any, header ...string) *re
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := noRedirects.Do(r)
 	require.NoError(f.t, err, "%s %s", method, path)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	require.NoError(f.t, err)
 	return &reply{res.StatusCode, res.Header, b}
+}
+
+var noRedirects = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// decode decodes a successful response.
+func (f *fixture) decode(r *reply, out any) {
+	f.t.Helper()
+	require.Less(f.t, r.status, 300, string(r.body))
+	require.NoError(f.t, json.Unmarshal(r.body, out))
 }
 
 // ok sends a request that must succeed, and decodes its response.

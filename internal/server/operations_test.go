@@ -103,7 +103,7 @@ func TestEveryOperation(t *testing.T) {
 			if op.Scope == httpapi.Public {
 				require.Contains(
 					t,
-					[]string{"healthz", "readyz", "openapi"},
+					[]string{"healthz", "readyz", "openapi", "get-sign-in", "sign-in", "sign-in-callback"},
 					op.ID,
 					"a new operation is for everybody; is it meant to be?",
 				)

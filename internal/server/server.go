@@ -33,6 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/replays"
 	"github.com/agent-runner/agent-runner/internal/server/routes"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
+	"github.com/agent-runner/agent-runner/internal/server/signin"
 	"github.com/agent-runner/agent-runner/internal/server/tenants"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -91,6 +92,9 @@ type Options struct {
 	// Currency is the currency of the costs that Store counts, such as USD. If it is empty, responses
 	// have no costs.
 	Currency string
+	// SignIn is the identity provider with which people sign in. By default, there is none, and only
+	// API keys give access.
+	SignIn *signin.Options
 	// Now returns the time. The default is [time.Now].
 	Now func() time.Time
 }
@@ -111,6 +115,7 @@ type Server struct {
 	runs       *runs.Service
 	routes     *routes.Service
 	replays    *replays.Service
+	signIn     *signin.Service // nil without an identity provider
 	quarantine *quarantine.Service
 	members    *cluster.Members // the servers of the store; nil for a single one
 	metrics    *metrics
@@ -143,6 +148,13 @@ func New(o *Options) (*Server, error) {
 		return nil, err
 	}
 	s.newServices()
+	var people httpapi.People // not a nil *signin.Service
+	if o.SignIn != nil {
+		if s.signIn, err = signin.New(o.SignIn, o.Store, s.options.Now); err != nil {
+			return nil, fmt.Errorf("sign-in: %w", err)
+		}
+		people = s.signIn
+	}
 	s.router = httpapi.NewRouter(&httpapi.RouterOptions{
 		Store:     o.Store,
 		Admission: s.admission,
@@ -150,6 +162,7 @@ func New(o *Options) (*Server, error) {
 		Logger:    s.log,
 		Now:       s.options.Now,
 		Timeouts:  s.timeouts,
+		People:    people,
 		Observe:   s.metrics.note,
 		Version:   s.options.Version,
 	})
@@ -157,7 +170,8 @@ func New(o *Options) (*Server, error) {
 		newHealth(o.Store, s.draining),
 		&tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs},
 		&tenants.Keys{Store: o.Store},
-		&tenants.Members{Store: o.Store},
+		s.signIn,
+		&tenants.Members{Store: o.Store, Issuer: s.signIn.Issuer()},
 		&tenants.Groups{Store: o.Store},
 		&tenants.Audit{Store: o.Store, Admission: s.admission, Timeouts: s.timeouts},
 		s.blocks,

@@ -54,6 +54,20 @@ type Platform interface {
 	// UnmapGroup removes a role of a group. It fails with [ErrNoMember] if there is none with the id.
 	UnmapGroup(ctx context.Context, id string) error
 
+	// SignIn creates a session of a person who has a role, and returns its token, which is not stored,
+	// and the person's roles, the oldest first. It makes the person a member where the verified e-mail
+	// address was invited. It fails with [ErrExists] if the state was used before, and with
+	// [ErrNoMember] if the person has no role.
+	SignIn(ctx context.Context, in *NewSession) (token string, roles []TenantRole, err error)
+	// Session returns the person of a session and the person's present roles, and records the use of
+	// the session. It fails with [ErrNoSession] if there is no such session, or it has expired or was
+	// not used for the duration idle.
+	Session(ctx context.Context, token string, idle time.Duration) (*Person, []TenantRole, error)
+	// SignOut deletes a session, or all sessions of its person if everywhere is true.
+	SignOut(ctx context.Context, token string, everywhere bool) error
+	// Roles returns the roles of a person without a session. Like SignIn, it accepts invitations.
+	Roles(ctx context.Context, p *Person) ([]TenantRole, error)
+
 	// PruneAudit deletes records of audit logs that are older than age, or of any age but the newest
 	// million of each log if age is 0, and returns their number.
 	PruneAudit(ctx context.Context, age time.Duration) (int64, error)

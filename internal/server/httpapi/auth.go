@@ -53,9 +53,20 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 		shown = r.Header.Get("X-Api-Key") // of Anthropic's clients
 	}
 	if shown == "" {
+		if c, err := rt.session(r); c != nil || err != nil {
+			return c, err
+		}
 		return nil, unauthorized("send a key of this server, as Authorization: Bearer ar_… or X-Api-Key: ar_…")
 	}
-	k, info, err := rt.store.Authenticate(r.Context(), strings.TrimSpace(shown))
+	shown = strings.TrimSpace(shown)
+	if rt.people != nil && isJWT(shown) {
+		p, roles, err := rt.people.Bearer(r.Context(), shown)
+		if err != nil {
+			return nil, noSession(err)
+		}
+		return rt.person(r, p, roles)
+	}
+	k, info, err := rt.store.Authenticate(r.Context(), shown)
 	var wrong *store.KeyError
 	if errors.As(err, &wrong) {
 		return nil, unauthorized(wrong.Error())
@@ -67,10 +78,15 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 		k.Scopes = Role(k.Role).Scopes(k.Tenant)
 	}
 	c := &Caller{Key: k, Tenant: rt.store.Tenant(k.Tenant), Info: info, Actor: Actor{KindKey, k.ID, k.Name}}
+	rt.found(r, c)
+	return c, nil
+}
+
+// found sets the caller of a request for its log record.
+func (*Router) found(r *http.Request, c *Caller) {
 	if a := recorderOf(r.Context()); a != nil {
 		a.caller = c
 	}
-	return c, nil
 }
 
 func unauthorized(why string) *Problem {

@@ -18,6 +18,11 @@ type Caller struct {
 	Tenant *store.Tenant     // gives access to the data of the caller's tenant only
 	Info   *store.TenantInfo // the tenant's quota and policy when the request arrived
 
+	// Session is the token of the person's session, and Roles are the person's roles, one of each
+	// tenant. Both are empty for API keys.
+	Session string
+	Roles   []store.TenantRole
+
 	BodyBytes   int    // size of the request's body, once it is read
 	ReleaseBody func() // reports that the request's body is no longer in memory
 

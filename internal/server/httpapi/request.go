@@ -109,7 +109,7 @@ func (rt *Router) finish(a *responseRecorder, r *http.Request, began time.Time) 
 	attrs := []slog.Attr{slog.String("request", a.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
 		slog.Int("status", a.status), slog.Int64("bytes", a.bytes), slog.Duration("took", rt.now().Sub(began))}
 	if a.caller != nil {
-		attrs = append(attrs, slog.String("tenant", a.caller.Key.Tenant), slog.String("key", a.caller.Key.ID))
+		attrs = append(attrs, slog.String("tenant", a.caller.Key.Tenant), slog.String(a.caller.Actor.Kind, a.caller.Actor.ID))
 	}
 	if a.cause != nil {
 		attrs = append(attrs, slog.String("error", a.cause.Error()))

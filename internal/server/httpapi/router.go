@@ -22,6 +22,8 @@ type RouterOptions struct {
 	Timeouts  *Timeouts
 	// Observe records a response by its route's pattern, which is empty if no route matched.
 	Observe func(pattern string, status int, took time.Duration)
+	// People authenticates people; nil if the server has no identity provider.
+	People People
 	// Version is the program's version, for the OpenAPI document.
 	Version string
 }
@@ -35,6 +37,7 @@ type Router struct {
 	log       *slog.Logger
 	now       func() time.Time
 	timeouts  *Timeouts
+	people    People
 	observe   func(pattern string, status int, took time.Duration)
 
 	mux *mux
@@ -50,6 +53,7 @@ func NewRouter(o *RouterOptions) *Router {
 		log:       o.Logger,
 		now:       o.Now,
 		timeouts:  o.Timeouts,
+		people:    o.People,
 		observe:   o.Observe,
 		mux:       &mux{ServeMux: http.NewServeMux()},
 	}

@@ -66,6 +66,7 @@ func Run(t *testing.T, open Opener) {
 		"members":                  testMembers,
 		"group roles":              testGroupRoles,
 		"audit":                    testAudit,
+		"sessions":                 testSessions,
 		"tenant modules":           testTenantModules,
 		"blocks":                   testBlocks,
 		"agents":                   testAgents,

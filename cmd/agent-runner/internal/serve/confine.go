@@ -105,6 +105,9 @@ func (c *serveCommand) needs(store, cacheDir string) (*confinement, error) {
 			ports = append(ports, port)
 		}
 	}
+	if port := portOf(c.issuer); port != 0 {
+		ports = append(ports, port)
+	}
 	for _, port := range c.connectPorts {
 		ports = append(ports, uint16(port))
 	}

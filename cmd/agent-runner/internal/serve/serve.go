@@ -57,6 +57,8 @@ type serveCommand struct {
 	lease       time.Duration
 	retention   string
 
+	signIn         string // file with the identity provider
+	issuer         string // the provider's address
 	auditRetention string
 	auditAge       time.Duration // auditRetention, parsed
 
@@ -144,6 +146,12 @@ server failed; 2 wrong usage, or the server could not start; 130 a second signal
 	f.StringVar(&c.storeAt, "store", "", "the store: `WHERE` is "+hosting.StoreHelp)
 	f.StringVar(&c.secretsFile, "secrets-key-file", "",
 		"the `FILE` with the keys that encrypt tenants' secrets; default: $"+EnvSecrets)
+	f.StringVar(
+		&c.signIn,
+		"sign-in",
+		"",
+		"let people sign in with the OpenID Connect provider that `FILE` describes; see docs/identity.md (default: keys only)",
+	)
 	f.StringVar(&c.replay, "replay", "",
 		"answer from the recording in `FILE` instead of the operator's model")
 	f.StringVar(&c.model, "model", "", "answer with the offline model, `echo`, instead of the operator's model")
@@ -224,8 +232,8 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 		return err
 	}
 	for _, name := range []string{
-		"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "prices", "nats", "cluster-listen",
-		"join",
+		"listen", "store", "secrets-key-file", "replay", "model", "mcp-commands", "prices", "sign-in", "nats",
+		"cluster-listen", "join",
 	} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usagef("--%s is empty; set a value or remove the flag", name)
@@ -273,6 +281,12 @@ func (c *serveCommand) options() (*server.Options, error) {
 		return nil, err
 	}
 	o.Private = network.Private
+	if o.SignIn, err = c.signInOptions(); err != nil {
+		return nil, err
+	}
+	if o.SignIn != nil {
+		o.SignIn.Private, c.issuer = o.Private, o.SignIn.Issuer
+	}
 	if o.Memory, err = c.processMemory(); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Requests to the server. The key is stored for as long as the tab is open, and sent in a
-// header: there is no cookie that another site could use.
+// Requests to the server. A key is stored for as long as the tab is open, and sent in a header. The
+// server accepts the cookie of a session only from its own pages.
 import { SSE } from "./sse.js";
 
 const storageKey = "agent-runner-key";
@@ -7,9 +7,26 @@ let keyRejected = () => {};
 
 export const key = () => sessionStorage.getItem(storageKey);
 export const isOperator = () => sessionStorage.getItem(`${storageKey}-operator`) === "yes";
-export const keyName = () => `ar_${key()?.split("_")[1] ?? ""}`;
+// A person who signed in with the identity provider has a session in a cookie, which scripts cannot
+// read, instead of a key.
+const session = "session";
+const inSession = () => key() === session;
+export const keyName = () => (inSession() ? sessionStorage.getItem(`${storageKey}-name`) : `ar_${key()?.split("_")[1] ?? ""}`);
+
+// joinSession finds out whether the browser has a session, and uses it.
+export async function joinSession() {
+  const response = await fetch("/v1/me", { cache: "no-store", credentials: "same-origin" });
+  if (!response.ok) return false;
+  const me = await response.json();
+  sessionStorage.setItem(storageKey, session);
+  sessionStorage.setItem(`${storageKey}-operator`, me.tenant === "" ? "yes" : "no");
+  sessionStorage.setItem(`${storageKey}-name`, [me.name || me.id, me.role].filter(Boolean).join(", "));
+  return true;
+}
 
 export function signOut() {
+  if (inSession()) fetch("/v1/sign-out", { method: "POST", credentials: "same-origin", keepalive: true }).catch(() => {});
+  sessionStorage.removeItem(`${storageKey}-name`);
   sessionStorage.removeItem(storageKey);
   sessionStorage.removeItem(`${storageKey}-operator`);
   sessionStorage.removeItem("agent-runner-theme");
@@ -32,13 +49,13 @@ export class Problem extends Error {
 }
 
 // authorization returns the headers that prove who is signed in.
-export const authorization = (as) => ({ Authorization: `Bearer ${as ?? key()}` });
+export const authorization = (as) => (!as && inSession() ? {} : { Authorization: `Bearer ${as ?? key()}` });
 
 async function send(method, path, { body, accept = "application/json", signal, headers, as } = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method, signal, cache: "no-store", credentials: "omit", redirect: "error",
+      method, signal, cache: "no-store", credentials: !as && inSession() ? "same-origin" : "omit", redirect: "error",
       headers: { ...authorization(as), Accept: accept, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
       body: body === undefined || typeof body === "string" ? body : JSON.stringify(body), // a string is sent as it is
     });

@@ -32,7 +32,7 @@ export function frame(page, signOut) {
     h("nav", { "aria-label": "Pages" }, [...groups].map(([group, list]) => [h("h2", null, group),
       list.map(([name, r]) => h("a", { href: `#/${name}`, "aria-current": name === now ? "page" : null }, icon(r.icon ?? name), r.text))])),
     h("div", { class: "who" },
-      h("span", null, h("b", null, isOperator() ? "Operator" : "Tenant"), h("small", { title: "The key that you are signed in with" }, keyName())),
+      h("span", null, h("b", null, isOperator() ? "Operator" : "Tenant"), h("small", { title: "The key or the person that is signed in" }, keyName())),
       square("theme", "Light or dark", toggleTheme), square("out", "Sign out", signOut)));
   fill(bar,
     h("button", { type: "button", class: "quiet square menu", "aria-label": "Menu", "aria-expanded": "false", onclick: () => setOpen(side.dataset.open === undefined) }, icon("menu")),

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+)
+
+// A provider is an OpenID Connect provider. Its codes can be used any number of times, so that the
+// server has to prevent that.
+type provider struct {
+	t   *testing.T
+	url string
+	key *rsa.PrivateKey
+
+	mu     sync.Mutex
+	claims map[string]any      // of the next ID token, in addition to the usual ones
+	sign   func([]byte) string // replaces the signature of ID tokens
+	codes  map[string]url.Values
+	keys   int // number of requests for the keys
+}
+
+func newProvider(t *testing.T) *provider {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	p := &provider{t: t, key: key, codes: map[string]url.Values{}}
+	mux := http.NewServeMux()
+	hs := httptest.NewServer(mux)
+	t.Cleanup(hs.Close)
+	p.url = hs.URL
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": p.url, "authorization_endpoint": p.url + "/authorize", "token_endpoint": p.url + "/token",
+			"jwks_uri": p.url + "/keys", "id_token_signing_alg_values_supported": []string{"RS256", "none", "HS256"},
+		})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		p.keys++
+		p.mu.Unlock()
+		_ = json.NewEncoder(w).
+			Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "RS256"}}})
+	})
+	mux.HandleFunc("/token", p.token)
+	return p
+}
+
+// authorize does what the provider does when a person consents: it returns the address of the
+// callback.
+func (p *provider) authorize(location string) (callback string) {
+	u, err := url.Parse(location)
+	require.NoError(p.t, err)
+	q := u.Query()
+	require.Equal(p.t, "S256", q.Get("code_challenge_method"))
+	code := rand.Text()
+	p.mu.Lock()
+	p.codes[code] = q
+	p.mu.Unlock()
+	return q.Get("redirect_uri") + "?" + url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()
+}
+
+func (p *provider) token(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	asked, ok := p.codes[r.FormValue("code")]
+	p.mu.Unlock()
+	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+	if !ok || base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"access_token": "x", "token_type": "Bearer", "id_token": p.jwt(map[string]any{"nonce": asked.Get("nonce")}),
+	})
+}
+
+// jwt returns an ID token with the usual claims, p.claims and more. A nil claim is absent.
+func (p *provider) jwt(more map[string]any) string {
+	claims := map[string]any{
+		"iss": p.url, "aud": "client", "sub": "ann-1", "email": "Ann@acme.example", "email_verified": true, "name": "Ann",
+		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}
+	p.mu.Lock()
+	maps.Copy(claims, more)
+	maps.Copy(claims, p.claims)
+	sign := p.sign
+	p.mu.Unlock()
+	maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+	b, err := json.Marshal(claims)
+	require.NoError(p.t, err)
+	if sign != nil {
+		return sign(b)
+	}
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.key, KeyID: "k"}},
+		nil,
+	)
+	require.NoError(p.t, err)
+	signed, err := signer.Sign(b)
+	require.NoError(p.t, err)
+	text, err := signed.CompactSerialize()
+	require.NoError(p.t, err)
+	return text
+}
+
+// set changes the claims of the next tokens.
+func (p *provider) set(claims map[string]any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims = claims
+}
