@@ -39,8 +39,18 @@ func newRoot(e *cli.Env) *cobra.Command {
 	addGroup(root, "Local commands:", run.NewRun(e), run.NewRuns(e), modules.NewModule(e))
 	addGroup(root, "Programs that you have:", gateway.NewWrap(e), gateway.New(e))
 	addGroup(root, "Server and login:", serve.NewServe(e), remote.NewLogin(e), remote.NewLogout(e), remote.NewWhoami(e))
-	addGroup(root, "Tenant commands:", remote.NewModules(e), remote.NewAgents(e), remote.NewReplays(e),
-		remote.NewRoutes(e), remote.NewSecrets(e), remote.NewKeys(e), remote.NewUsage(e))
+	addGroup(
+		root,
+		"Tenant commands:",
+		remote.NewModules(e),
+		remote.NewAgents(e),
+		remote.NewReplays(e),
+		remote.NewRollouts(e),
+		remote.NewRoutes(e),
+		remote.NewSecrets(e),
+		remote.NewKeys(e),
+		remote.NewUsage(e),
+	)
 	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e), remote.NewCluster(e))
 	addGroup(root, "People and audit:", remote.NewMembers(e), remote.NewGroups(e), remote.NewAudit(e))
 	root.AddCommand(cli.NewVersion(e))

@@ -10,6 +10,8 @@ type Run struct {
 	ID           string                     `json:"id"`
 	Agent        string                     `json:"agent"`
 	Version      int64                      `json:"version,omitempty" doc:"The agent's version."`
+	Rollout      string                     `json:"rollout,omitempty" doc:"The rollout that chose the version."`
+	Arm          string                     `json:"arm,omitempty" enum:"stable,canary" doc:"The arm of the rollout."`
 	Title        string                     `json:"title,omitempty" doc:"The last user message at the start of the run, truncated."`
 	Status       string                     `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server."`
 	FinishReason string                     `json:"finish_reason,omitempty"`

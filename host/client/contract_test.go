@@ -317,6 +317,48 @@ func uses() map[string]use {
 			nil,
 			list[[]api.AliasMove]{},
 		},
+		"start-rollout": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.StartRollout(ctx, "a", &api.StartRollout{}))
+			},
+			api.StartRollout{},
+			api.Rollout{},
+		},
+		"list-rollouts": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Rollouts(ctx, "a", second)) },
+			nil,
+			list[[]api.Rollout]{},
+		},
+		"get-rollout": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Rollout(ctx, "ro_a")) },
+			nil,
+			api.Rollout{},
+		},
+		"rollout-history": {
+			func(ctx context.Context, c *client.Client) error { return one(c.RolloutHistory(ctx, "ro_a")) },
+			nil,
+			api.RolloutHistory{},
+		},
+		"pause-rollout": {
+			func(ctx context.Context, c *client.Client) error { return one(c.PauseRollout(ctx, "ro_a", "why")) },
+			nil,
+			api.Rollout{},
+		},
+		"resume-rollout": {
+			func(ctx context.Context, c *client.Client) error { return one(c.ResumeRollout(ctx, "ro_a", "why")) },
+			nil,
+			api.Rollout{},
+		},
+		"promote-rollout": {
+			func(ctx context.Context, c *client.Client) error { return one(c.PromoteRollout(ctx, "ro_a", "why")) },
+			nil,
+			api.Rollout{},
+		},
+		"abort-rollout": {
+			func(ctx context.Context, c *client.Client) error { return one(c.AbortRollout(ctx, "ro_a", "why")) },
+			nil,
+			api.Rollout{},
+		},
 		"start-replay": {
 			func(ctx context.Context, c *client.Client) error {
 				return one(c.StartReplay(ctx, "a", &api.StartReplay{}))

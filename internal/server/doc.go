@@ -16,6 +16,7 @@
 //	quarantine  decides which runs of a crashed server are resumed
 //	runs        starts, resumes, follows, cancels and takes over runs
 //	replays     replays stored runs with another version or module
+//	rollouts    moves aliases to other versions, step by step
 //	routes      serves the gateways of tenants: modules in front of model APIs
 //	gateway     serves runs over the model APIs and AG-UI
 //	console     the web console

@@ -39,6 +39,15 @@ func populate(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	_, err = acme.SetAlias(ctx, "acme-agent", "acme-alias", 1, store.AliasChange{})
 	require.NoError(t, err)
+	_, err = acme.PutAgent(ctx, "acme-agent", []byte("name: acme-agent\ninstruction: x\n"), nil)
+	require.NoError(t, err)
+	_, err = acme.SetAlias(ctx, "acme-agent", "stable", 1, store.AliasChange{})
+	require.NoError(t, err)
+	require.NoError(
+		t,
+		acme.CreateRollout(ctx, &store.Rollout{ID: "ro_acme", Agent: "acme-agent", Alias: "stable", Canary: 2,
+			Plan: []byte(`{"steps":[{"percent":10,"seconds":0}]}`), Percent: 10}),
+	)
 	require.NoError(t, acme.CreateReplay(ctx, &store.Replay{ID: "rp_acme", Agent: "acme-agent", Candidate: []byte(`{}`)},
 		[]string{"run_acme"}))
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
@@ -74,6 +83,7 @@ func populate(t *testing.T, f *fixture) map[string]string {
 		"secret":  "acme-secret",
 		"alias":   "acme-alias",
 		"replay":  "rp_acme",
+		"rollout": "ro_acme",
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/modules"
 	"github.com/agent-runner/agent-runner/internal/server/quarantine"
 	"github.com/agent-runner/agent-runner/internal/server/replays"
+	"github.com/agent-runner/agent-runner/internal/server/rollouts"
 	"github.com/agent-runner/agent-runner/internal/server/routes"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/server/signin"
@@ -116,6 +117,7 @@ type Server struct {
 	routes     *routes.Service
 	replays    *replays.Service
 	signIn     *signin.Service // nil without an identity provider
+	rollouts   *rollouts.Service
 	quarantine *quarantine.Service
 	members    *cluster.Members // the servers of the store; nil for a single one
 	metrics    *metrics
@@ -182,6 +184,7 @@ func New(o *Options) (*Server, error) {
 		&tenants.Secrets{},
 		s.runs,
 		s.replays,
+		s.rollouts,
 		s.quarantine,
 		s.members,
 		s.routes,
@@ -276,6 +279,7 @@ func (s *Server) newServices() {
 		Private:   o.Private,
 		Tracer:    telemetry.Join(o.Tracer, s.metrics.tracer),
 	})
+	s.rollouts = rollouts.New(&rollouts.Options{Store: o.Store, Blocks: s.blocks, Logger: s.log})
 	s.replays = replays.New(&replays.Options{
 		Store:     o.Store,
 		Host:      o.Host,
@@ -353,6 +357,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		all.Go(func() { s.runs.Broadcast(background) })
 		all.Go(func() { s.replays.Watch(background) })
+		all.Go(func() { s.rollouts.Watch(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
 		all.Wait()
 	}()

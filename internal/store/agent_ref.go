@@ -5,6 +5,9 @@ type AgentRef struct {
 	Name    string
 	Version int64  // 0 selects the version by Alias
 	Alias   string // empty selects the alias stable if the agent has it, else the newest version
+	// Run and Thread are the run that starts and its thread, which a rollout assigns to a version. Thread may
+	// be empty.
+	Run, Thread string
 }
 
 // versionOf returns the number of the version that a reference names; 0 is the newest one. It fails

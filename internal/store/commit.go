@@ -55,6 +55,9 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 						return err
 					}
 				}
+				if err := countRollout(t, c); err != nil {
+					return err
+				}
 				if c.Rewrite != nil {
 					if replaced, err = rewriteLog(t, c); err != nil {
 						return err

@@ -99,6 +99,10 @@ type Platform interface {
 	// to commands.
 	ExpiredRuns(ctx context.Context, specPrefix []byte, limit, perTenant int) ([]journal.RunInfo, error)
 
+	// ActiveRollouts returns the active rollouts of all tenants that were last checked before a time, at
+	// most limit, those that have waited longest first.
+	ActiveRollouts(ctx context.Context, checked time.Time, limit int) ([]Rollout, error)
+
 	// DeleteUnusedModules deletes modules that have been in the store for longer than age,
 	// belong to no tenant and are used by no run. It returns their number.
 	DeleteUnusedModules(ctx context.Context, age time.Duration) (int64, error)

@@ -81,6 +81,7 @@ var (
 	ErrNoAgent   = errors.New("no such agent")
 	ErrNoAlias   = errors.New("no such alias")
 	ErrNoGateway = errors.New("no gateway is stored")
+	ErrNoRollout = errors.New("no such rollout")
 	ErrNoReplay  = errors.New("no such replay")
 	ErrNoSecret  = errors.New("no such secret")
 	ErrExists    = errors.New("already exists")

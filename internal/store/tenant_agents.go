@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -210,6 +211,9 @@ type AgentSnapshot struct {
 	Agent   *StoredAgent
 	Around  *StoredAgent // the operator's agent whose rings surround the tenant's agent; nil if there is none
 	Secrets []SecretInfo
+	// Rollout is the active rollout that chose the version, and Arm the version's arm; empty if none did.
+	Rollout string
+	Arm     Arm
 }
 
 // AgentSnapshot returns the version of an agent that ref names. If around is not
@@ -230,6 +234,15 @@ func (n *Tenant) AgentSnapshot(
 		version, err := versionOf(t, &ref)
 		if err != nil {
 			return err
+		}
+		if ref.Version == 0 && version != 0 {
+			assigned, rollout, arm, err := assign(t, &ref, cmp.Or(ref.Alias, StableAlias))
+			if err != nil {
+				return err
+			}
+			if p.Rollout, p.Arm = rollout, arm; assigned != 0 {
+				version = assigned
+			}
 		}
 		if p.Agent, err = agentIn(t, ref.Name, version); err != nil {
 			return err
@@ -299,6 +312,15 @@ func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 		for _, table := range []string{"agent_room", "agent_modules"} {
 			if err == nil {
 				_, err = t.Exec(`DELETE FROM `+table+` WHERE tenant = $1 AND name = $2`, name)
+			}
+		}
+		rollouts, lost := database.Strings(t, `SELECT id FROM rollouts WHERE tenant = $1 AND agent = $2`, name)
+		if err == nil {
+			err = lost
+		}
+		for _, id := range rollouts {
+			if err == nil {
+				err = deleteRollout(t, id)
 			}
 		}
 		for _, table := range []string{"agent_aliases", "agent_alias_moves"} {

@@ -43,7 +43,7 @@ func planOf(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 		around = ""
 	}
 	plan := &Plan{tenant: t, Spec: spec}
-	ref := store.AgentRef{Name: spec.Agent, Version: spec.Version, Alias: spec.Alias}
+	ref := store.AgentRef{Name: spec.Agent, Version: spec.Version, Alias: spec.Alias, Run: spec.Run, Thread: spec.Thread}
 	var err error
 	if plan.AgentSnapshot, err = t.AgentSnapshot(ctx, ref, around, max(0, spec.Rings)); err != nil {
 		return nil, err
@@ -52,6 +52,9 @@ func planOf(ctx context.Context, t *store.Tenant, spec Spec) (*Plan, error) {
 		return nil, err
 	}
 	plan.Spec.Version = plan.Agent.Version
+	if plan.Rollout != "" {
+		plan.Spec.Rollout, plan.Spec.Arm = plan.Rollout, plan.Arm
+	}
 	switch {
 	case around == "":
 	case plan.Around != nil:

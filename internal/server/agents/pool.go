@@ -77,6 +77,11 @@ func (p *Pool) Open(ctx context.Context, t *store.Tenant, spec Spec) (*Handle, e
 	if err != nil {
 		return nil, err
 	}
+	if plan.Arm == store.ArmStable && spec.Thread != "" {
+		if err := t.KeepThread(ctx, plan.Rollout, spec.Thread); err != nil {
+			return nil, err
+		}
+	}
 	key, err := plan.key()
 	if err != nil {
 		return nil, err

@@ -11,11 +11,7 @@ import (
 )
 
 // A Ref names a version of an agent in a request.
-type Ref struct {
-	store.AgentRef
-	// Thread identifies the conversation that the run belongs to; empty if it belongs to none.
-	Thread string
-}
+type Ref struct{ store.AgentRef }
 
 // aliasName matches the names of aliases: those of agents, except numbers, which are versions.
 var aliasName = regexp.MustCompile(`^[a-z0-9._-]{0,62}[a-z._-][a-z0-9._-]{0,62}$`)
@@ -25,7 +21,7 @@ var aliasName = regexp.MustCompile(`^[a-z0-9._-]{0,62}[a-z._-][a-z0-9._-]{0,62}$
 // reference is invalid, or if it names a version and version is not 0.
 func ParseRef(text string, version int64) (Ref, error) {
 	name, which, found := strings.Cut(text, "@")
-	ref := Ref{AgentRef: store.AgentRef{Name: name, Version: version}}
+	ref := Ref{store.AgentRef{Name: name, Version: version}}
 	if !found {
 		return ref, nil
 	}

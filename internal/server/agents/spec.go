@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // A Spec identifies a run's agent. It is stored with the run.
@@ -12,8 +13,15 @@ type Spec struct {
 	Version int64  `json:"version"`         // 0 selects the version by Alias
 	Rings   int64  `json:"rings,omitempty"` // version of the operator's rings; 0 selects the newest, -1 means none
 
-	// Alias selects the version of a run that starts, if Version is 0. It is not stored.
-	Alias string `json:"-"`
+	// Rollout is the rollout that chose the version, and Arm the version's arm; empty if none did.
+	Rollout string    `json:"rollout,omitempty"`
+	Arm     store.Arm `json:"arm,omitempty"`
+
+	// Alias selects the version of a run that starts, if Version is 0. A rollout chooses by the Run or its
+	// Thread. They are not stored.
+	Alias  string `json:"-"`
+	Run    string `json:"-"`
+	Thread string `json:"-"`
 }
 
 // SpecOf decodes the spec of a run.

@@ -98,6 +98,7 @@ type ListName string
 const (
 	ListRuns        ListName = "runs"
 	ListAgents      ListName = "agents"
+	ListRollouts    ListName = "rollouts"
 	ListReplays     ListName = "replays"
 	ListReplayRuns  ListName = "replay-runs"
 	ListAliases     ListName = "aliases"

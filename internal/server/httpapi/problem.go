@@ -162,6 +162,7 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, store.ErrNoAlias),
 		errors.Is(err, store.ErrNoGateway),
 		errors.Is(err, store.ErrNoReplay),
+		errors.Is(err, store.ErrNoRollout),
 		errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule),
 		errors.Is(err, store.ErrNoMember),

@@ -57,7 +57,7 @@ type (
 	Path struct {
 		Replay string `path:"replay" pattern:"^rp_[a-z0-9]{1,40}$" doc:"The replay's id."`
 	}
-	startInput struct {
+	startReplayInput struct {
 		agents.AgentPath
 		Body api.StartReplay
 	}
@@ -66,7 +66,7 @@ type (
 		agents.AgentPath
 		httpapi.ListInput
 	}
-	listOutput struct {
+	listReplaysOutput struct {
 		Body struct {
 			Replays []api.Replay `json:"replays" nullable:"false"`
 			httpapi.ListOutput
@@ -77,7 +77,7 @@ type (
 		Outcome string `query:"outcome" enum:"same,different,diverged,failed,skipped" doc:"Only runs with this outcome."`
 		httpapi.ListInput
 	}
-	runsOutput struct {
+	replayedRunsOutput struct {
 		Body struct {
 			Runs []api.ReplayedRun `json:"runs" nullable:"false"`
 			httpapi.ListOutput
@@ -147,7 +147,7 @@ what would differ. Erased answers and deleted modules prevent a replay; such run
 	}, s.delete)
 }
 
-func (s *Service) list(ctx context.Context, c *httpapi.Caller, in *listInput) (*listOutput, error) {
+func (s *Service) list(ctx context.Context, c *httpapi.Caller, in *listInput) (*listReplaysOutput, error) {
 	name := httpapi.ListReplays + httpapi.ListName("/"+in.Agent)
 	page, err := in.Page(name, c.Tenant.ID(), in.Limit)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Service) list(ctx context.Context, c *httpapi.Caller, in *listInput) (*
 	if err != nil {
 		return nil, err
 	}
-	out := &listOutput{}
+	out := &listReplaysOutput{}
 	out.Body.Replays = []api.Replay{}
 	out.Body.SetNext(name, c.Tenant.ID(), next)
 	for i := range replays {
@@ -174,7 +174,7 @@ func (s *Service) get(ctx context.Context, c *httpapi.Caller, in *Path) (*replay
 	return &replayOutput{show(r)}, nil
 }
 
-func (s *Service) results(ctx context.Context, c *httpapi.Caller, in *runsInput) (*runsOutput, error) {
+func (s *Service) results(ctx context.Context, c *httpapi.Caller, in *runsInput) (*replayedRunsOutput, error) {
 	name := httpapi.ListReplayRuns + httpapi.ListName("/"+in.Replay+"/"+in.Outcome)
 	page, err := in.Page(name, c.Tenant.ID(), in.Limit)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Service) results(ctx context.Context, c *httpapi.Caller, in *runsInput)
 	if err != nil {
 		return nil, err
 	}
-	out := &runsOutput{}
+	out := &replayedRunsOutput{}
 	out.Body.Runs = []api.ReplayedRun{}
 	out.Body.SetNext(name, c.Tenant.ID(), next)
 	for i := range list {

@@ -26,7 +26,7 @@ const (
 var runID = regexp.MustCompile(`^run_[A-Za-z0-9_-]{1,80}$`)
 
 // start stores a replay, which a server executes soon.
-func (s *Service) start(ctx context.Context, c *httpapi.Caller, in *startInput) (*replayOutput, error) {
+func (s *Service) start(ctx context.Context, c *httpapi.Caller, in *startReplayInput) (*replayOutput, error) {
 	candidate, err := s.candidate(ctx, c.Tenant, in.Agent, &in.Body)
 	if err != nil {
 		return nil, err

@@ -102,7 +102,8 @@ func (r *Service) Begin(
 	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for the agent
 		return nil, err
 	}
-	o, err := r.Agents.Open(ctx, t, agents.Spec{Agent: ref.Name, Version: ref.Version, Alias: ref.Alias})
+	o, err := r.Agents.Open(ctx, t, agents.Spec{
+		Agent: ref.Name, Version: ref.Version, Alias: ref.Alias, Run: in.RunID, Thread: ref.Thread})
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,8 @@ func (r *Service) showRun(info *journal.RunInfo) *api.Run {
 		ID:           info.ID,
 		Agent:        info.Agent,
 		Version:      spec.Version,
+		Rollout:      spec.Rollout,
+		Arm:          string(spec.Arm),
 		Title:        info.Title,
 		Status:       string(info.Status),
 		FinishReason: info.FinishReason,

@@ -33,6 +33,7 @@ CREATE TABLE rollouts (
 	canary_version BIGINT NOT NULL,
 	status TEXT NOT NULL,
 	plan TEXT NOT NULL,
+	by_thread BIGINT NOT NULL,
 	percent BIGINT NOT NULL,
 	step BIGINT NOT NULL,
 	step_ms BIGINT NOT NULL,

@@ -72,6 +72,7 @@ func Run(t *testing.T, open Opener) {
 		"agents":                   testAgents,
 		"aliases":                  testAliases,
 		"replays":                  testReplays,
+		"rollouts":                 testRollouts,
 		"gateways":                 testGateways,
 		"gateway quotas":           testGatewayQuotas,
 		"tenant quotas":            testTenantQuotas,

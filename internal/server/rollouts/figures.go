@@ -1,0 +1,87 @@
+package rollouts
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Limits on the runs that are compared.
+const (
+	maxRuns     = 5000 // of an arm
+	minBaseline = 200  // runs of the stable version that are compared, although they finished before the window
+)
+
+// recent returns the runs that finished after a time. runs is ordered, the newest first. It keeps at least
+// the newest atLeast ones.
+func recent(runs []store.RolloutRun, after time.Time, atLeast int) []store.RolloutRun {
+	n := slices.IndexFunc(runs, func(r store.RolloutRun) bool { return !r.Finished.After(after) })
+	if n < 0 {
+		return runs
+	}
+	return runs[:max(n, min(atLeast, len(runs)))]
+}
+
+// costOf returns the cost of a run: its price, or its tokens if the prices are zero.
+func costOf(r *store.RolloutRun, p *api.RolloutPrices) float64 {
+	if *p == (api.RolloutPrices{}) {
+		return float64(r.PromptTokens + r.CompletionTokens)
+	}
+	return (float64(r.PromptTokens)*p.Prompt + float64(r.CompletionTokens)*p.Completion) / 1e6
+}
+
+// figuresOf returns the figures of runs.
+func figuresOf(runs []store.RolloutRun, p *api.RolloutPrices) (f api.ArmFigures) {
+	if len(runs) == 0 {
+		return f
+	}
+	f.Runs = int64(len(runs))
+	for i := range runs {
+		f.Tokens += float64(runs[i].PromptTokens + runs[i].CompletionTokens)
+		if *p != (api.RolloutPrices{}) {
+			f.Cost += costOf(&runs[i], p)
+		}
+	}
+	n := float64(len(runs))
+	f.Tokens /= n
+	f.Cost /= n
+	f.Faults, f.Denials = share(runs, hasFault), share(runs, hasDenial)
+	f.Errors, f.P95MS = share(runs, hasFailed), p95(runs).Milliseconds()
+	return f
+}
+
+func hasFault(r *store.RolloutRun) bool  { return r.Faults > 0 }
+func hasDenial(r *store.RolloutRun) bool { return r.Denials > 0 }
+func hasFailed(r *store.RolloutRun) bool { return r.Failed }
+
+// count returns the number of runs for which is reports true.
+func count(runs []store.RolloutRun, is func(*store.RolloutRun) bool) (n int) {
+	for i := range runs {
+		if is(&runs[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func share(runs []store.RolloutRun, is func(*store.RolloutRun) bool) float64 {
+	if len(runs) == 0 {
+		return 0
+	}
+	return float64(count(runs, is)) / float64(len(runs))
+}
+
+// p95 returns the 95th percentile of the time of runs, by the nearest rank.
+func p95(runs []store.RolloutRun) time.Duration {
+	if len(runs) == 0 {
+		return 0
+	}
+	all := make([]time.Duration, len(runs))
+	for i := range runs {
+		all[i] = runs[i].Active
+	}
+	slices.Sort(all)
+	return all[(len(all)*95+99)/100-1]
+}

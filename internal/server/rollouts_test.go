@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/server/rollouts"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// rolloutFixture returns a server whose agent clerk has the version 1, which is stable, and a version 2 whose
+// module faults in each run. The model has n answers.
+func rolloutFixture(t *testing.T, n int) *fixture {
+	t.Helper()
+	script := make([]scripted.Reply, 0, n)
+	for range n {
+		script = append(script, scripted.Text("hi"))
+	}
+	f := platform(t, script...)
+	f.upload(f.acme, "plain", sources["plain"])
+	f.upload(f.acme, "faulty", `export default { name: "faulty", before_model() { return { request: 5 }; } };`)
+	require.Equal(t, 200, f.apply(f.acme, "clerk", "model: {name: small}\nmiddlewares: [{module: plain}]\n").status)
+	require.Equal(t, 200, f.apply(f.acme, "clerk",
+		"model: {name: small}\nmiddlewares: [{module: faulty, on_fault: skip}]\n").status)
+	f.ok("PUT", "/v1/agents/clerk/aliases/stable", f.acme, map[string]any{"version": 1}, nil)
+	return f
+}
+
+// TestRollout checks that runs are assigned to versions, and that a worse version is rolled back once, by one
+// of two servers, with a reason and figures.
+func TestRollout(t *testing.T) {
+	t.Parallel()
+	f := rolloutFixture(t, 40)
+	var r api.Rollout
+	q := api.StartRollout{Version: 2, Rollback: api.RolloutRollback{MinRuns: 5},
+		Steps: []api.RolloutStep{{Percent: 50, Seconds: 600}, {Percent: 100, Seconds: 60}}}
+	f.ok("POST", "/v1/agents/clerk/rollouts", f.acme, q, &r)
+	require.Equal(t, []any{"running", int64(1), int64(2), int64(50)}, []any{r.Status, r.Stable, r.Canary, r.Percent})
+	f.send("POST", "/v1/agents/clerk/rollouts", f.acme, q).problem(t, 409)
+	f.send("PUT", "/v1/agents/clerk/aliases/stable", f.acme, map[string]any{"version": 2}).problem(t, 409)
+	arms := map[string]int{}
+	for range 40 {
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "clerk", Input: "hi"}, &run)
+		require.Equal(t, r.ID, run.Rollout)
+		require.Equal(t, map[string]int64{"stable": 1, "canary": 2}[run.Arm], run.Version)
+		require.Equal(t, store.InCanary(r.ID, run.ID, 50), run.Arm == "canary")
+		f.finished(f.acme, run.ID)
+		arms[run.Arm]++
+	}
+	require.Greater(t, min(arms["stable"], arms["canary"]), 5, "about half of them")
+	f.ok("GET", "/v1/rollouts/"+r.ID, f.acme, nil, &r)
+	require.Equal(t, int64(arms["canary"]), r.Figures.Canary.Runs)
+	require.Equal(t, []float64{0, 1}, []float64{r.Figures.Stable.Faults, r.Figures.Canary.Faults})
+	var history api.RolloutHistory
+	f.ok("GET", "/v1/rollouts/"+r.ID+"/history", f.acme, nil, &history)
+	require.NotEmpty(t, history.Points)
+
+	var wg sync.WaitGroup
+	for range 2 { // servers
+		s := rollouts.New(&rollouts.Options{Store: f.store, Blocks: f.server.blocks, Logger: f.server.log})
+		wg.Go(func() { require.NoError(t, s.Check(t.Context(), nil)) })
+	}
+	wg.Wait()
+	f.ok("GET", "/v1/rollouts/"+r.ID, f.acme, nil, &r)
+	require.Equal(t, "rolled_back", r.Status)
+	require.Contains(t, r.Reason, "runs with a fault: 100.0 % of")
+	require.Equal(t, float64(1), r.Figures.Canary.Faults, "the figures are stored")
+	f.send("POST", "/v1/rollouts/"+r.ID+"/promote", f.acme, map[string]any{}).problem(t, 409)
+	f.send("GET", "/v1/rollouts/"+r.ID, f.beta, nil).problem(t, 404)
+	var a api.Agent
+	f.ok("GET", "/v1/agents/clerk@stable", f.acme, nil, &a)
+	require.Equal(t, int64(1), a.Version)
+}
+
+// TestRolloutSteps checks pauses, steps and promotion with a clock of its own, and that a block aborts at once.
+func TestRolloutSteps(t *testing.T) {
+	t.Parallel()
+	f := rolloutFixture(t, 1)
+	var r api.Rollout
+	now, err := f.store.Now(t.Context())
+	require.NoError(t, err)
+	s := rollouts.New(&rollouts.Options{Store: f.store, Blocks: f.server.blocks, Logger: f.server.log,
+		Now: func(context.Context) (time.Time, error) { return now, nil }})
+	q := api.StartRollout{Version: 2, By: "thread", Rollback: api.RolloutRollback{MinRuns: 1},
+		Steps: []api.RolloutStep{{Percent: 99, Seconds: 60}, {Percent: 100, Seconds: 60}}}
+	f.ok("POST", "/v1/agents/clerk/rollouts", f.acme, q, &r)
+	after := func(d time.Duration) *api.Rollout {
+		t.Helper()
+		now = now.Add(d)
+		require.NoError(t, s.Check(t.Context(), nil))
+		f.ok("GET", "/v1/rollouts/"+r.ID, f.acme, nil, &r)
+		return &r
+	}
+	require.Equal(t, int64(1), after(2*time.Minute).Step, "without runs of the canary, the step lasts")
+	for range 20 {
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "clerk", Input: "hi"}, &run)
+		f.finished(f.acme, run.ID)
+		if run.Arm == "canary" {
+			break
+		}
+	}
+	f.ok("POST", "/v1/rollouts/"+r.ID+"/pause", f.acme, map[string]any{"reason": "lunch"}, &r)
+	require.Equal(t, []string{"paused", "lunch"}, []string{r.Status, r.Reason})
+	require.Equal(t, int64(1), after(61*time.Second).Step)
+	f.ok("POST", "/v1/rollouts/"+r.ID+"/resume", f.acme, map[string]any{}, &r)
+	require.Equal(t, "running", r.Status)
+	require.Equal(t, int64(2), after(2*time.Minute).Step)
+	require.Equal(t, int64(100), r.Percent)
+	f.ok("POST", "/v1/rollouts/"+r.ID+"/promote", f.acme, map[string]any{}, &r)
+	require.Equal(t, "promoted", r.Status)
+	var moves struct{ Moves []api.AliasMove }
+	f.ok("GET", "/v1/agents/clerk/aliases/stable/moves", f.acme, nil, &moves)
+	require.Equal(t, "rollout "+r.ID, moves.Moves[0].By)
+	require.Equal(t, int64(2), moves.Moves[0].To)
+
+	var a api.Agent
+	f.ok("GET", "/v1/agents/clerk@1", f.acme, nil, &a)
+	q.Version = 1
+	f.ok("POST", "/v1/agents/clerk/rollouts", f.acme, q, &r)
+	digest := a.Modules[0].Digest
+	require.NoError(t, s.Check(t.Context(), map[string]string{digest[len("sha256:"):]: "it leaks"}))
+	f.ok("GET", "/v1/rollouts/"+r.ID, f.acme, nil, &r)
+	require.Equal(t, "aborted", r.Status)
+	require.Contains(t, r.Reason, "it leaks")
+	f.send("POST", "/v1/agents/clerk/rollouts", f.acme, api.StartRollout{Version: 1,
+		Steps: []api.RolloutStep{{Percent: 100}}}).problem(t, 422)
+}
