@@ -15,11 +15,11 @@ type Tool struct {
 	// Idempotent marks a tool that can be called again if it is unknown whether a call
 	// happened.
 	Idempotent bool `json:"idempotent,omitempty"`
-	// ReadOnly marks a tool that declares that it changes nothing, as by MCP's readOnlyHint.
-	// The host does not check it.
+	// ReadOnly reports that the tool is declared to change nothing, for example with MCP's
+	// readOnlyHint. The host does not check it.
 	ReadOnly bool `json:"read_only,omitempty"`
-	// Destructive marks a tool that declares that it can delete or overwrite something, as by
-	// MCP's destructiveHint.
+	// Destructive reports that the tool is declared to be able to delete or overwrite something,
+	// for example with MCP's destructiveHint. The host does not check it.
 	Destructive bool `json:"destructive,omitempty"`
 }
 

@@ -572,8 +572,8 @@ struct am_tool {
 	am_json parameters; /* a JSON Schema */
 	am_str owner; /* owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	bool idempotent; /* idempotent marks a tool that can be called again if it is unknown whether a call happened. */
-	bool read_only; /* read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
-	bool destructive; /* destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	bool read_only; /* read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it. */
+	bool destructive; /* destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it. */
 };
 
 /* A Part is one part of the content in the format of the OpenAI chat API. */
@@ -725,8 +725,8 @@ struct am_state_tool {
 	am_json parameters; /* a JSON Schema */
 	am_str owner; /* owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	bool idempotent; /* idempotent marks a tool that can be called again if it is unknown whether a call happened. */
-	bool read_only; /* read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
-	bool destructive; /* destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	bool read_only; /* read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it. */
+	bool destructive; /* destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it. */
 	bool active;
 };
 

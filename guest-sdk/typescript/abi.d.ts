@@ -681,9 +681,9 @@ export interface Tool {
 	readonly owner?: string;
 	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	readonly idempotent?: boolean;
-	/** read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	/** read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it. */
 	readonly read_only?: boolean;
-	/** destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	/** destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it. */
 	readonly destructive?: boolean;
 }
 

@@ -302,8 +302,11 @@ func (w *world) faults() []fault {
 
 // runsOf returns the runs that a node executes.
 func (w *world) runsOf(n *node) (ids []string) {
-	list, _, err := w.store.Runs(w.t.Context(), &store.Filter{Tenant: "acme", Status: journal.StatusRunning,
-		Page: store.Page{Limit: 500}})
+	list, _, err := w.store.Runs(
+		w.t.Context(),
+		&store.Filter{Tenant: "acme", Statuses: []journal.Status{journal.StatusRunning},
+			Page: store.Page{Limit: 500}},
+	)
 	if err != nil {
 		w.t.Logf("read the runs of a node: %v", err)
 	}

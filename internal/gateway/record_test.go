@@ -53,7 +53,8 @@ func (l *logbook) requests(t *testing.T, n int) []map[string]any {
 	return out
 }
 
-// observed returns a gateway's options with a log, metrics, prices and budgets of the key "ann".
+// observed returns a log, a registry of metrics, and a function that makes a gateway use both. The
+// function also sets prices, the key "ann" with the given limits, and the key "bob" without limits.
 func observed(t *testing.T, limits budget.Limits) (*logbook, *prometheus.Registry, func(*Options)) {
 	book, r := &logbook{}, prometheus.NewRegistry()
 	held := account.New(account.LevelProcess, "gateway", nil, 0)

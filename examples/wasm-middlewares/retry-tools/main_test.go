@@ -148,7 +148,8 @@ func TestStreams(t *testing.T) {
 	require.Equal(t, "as it came", b.call(read))
 	require.Equal(t, 1, b.calls)
 
-	// A single batch, as of a tool that does not stream, was not forwarded.
+	// A result in a single batch, like that of a tool that does not stream, is not forwarded before
+	// it is known to succeed.
 	b = newBench(t, nil, "!timeout", "!timeout", "well")
 	b.Pieces = 100
 	require.Equal(t, "as it came", b.call(read))

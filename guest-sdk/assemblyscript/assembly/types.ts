@@ -170,9 +170,9 @@ export class Tool extends Value {
 	owner: string = "";
 	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	idempotent: bool = false;
-	/** read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	/** read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it. */
 	read_only: bool = false;
-	/** destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	/** destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it. */
 	destructive: bool = false;
 
 	readField(key: string, r: Reader): bool {
@@ -552,9 +552,9 @@ export class StateTool extends Value {
 	owner: string = "";
 	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	idempotent: bool = false;
-	/** read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it. */
+	/** read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it. */
 	read_only: bool = false;
-	/** destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint. */
+	/** destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it. */
 	destructive: bool = false;
 	active: bool = false;
 

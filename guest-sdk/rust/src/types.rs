@@ -183,9 +183,9 @@ pub struct Tool {
     pub owner: String,
     /// idempotent marks a tool that can be called again if it is unknown whether a call happened.
     pub idempotent: bool,
-    /// read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it.
+    /// read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it.
     pub read_only: bool,
-    /// destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint.
+    /// destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it.
     pub destructive: bool,
 }
 
@@ -639,9 +639,9 @@ pub struct StateTool {
     pub owner: String,
     /// idempotent marks a tool that can be called again if it is unknown whether a call happened.
     pub idempotent: bool,
-    /// read_only marks a tool that declares that it changes nothing, as by MCP's readOnlyHint. The host does not check it.
+    /// read_only reports that the tool is declared to change nothing, for example with MCP's readOnlyHint. The host does not check it.
     pub read_only: bool,
-    /// destructive marks a tool that declares that it can delete or overwrite something, as by MCP's destructiveHint.
+    /// destructive reports that the tool is declared to be able to delete or overwrite something, for example with MCP's destructiveHint. The host does not check it.
     pub destructive: bool,
     pub active: bool,
 }

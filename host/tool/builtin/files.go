@@ -180,9 +180,10 @@ type walker struct {
 	skipped int // directories that are too large or unreadable, and .git
 }
 
-// walk visits the entries of the directory p, and of the directories below it down to depth levels.
-// It returns the error of reading p, of visit or of the context, and errStop after maxVisited
-// entries. It skips and counts directories below p that cannot be read.
+// walk calls visit for the entries of the directory p, and of the directories below it down to depth
+// levels. It returns the error of reading p, errStop from visit or after maxVisited entries, and the
+// context's error. Any other error below p, and the name .git, make it skip that directory and
+// count it in w.skipped.
 func (w *walker) walk(p string, depth int) error {
 	list, more, err := entries(w.dir, p)
 	if err != nil {

@@ -103,8 +103,9 @@ func Labelled(m abi.Message) abi.Message {
 	return m
 }
 
-// AdoptLabels labels tool results that name no tool: each gets the label of the tool of the call
-// that it answers. It removes duplicates from the labels of all messages.
+// AdoptLabels gives each tool result without labels the label of the tool whose call it answers,
+// whatever tool the result names. It sorts the labels of every message and removes duplicates; more
+// than MaxLabels become [abi.LabelAny].
 func AdoptLabels(messages []abi.Message) {
 	var names map[string]string
 	for i := range messages {

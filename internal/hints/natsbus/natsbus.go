@@ -70,10 +70,10 @@ func Open(o *Options) (*Bus, error) {
 	options := []nats.Option{
 		nats.Name("agent-runner"), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval),
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.RetryOnFailedConnect(true),
-		nats.ReconnectBufSize(-1), // hints of a lost connection are dropped, not late
+		nats.ReconnectBufSize(-1), // drop hints that are published while disconnected
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				log.Warn("connection to NATS lost: hints are late until it is back", "error", err)
+				log.Warn("connection to NATS lost: hints are dropped until it is back", "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected to NATS") }),

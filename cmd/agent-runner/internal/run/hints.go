@@ -9,7 +9,7 @@ import (
 // other hosts, name only the agent file.
 var hints = []struct {
 	cause *regexp.Regexp
-	text  string // with the groups of cause
+	text  string // a template of [regexp.Regexp.Expand]: $1 is the first group of cause
 
 	// resumed is the text for a resumed run, which has the grants and the store that it began with.
 	resumed string

@@ -177,7 +177,7 @@ func (s *stream) passOther(dst []byte, other *wire.Item) []byte {
 	}
 	e, err := readEvent(other.Event)
 	if err != nil {
-		return dst // Decode has read it
+		return dst // cannot happen: Decode has parsed this event
 	}
 	switch e.typ {
 	case "response.output_item.added":
