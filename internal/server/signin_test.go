@@ -145,8 +145,9 @@ func TestSessionOfAnotherSite(t *testing.T) {
 	body := api.CreateKey{Name: "x"}
 	for _, header := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "none"},
-		{"Sec-Fetch-Site", ""}, {"Sec-Fetch-Site", "", "Origin", "https://evil.example"}, {"Sec-Fetch-Site", "", "Origin", "null"},
-		{"Sec-Fetch-Site", "", "Origin", "http://localhost.evil.example"}, {"Sec-Fetch-Site", "x", "Origin", "http://localhost"},
+		{"Sec-Fetch-Site", ""}, {"Sec-Fetch-Site", "", "Origin", "https://evil.example"},
+		{"Sec-Fetch-Site", "", "Origin", "null"}, {"Sec-Fetch-Site", "", "Origin", "http://localhost.evil.example"},
+		{"Sec-Fetch-Site", "x", "Origin", "http://localhost"},
 	} {
 		require.Contains(t, ann.send("POST", "/v1/keys", body, header...).problem(t, 403, header).Detail, "own pages")
 	}
@@ -191,7 +192,8 @@ func TestSignInReturnsOnlyToTheConsole(t *testing.T) {
 	f := newFixture(t, withProvider(p))
 	member(t, f, "acme", "ann@acme.example", "owner")
 	for _, to := range []string{
-		"https://evil.example", "//evil.example", "/\\evil.example", "/#/\\evil", "/%2f/evil.example", "/v1/runs", "javascript:alert(1)",
+		"https://evil.example", "//evil.example", "/\\evil.example", "/#/\\evil", "/%2f/evil.example", "/v1/runs",
+		"javascript:alert(1)",
 		"/#/\r\nSet-Cookie: x=y", "/#/é", "/#/" + strings.Repeat("a", 600), "", "/.evil.example", "/#/ x",
 	} {
 		require.Equal(t, "/", newBrowser(f).signIn(p, to), to)

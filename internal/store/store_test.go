@@ -135,7 +135,8 @@ func TestMigrationsFillTables(t *testing.T) {
 		ALTER TABLE runs DROP COLUMN cost_nano; ALTER TABLE runs DROP COLUMN terms;
 		ALTER TABLE tenant_usage DROP COLUMN cost_nano; DROP TABLE run_terms; DROP TABLE run_series; DROP TABLE run_latencies;
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
-		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role; DROP TABLE sessions; DROP TABLE used_states;
+		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role;
+		DROP TABLE sessions; DROP TABLE used_states;
 		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled;
 		DROP TABLE agent_aliases; DROP TABLE agent_alias_moves; DROP TABLE rollouts;
 		DROP TABLE rollout_runs; DROP TABLE rollout_threads; DROP TABLE replays; DROP TABLE replay_runs;

@@ -98,7 +98,10 @@ func scanRollout(scan func(...any) error) (r Rollout, err error) {
 	for _, f := range []struct {
 		to *time.Time
 		ms int64
-	}{{&r.StepFrom, step}, {&r.Paused, paused}, {&r.Checked, checked}, {&r.Created, created}, {&r.Updated, updated}, {&r.Ended, ended}} {
+	}{
+		{&r.StepFrom, step}, {&r.Paused, paused}, {&r.Checked, checked},
+		{&r.Created, created}, {&r.Updated, updated}, {&r.Ended, ended},
+	} {
 		if f.ms != 0 {
 			*f.to = time.UnixMilli(f.ms)
 		}

@@ -40,7 +40,7 @@ func (notation) End(dst []byte, ends []wire.Item, finish string) []byte {
 	return fmt.Appendf(dst, "[end %s]", finish)
 }
 
-// items parses items from words between spaces. In these, 0 stands for the index of any block: (0
+// items parses items from words between spaces. Instead of 0, words can have any block index: (0
 // opens a block of text, <0 one of reasoning, !0 the tool call c0; 0=abc is a delta of block 0; )0
 // closes it. Other words are start, ping and end.
 func items(text string) []wire.Item {

@@ -53,7 +53,7 @@ func (o *Options) check() (origin string, secure bool, err error) {
 		return "", false, errors.New("want issuer, client_id and redirect_url")
 	}
 	if i, err := url.Parse(o.Issuer); err != nil || i.Host == "" ||
-		i.Scheme != "https" && !(i.Scheme == "http" && local(i)) {
+		i.Scheme != "https" && (i.Scheme != "http" || !local(i)) {
 		return "", false, fmt.Errorf("issuer is %.200q; want an https address", o.Issuer)
 	}
 	u, err := url.Parse(o.RedirectURL)

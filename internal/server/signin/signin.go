@@ -270,7 +270,7 @@ func (s *Service) signIn(r *http.Request, code string, a attempt) (token, why st
 
 // fail records a failed sign-in, and redirects the browser to the console with the reason.
 func (s *Service) fail(w http.ResponseWriter, r *http.Request, why string, err error) {
-	httpapi.LogProblem(r, httpapi.NewProblem(api.CodeUnauthorized, "sign-in failed").WithCause(err))
+	_ = httpapi.LogProblem(r, httpapi.NewProblem(api.CodeUnauthorized, "sign-in failed").WithCause(err))
 	s.counted.Lock()
 	missing, record := s.missing, s.failures.Allow()
 	if s.missing++; record {
@@ -304,7 +304,8 @@ func (s *Service) signOut(w http.ResponseWriter, r *http.Request, c *httpapi.Cal
 	if s == nil || c.Session == "" {
 		return httpapi.NewProblem(api.CodeConflict, "the request has no session; a key is revoked with DELETE /v1/keys/{key}")
 	}
-	if err := s.store.SignOut(r.Context(), c.Session, strings.EqualFold(r.URL.Query().Get("everywhere"), "true")); err != nil {
+	everywhere := strings.EqualFold(r.URL.Query().Get("everywhere"), "true")
+	if err := s.store.SignOut(r.Context(), c.Session, everywhere); err != nil {
 		return err
 	}
 	http.SetCookie(w, s.expired(s.sessionCookie))

@@ -16,7 +16,8 @@ import (
 
 // NewRollouts returns the "rollouts" command.
 func NewRollouts(e *cli.Env) *cobra.Command {
-	change := func(use, short string, do func(r *Session, ctx context.Context, id, reason string) (*api.Rollout, error)) *cobra.Command {
+	type action func(r *Session, ctx context.Context, id, reason string) (*api.Rollout, error)
+	change := func(use, short string, do action) *cobra.Command {
 		var reason string
 		cmd := Command(e, &cobra.Command{Use: use + " ROLLOUT", Short: short},
 			func(ctx context.Context, r *Session, args []string) error {
