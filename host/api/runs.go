@@ -13,6 +13,7 @@ type Run struct {
 	Rollout      string                     `json:"rollout,omitempty" doc:"The rollout that chose the version."`
 	Arm          string                     `json:"arm,omitempty" enum:"stable,canary" doc:"The arm of the rollout."`
 	Title        string                     `json:"title,omitempty" doc:"The last user message at the start of the run, truncated."`
+	Thread       string                     `json:"thread,omitempty" doc:"The thread that the run continues."`
 	Status       string                     `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server."`
 	FinishReason string                     `json:"finish_reason,omitempty"`
 	Step         int                        `json:"step"`
@@ -68,14 +69,16 @@ type RunModule struct {
 
 // A StartRun is a request that starts a run, or resumes a paused one.
 type StartRun struct {
-	Agent      string                     `json:"agent,omitempty" doc:"The agent to run: its name, name@version or name@alias. A name alone means the alias stable, or the newest version if there is no such alias."`
-	Version    int64                      `json:"version,omitempty" doc:"The agent's version, unless agent names it."`
-	Input      string                     `json:"input,omitempty" doc:"The user's message."`
-	Messages   []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's format, instead of input."`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it. GET /v1/runs finds runs by the first 16 members, in the order of their keys, that are strings, numbers or booleans of at most 256 bytes, and whose keys have at most 64 letters, digits, '.', '_' and '-'."`
-	Run        string                     `json:"run,omitempty" doc:"The run to resume."`
-	Answers    map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
-	Disconnect string                     `json:"disconnect,omitempty" enum:"continue,cancel" doc:"Whether the run continues or is canceled when its last follower disconnects. Default: continue."`
+	Agent       string                     `json:"agent,omitempty" doc:"The agent to run: its name, name@version or name@alias. A name alone means the alias stable, or the newest version if there is no such alias."`
+	Version     int64                      `json:"version,omitempty" doc:"The agent's version, unless agent names it."`
+	Input       string                     `json:"input,omitempty" doc:"The user's message."`
+	Messages    []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's format, instead of input."`
+	Metadata    map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it. GET /v1/runs finds runs by the first 16 members, in the order of their keys, that are strings, numbers or booleans of at most 256 bytes, and whose keys have at most 64 letters, digits, '.', '_' and '-'."`
+	Thread      string                     `json:"thread,omitempty" doc:"The thread that the run continues: it starts with the messages of the thread. Its agent is the default of agent."`
+	Concurrency string                     `json:"concurrency,omitempty" enum:"reject,queue,cancel" doc:"What happens while another run of the thread is unfinished: the request is rejected (409), the run waits in a queue, or it cancels the earlier runs. Default: the thread's."`
+	Run         string                     `json:"run,omitempty" doc:"The run to resume."`
+	Answers     map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
+	Disconnect  string                     `json:"disconnect,omitempty" enum:"continue,cancel" doc:"Whether the run continues or is canceled when its last follower disconnects. Default: continue."`
 }
 
 // A RunHistory holds the messages and the recorded steps of a run.

@@ -28,6 +28,10 @@ type TenantQuota struct {
 	InputBytes         int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Maximum size of a request that starts or resumes a run, up to 8388608. Default: 1048576."`
 	Requests           int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Maximum number of concurrent requests on one server, including event streams. Default: 4096."`
 	RequestsPerMin     int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Maximum number of requests per minute on one server."`
+	Threads            int64 `json:"threads,omitempty" minimum:"0" doc:"Maximum number of threads. Default: 100000."`
+	ThreadMessages     int64 `json:"thread_messages,omitempty" minimum:"0" doc:"Number of messages of a thread at which no more runs begin in it. Default: 10000."`
+	ThreadBytes        int64 `json:"thread_bytes,omitempty" minimum:"0" doc:"Size of the messages of a thread, with the input of a run, above which the run does not begin. Default: 16777216."`
+	QueuedRuns         int64 `json:"queued_runs,omitempty" minimum:"0" doc:"Maximum number of runs that wait in the queue of one thread. Default: 16."`
 }
 
 // A Policy holds what the operator allows a tenant's agents and modules to use.

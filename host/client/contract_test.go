@@ -482,6 +482,38 @@ func uses() map[string]use {
 			nil,
 			api.Run{},
 		},
+		"create-thread": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.CreateThread(ctx, &api.CreateThread{}))
+			},
+			api.CreateThread{},
+			api.Thread{},
+		},
+		"list-threads": {func(ctx context.Context, c *client.Client) error {
+			return page(c.Threads(ctx, client.ThreadFilter{Agent: "a", Subject: "s", Metadata: "n:v"}, second))
+		}, nil, list[[]*api.Thread]{}},
+		"get-thread": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Thread(ctx, "thr_x")) },
+			nil,
+			api.Thread{},
+		},
+		"update-thread": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.UpdateThread(ctx, "thr_x", &api.ThreadUpdate{}))
+			},
+			api.ThreadUpdate{},
+			api.Thread{},
+		},
+		"delete-thread": {
+			func(ctx context.Context, c *client.Client) error { return c.DeleteThread(ctx, "thr_x") },
+			nil,
+			nil,
+		},
+		"list-thread-messages": {
+			func(ctx context.Context, c *client.Client) error { return page(c.ThreadMessages(ctx, "thr_x", second)) },
+			nil,
+			list[[]api.ThreadMessage]{},
+		},
 		"delete-run": {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
 	}
 }

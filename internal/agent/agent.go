@@ -194,6 +194,9 @@ type Input struct {
 	// RequestDigest identifies the request that starts the run. It is stored with the run, so that a
 	// caller can recognize a repeated request after modules changed the messages. Optional.
 	RequestDigest string
+	// Thread is the thread that the run continues; nil for none. Messages begins with the messages of
+	// the thread that it counts.
+	Thread *journal.ThreadStart
 }
 
 // Run executes a run and yields its events as they happen. The last event is run_finished, with an

@@ -35,6 +35,7 @@ type recorder struct {
 	fixed    *runlog.Fixed           // the fixed fields as last recorded
 	progress *journal.Progress       // the run's progress, without usage
 	used     func() []abi.EntryStats // returns the entries' statistics so far
+	thread   *journal.ThreadEnd      // what the run leaves of its thread; set when it ends
 	bytes    int64                   // size of staged and pending, counted as pending memory
 	eraser   eraser
 }
@@ -150,6 +151,8 @@ func (k *recorder) takeState(head *runlog.State) {
 		from := s.Messages.Changed(k.revision)
 		items := s.Messages.JSON(from, s.Messages.Len())
 		k.hold(len(items))
+		s.Unchanged = min(s.Unchanged, from)
+		head.Unchanged = s.Unchanged
 		p.Messages, k.revision = &journal.MessagesChange{From: from, Items: items}, rev
 	}
 	p.NoCalls = s.Calls == nil
@@ -229,6 +232,7 @@ func (k *recorder) Collect(take func() error) (persist.Change, error) {
 			k.pending.Phase, k.pending.Live = k.phase, &now
 			log = append(k.staged, k.pending)
 			out.Progress = k.progressed(&now)
+			out.Thread, k.thread = k.thread, nil
 		}
 		k.staged, k.pending, k.changed = nil, runlog.NewEntry(), false
 		return take()
@@ -248,6 +252,9 @@ func (k *recorder) finish(e delivery.Event, p *journal.Progress) error {
 	k.run.chain.Recording(func() {
 		k.mu.Lock()
 		k.progress, k.changed = p, true
+		if p.Status == journal.StatusFinished {
+			k.thread = k.run.endThread(&e.Event)
+		}
 		k.endPart(p.Status)
 		k.mu.Unlock()
 		k.Send(e, false)

@@ -124,6 +124,9 @@ func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64
 		c.Started = c.Started || r.state.Record.ToolBegun(c.Call.ID)
 	}
 	r.journal = o
+	if stored.Thread != "" {
+		r.thread = &journal.ThreadStart{Thread: stored.Thread, Messages: r.state.Base}
+	}
 	r.recorder = newRecorder(o, r,
 		persist.Position{Epoch: stored.Epoch, Entries: stored.Entries, LastSeq: stored.LastSeq, Bytes: stored.JournalBytes})
 	r.recorder.phase = phase
@@ -239,6 +242,10 @@ func (r *run) create(ctx context.Context) error {
 	k.mu.Lock()
 	k.pending.Phase = k.phase
 	k.takeState(runlog.HeadOf(&r.state))
+	if r.thread != nil { // the journal has the messages of the thread
+		k.pending.Messages = &journal.MessagesChange{From: s.Base, Items: s.Messages.JSON(s.Base, s.Messages.Len())}
+		s.Unchanged, k.pending.Head.Unchanged = s.Base, s.Base
+	}
 	first, k.pending = k.pending, runlog.NewEntry()
 	k.eraser.seen = s.Messages
 	k.eraser.commit()
@@ -266,6 +273,7 @@ func (r *run) create(ctx context.Context) error {
 		Log:      log,
 		Lazy:     true,
 		Metadata: metadata,
+		Thread:   r.thread,
 	} // the commit with run_started is synced
 	return k.Create(context.WithoutCancel(ctx), begun)
 }

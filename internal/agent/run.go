@@ -40,10 +40,11 @@ type run struct {
 	err      *Error       // why the run failed; set before run_finished is sent
 	paused   *PausedError // what the run waits for; set before run_paused is sent
 	journal  *journal.Options
-	recorder *recorder // records the run for the journal; nil without a journal
-	crashed  bool      // the previous process ended without ending or pausing the run
-	canceled bool      // the run was resumed only to cancel it
-	lost     error     // why the run cannot continue in this process; set before the events end
+	thread   *journal.ThreadStart // the thread that the run continues; nil for none
+	recorder *recorder            // records the run for the journal; nil without a journal
+	crashed  bool                 // the previous process ended without ending or pausing the run
+	canceled bool                 // the run was resumed only to cancel it
+	lost     error                // why the run cannot continue in this process; set before the events end
 	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
@@ -103,6 +104,10 @@ func newRun(a *Agent, in Input) *run {
 		Locals:   local.New(),
 		Record:   record.New(),
 		Request:  in.RequestDigest,
+	}
+	if in.Thread != nil && wrong == nil {
+		r.thread = in.Thread
+		r.state.Base, r.state.Unchanged = in.Thread.Messages, in.Thread.Messages
 	}
 	r.takeRequest()
 	r.equip(a)

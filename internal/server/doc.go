@@ -17,6 +17,7 @@
 //	runs        starts, resumes, follows, cancels and takes over runs
 //	replays     replays stored runs with another version or module
 //	rollouts    moves aliases to other versions, step by step
+//	threads     serves conversations that runs continue
 //	routes      serves the gateways of tenants: modules in front of model APIs
 //	gateway     serves runs over the model APIs and AG-UI
 //	console     the web console

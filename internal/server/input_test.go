@@ -27,14 +27,14 @@ var inputs = map[string]string{
 	"/v1/agents/greeter/agui": `{"threadId":"THREAD","runId":"r","messages":[{"id":"1","role":"user","content":"%s"}]}`,
 }
 
-// threads is the number of the last thread that inputOf used.
-var threads atomic.Int64
+// lastThread is the number of the last thread that inputOf used.
+var lastThread atomic.Int64
 
 // inputOf returns a request body of size bytes for a path of inputs. Each body has a thread of its
 // own, because a thread has one run for each turn: if two requests for the same turn arrive
 // together, one gets status 409.
 func inputOf(path string, size int) []byte {
-	form := strings.Replace(inputs[path], "THREAD", fmt.Sprint(threads.Add(1)), 1)
+	form := strings.Replace(inputs[path], "THREAD", fmt.Sprint(lastThread.Add(1)), 1)
 	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))
 }
 

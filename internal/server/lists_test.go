@@ -28,6 +28,8 @@ var lists = []struct {
 	{"/v1/runs", "runs", []string{"id"}, false},
 	{"/v1/agents", "agents", []string{"name"}, false},
 	{"/v1/modules", "modules", []string{"digest"}, false},
+	{"/v1/threads", "threads", []string{"id"}, false},
+	{"/v1/threads/thr_long/messages", "messages", []string{"id"}, false},
 	{"/v1/keys", "keys", []string{"id"}, false},
 	{"/v1/secrets", "secrets", []string{"name"}, false},
 	{"/v1/members", "members", []string{"id"}, false},
@@ -143,6 +145,22 @@ func TestListsSkipNoRuns(t *testing.T) {
 	}
 }
 
+// populateThread creates the thread thr_long of a tenant with n messages.
+func populateThread(t *testing.T, f *fixture, tenant *store.Tenant, n int) {
+	t.Helper()
+	_, err := tenant.CreateThread(t.Context(), &store.Thread{ID: "thr_long"})
+	require.NoError(t, err)
+	run := "run_long_" + tenant.ID()
+	require.NoError(t, tenant.Journal().Create(t.Context(), &journal.Creation{
+		ID: run, Log: []byte("x"), LeaseTTL: time.Hour, Thread: &journal.ThreadStart{Thread: "thr_long"}}))
+	end := &journal.ThreadEnd{}
+	for i := range n {
+		end.Items = append(end.Items, fmt.Appendf(nil, `{"id":"m%d","role":"user","content":"hi"}`, i))
+	}
+	require.NoError(t, f.store.Commit(t.Context(), &journal.Commit{Run: run, Epoch: 1, Entry: 1, First: 1, Thread: end,
+		Progress: &journal.Progress{Status: journal.StatusFinished}}))
+}
+
 // populateLists creates at least n rows in each list of acme, beta and the operator.
 func populateLists(t *testing.T, f *fixture, n int) {
 	t.Helper()
@@ -168,8 +186,11 @@ func populateLists(t *testing.T, f *fixture, n int) {
 			_, err = f.store.MapGroup(ctx, name, tenant.ID(), "viewer")
 			require.NoError(t, err)
 			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: name, Runs: 1}))
+			_, err = tenant.CreateThread(ctx, &store.Thread{ID: "thr_" + name})
+			require.NoError(t, err)
 			f.key(id, string(httpapi.RunsRead))
 		}
+		populateThread(t, f, tenant, n)
 		f.addRuns(id, n)
 	}
 	for i := range n {
@@ -281,7 +302,7 @@ func TestListsAreInTheDocument(t *testing.T) {
 	f.ok("GET", "/openapi.json", "", nil, &doc)
 	known, found := slices.Clone(nestedLists), []string{}
 	for _, l := range lists {
-		known = append(known, strings.ReplaceAll(l.path, "acme", "{tenant}"))
+		known = append(known, strings.NewReplacer("acme", "{tenant}", "thr_long", "{thread}").Replace(l.path))
 	}
 	for path, methods := range doc.Paths {
 		op, ok := methods["get"]
@@ -328,7 +349,8 @@ func TestDeprecatedParameters(t *testing.T) {
 	tenants := f.listed("/v1/tenants", f.operator, "tenants", []string{"id"}, url.Values{"after": {"beta"}}, nil)
 	require.Equal(t, []string{"t00", "t01", "t02", "t03", "t04"}, tenants)
 	hour := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
-	require.Len(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(time.Hour)}}, nil), 5)
+	runs := f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(time.Hour)}}, nil)
+	require.Len(t, runs, 5+1, "and the run of the thread")
 	require.Empty(t, f.listed("/v1/runs", f.acme, "runs", []string{"id"}, url.Values{"before": {hour(-time.Hour)}}, nil))
 
 	for path, key := range map[string]string{

@@ -70,9 +70,12 @@ func populate(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	group, err := f.store.MapGroup(ctx, "acme-group", "acme", string(httpapi.RoleViewer))
 	require.NoError(t, err)
+	_, err = acme.CreateThread(ctx, &store.Thread{ID: "thr_acme"})
+	require.NoError(t, err)
 	return map[string]string{
 		"member":  member.ID,
 		"group":   group.ID,
+		"thread":  "thr_acme",
 		"tenant":  "acme",
 		"key":     keyID(f.acme),
 		"digest":  digest,

@@ -36,6 +36,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 	"github.com/agent-runner/agent-runner/internal/server/signin"
 	"github.com/agent-runner/agent-runner/internal/server/tenants"
+	"github.com/agent-runner/agent-runner/internal/server/threads"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -185,6 +186,7 @@ func New(o *Options) (*Server, error) {
 		s.runs,
 		s.replays,
 		s.rollouts,
+		&threads.Threads{},
 		s.quarantine,
 		s.members,
 		s.routes,
@@ -351,6 +353,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.pool.Watch(background) })
 		all.Go(func() { s.runs.WatchBlocks(background) })
 		all.Go(func() { s.runs.WatchCancels(background) })
+		all.Go(func() { s.runs.WatchQueues(background) })
 		all.Go(func() { s.routes.Watch(background) })
 		if s.members != nil {
 			all.Go(func() { s.members.Watch(background) })

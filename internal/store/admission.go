@@ -81,7 +81,11 @@ func (j *tenantJournal) Create(ctx context.Context, r *journal.Creation) error {
 			if err != nil {
 				return err
 			}
-			if err := insert(t.tx, log[0]); err != nil {
+			place, err := beginInThread(t, r)
+			if err != nil {
+				return err
+			}
+			if err := insert(t.tx, log[0], place); err != nil {
 				return err
 			}
 			return addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1})

@@ -68,14 +68,20 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 						return err
 					}
 				}
+				if c.Thread != nil {
+					released, err := endInThread(t, c, bodies[2:])
+					if err != nil {
+						return err
+					}
+					replaced = append(replaced, released...)
+				}
 				if c.Last < c.First {
 					return nil
 				}
 				return insertEvents(t, c.Run, c.First, c.Last, bodies[1])
 			})
 		},
-		c.Log,
-		c.Events,
+		append([][]byte{c.Log, c.Events}, threadBodies(c)...)...,
 	)
 	if errors.Is(err, blob.ErrAborted) {
 		return journal.ErrAborted
@@ -111,6 +117,11 @@ func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
 			pieces = append(pieces, body.Pieces)
 		}
 		if _, err := t.Exec(`UPDATE run_log SET body = $3, pieces = '' WHERE run = $1 AND entry = $2`, c.Run, n, after); err != nil {
+			return nil, err
+		}
+	}
+	if _, begins := c.Rewrite.Phases[0]; begins {
+		if err := eraseInThread(t, c); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +22,7 @@ func (s *store) Create(ctx context.Context, r *journal.Creation) error {
 	}
 	return s.blobs.Write(ctx, blob.Options{}, func(log []*blob.Body) error {
 		return s.db.Update(ctx, database.TxOptions{Lazy: r.Lazy}, func(t database.Tx) error {
-			if err := insert(t, log[0]); err != nil {
+			if err := insert(t, log[0], threadPlace{}); err != nil {
 				return err
 			}
 			return endAdmission(t, r.Tenant, r.ID)
@@ -30,9 +31,9 @@ func (s *store) Create(ctx context.Context, r *journal.Creation) error {
 }
 
 // runInsertion returns a function that inserts a new run with the first entry of its log, and
-// counts the run's first bytes for its tenant. The function fails with [journal.ErrExists] if the
-// run exists.
-func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, error) {
+// counts the run's first bytes for its tenant. place is the run's place in a thread. The function
+// fails with [journal.ErrExists] if the run exists.
+func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlace) error, error) {
 	usage, err := marshal(abi.Usage{})
 	if err != nil {
 		return nil, err
@@ -52,13 +53,14 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 	if r.Tenant != Operator {
 		counted = dueBytes(journal.StatusRunning, size)
 	}
-	return func(t database.Tx, log *blob.Body) error {
+	return func(t database.Tx, log *blob.Body, place threadPlace) error {
 		k := termKey{tenant: r.Tenant, run: r.ID}
 		created, err := database.One(
 			t,
-			`INSERT INTO runs (`+runColumns+`, journal_due, terms)
-			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0,
-				$10, $11, '', $12, $13, $14, 0, 0, '', '', 0, 0, $15, $16)
+			`INSERT INTO runs (`+runColumns+`, thread_seq, base, journal_due, terms)
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0,
+				COALESCE(NULLIF(CAST($20 AS BIGINT), 0), NOW_MS), NOW_MS, 1, 0,
+				$10, $11, '', $12, $13, $14, 0, 0, '', '', 0, 0, $17, $18, $19, $15, $16)
 			ON CONFLICT (id) DO NOTHING RETURNING created_ms`,
 			[]any{
 				r.ID,
@@ -66,7 +68,7 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 				r.Agent,
 				r.Parent,
 				r.Title,
-				string(journal.StatusRunning),
+				string(cmp.Or(place.status, journal.StatusRunning)),
 				usage,
 				r.Owner,
 				r.LeaseTTL.Milliseconds(),
@@ -77,6 +79,10 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body) error, err
 				string(r.Metadata),
 				size - counted,
 				column,
+				place.thread,
+				place.seq,
+				place.base,
+				place.began,
 			},
 			&k.createdMS,
 		)
@@ -188,6 +194,13 @@ func withLog(t database.Tx, info *journal.RunInfo) (*journal.StoredRun, error) {
 			return nil, err
 		}
 	}
+	if info.Thread != "" && len(log) > 0 {
+		base, err := baseLine(t, info)
+		if err != nil {
+			return nil, err
+		}
+		stored.Log[0] = append(base, stored.Log[0]...)
+	}
 	return stored, nil
 }
 
@@ -202,7 +215,8 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 		}
 		n, err := t.Exec(
 			`UPDATE runs SET epoch = epoch + 1, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
-			WHERE id = $1 AND epoch = $2 AND status <> $6 AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
+			WHERE id = $1 AND epoch = $2 AND status <> $6 AND status <> 'queued'
+			AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
 			c.Run,
 			c.Epoch,
 			c.Owner,

@@ -18,10 +18,11 @@ var (
 	// largeTables matches steps of query plans that read tables which grow with runs,
 	// versions of agents or usage.
 	largeTables = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage|pieces|` +
-		`run_terms|run_series|run_latencies)\b`)
+		`run_terms|run_series|run_latencies|threads|thread_messages|thread_metadata)\b`)
 	// singleRun matches steps that read the rows of one run or agent by an index.
 	singleRun = regexp.MustCompile(
-		`^SEARCH (runs|run_log|run_events|run_traces|agents|pieces) .*(_autoindex_\w+_1|_pieces) \((id=\?|run=\?|tenant=\? AND name=\?)`,
+		`^SEARCH (threads|thread_messages|thread_metadata|runs) .*(_autoindex_thread\w+_1|runs_thread_busy|runs_queued|runs_list_thread|runs_thread_seq) ` +
+			`\(tenant=\? AND (id|thread)=\?|^SEARCH (runs|run_log|run_events|run_traces|agents|pieces) .*(_autoindex_\w+_1|_pieces) \((id=\?|run=\?|tenant=\? AND name=\?)`,
 	)
 	// page matches the start of statements that read a page of a list of runs, or count the first rows of
 	// the indexes to read it from. They have a limit.
@@ -125,6 +126,58 @@ var exceptions = []struct{ statement, step, purpose string }{
 		"status IN ('finished', $2, $3)",
 		"SEARCH runs USING INDEX runs_status (status=? AND created_ms<?)",
 		"finds runs to prune",
+	},
+	{
+		"FROM threads WHERE threads.tenant = $1 AND (threads.created_ms, threads.id) < ($2, $3) AND threads.version",
+		"SEARCH threads USING INDEX threads_list (tenant=? AND (created_ms,id)<(?,?))",
+		"lists a page of a tenant's threads",
+	},
+	{
+		"< ($2, $3) AND threads.agent = $4 AND threads.version",
+		"SEARCH threads USING INDEX threads_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))",
+		"lists a page of an agent's threads",
+	},
+	{
+		"< ($2, $3) AND threads.subject = $4",
+		"SEARCH threads USING INDEX threads_list_subject (tenant=? AND subject=? AND (created_ms,id)<(?,?))",
+		"lists a page of an end user's threads",
+	},
+	{
+		"AND thread_metadata.name = $4 AND thread_metadata.value = $5",
+		"SEARCH thread_metadata USING COVERING INDEX thread_metadata_list " +
+			"(name=? AND value=? AND tenant=? AND (created_ms,thread)<(?,?))",
+		"lists a page of the threads with an entry in their metadata",
+	},
+	{
+		"SELECT tenant, id FROM threads WHERE updated_ms <=",
+		"SEARCH threads USING INDEX threads_updated (updated_ms<?)",
+		"finds threads to prune",
+	},
+	{
+		"SELECT DISTINCT tenant, thread FROM thread_messages WHERE removed > 0",
+		"SCAN thread_messages USING INDEX thread_messages_removed",
+		"finds messages to prune, concurrently with writers",
+	},
+	{"DELETE FROM threads WHERE tenant = $1", "SEARCH threads USING INDEX threads_list (tenant=?)", "deletes a tenant"},
+	{
+		"DELETE FROM thread_messages WHERE tenant = $1",
+		"SEARCH thread_messages USING INDEX sqlite_autoindex_thread_messages_1 (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"DELETE FROM thread_metadata WHERE tenant = $1",
+		"SEARCH thread_metadata USING INDEX sqlite_autoindex_thread_metadata_1 (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"tenant = $1 AND status = 'queued'",
+		"SEARCH runs USING COVERING INDEX runs_list_status (tenant=? AND status=?)",
+		"counts a tenant's queued runs",
+	},
+	{
+		"WHERE status = 'queued' AND lease_ms <= NOW_MS",
+		"SEARCH runs USING INDEX runs_status (status=?)",
+		"reads queued runs",
 	},
 	{
 		"SELECT id, modules FROM runs",

@@ -103,6 +103,10 @@ type Platform interface {
 	// most limit, those that have waited longest first.
 	ActiveRollouts(ctx context.Context, checked time.Time, limit int) ([]Rollout, error)
 
+	// StartableRuns returns at most limit queued runs that are the next ones of their threads, the
+	// oldest first, unless a process has reserved them.
+	StartableRuns(ctx context.Context, limit int) ([]journal.RunInfo, error)
+
 	// DeleteUnusedModules deletes modules that have been in the store for longer than age,
 	// belong to no tenant and are used by no run. It returns their number.
 	DeleteUnusedModules(ctx context.Context, age time.Duration) (int64, error)

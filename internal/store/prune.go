@@ -41,6 +41,9 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error
 		}
 		return more, err
 	})
+	if err == nil {
+		err = s.pruneThreads(ctx, o)
+	}
 	if err != nil {
 		return total, err
 	}

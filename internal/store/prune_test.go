@@ -29,7 +29,7 @@ func openWithRuns(t *testing.T, n int, digest string) *store {
 			if err != nil {
 				return err
 			}
-			if err := insert(t, &blob.Body{InRow: r.Log}); err != nil {
+			if err := insert(t, &blob.Body{InRow: r.Log}, threadPlace{}); err != nil {
 				return err
 			}
 		}

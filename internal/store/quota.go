@@ -9,7 +9,8 @@ import (
 )
 
 // A TenantQuota limits a tenant. The store saves it as JSON. Fields are unlimited when 0, except
-// those with a default. The server, not the store, enforces MemoryBytes and the fields after it.
+// those with a default. The server, not the store, enforces MemoryBytes and the fields after it up to
+// RequestsPerMin.
 type TenantQuota struct {
 	ConcurrentRuns int64 `json:"concurrent_runs,omitempty"`
 	RunsPerDay     int64 `json:"runs_per_day,omitempty"`
@@ -27,7 +28,20 @@ type TenantQuota struct {
 	InputBytes         int64 `json:"input_bytes,omitempty"`
 	Requests           int64 `json:"concurrent_requests,omitempty"`
 	RequestsPerMin     int64 `json:"requests_per_minute,omitempty"`
+
+	Threads        int64 `json:"threads,omitempty"`         // the default is [DefaultThreads]
+	ThreadMessages int64 `json:"thread_messages,omitempty"` // messages of a thread; the default is [DefaultThreadMessages]
+	ThreadBytes    int64 `json:"thread_bytes,omitempty"`    // bytes of a thread's messages; the default is [DefaultThreadBytes]
+	QueuedRuns     int64 `json:"queued_runs,omitempty"`     // runs in the queue of a thread; the default is [DefaultQueuedRuns]
 }
+
+// Quotas of threads of a tenant whose own quota does not set them.
+const (
+	DefaultThreads        = 100_000
+	DefaultThreadMessages = 10_000
+	DefaultThreadBytes    = 16 << 20
+	DefaultQueuedRuns     = 16
+)
 
 // Journal quotas of a tenant whose own quota does not set them, in bytes.
 const (

@@ -16,7 +16,7 @@ import (
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
 	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes,
-	version, metadata, faults, denials, denied, models, cost_nano, active_ms`
+	version, metadata, faults, denials, denied, models, cost_nano, active_ms, thread`
 
 // scanRun reads a row of runColumns.
 func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
@@ -27,7 +27,7 @@ func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
 	err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage,
 		&r.Fuel, &pending, &r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq,
 		&modules, &spec, &stats, &r.JournalBytes,
-		&r.Version, &metadata, &r.Faults, &r.Denials, &denied, &models, &r.CostNano, &active)
+		&r.Version, &metadata, &r.Faults, &r.Denials, &denied, &models, &r.CostNano, &active, &r.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -111,43 +111,71 @@ func (s *store) Canceled(ctx context.Context, owner string) (runs []string, err 
 
 // Abandon implements [Store].
 func (s *store) Abandon(ctx context.Context, id, reason string) error {
-	return s.db.Update(ctx, database.TxOptions{Priority: true}, func(t database.Tx) error {
-		r, err := run(t, id)
-		if err != nil {
+	return s.abandon(ctx, id, reason, nil)
+}
+
+// abandon is like Abandon, and changes the run's thread unless end is nil.
+func (s *store) abandon(ctx context.Context, id, reason string, end *journal.ThreadEnd) error {
+	change := &journal.Commit{Run: id, Thread: end}
+	return s.blobs.Write(ctx, blob.Options{Priority: true}, func(bodies []*blob.Body) error {
+		return s.db.Update(ctx, database.TxOptions{Priority: true}, func(t database.Tx) error {
+			if err := s.finishAbandoned(t, id, reason); err != nil || end == nil {
+				return err
+			}
+			_, err := endInThread(t, change, bodies)
+			return err
+		})
+	}, threadBodies(change)...)
+}
+
+// finishAbandoned appends the last event of a run that no process executes.
+func (s *store) finishAbandoned(t database.Tx, id, reason string) error {
+	r, err := run(t, id)
+	if err != nil {
+		return err
+	}
+	e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
+		FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
+	b, err := abijson.Marshal(&e)
+	if err != nil {
+		return err
+	}
+	c := &journal.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
+	n, err := t.Exec(
+		`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
+		updated_ms = NOW_MS, last_seq = last_seq + 1, journal_bytes = journal_bytes + $4, journal_due = journal_due + $4
+		WHERE id = $1 AND epoch = $3 AND (status IN ('paused', 'queued') OR status = 'running' AND lease_ms <= NOW_MS)`,
+		id,
+		abi.RunCanceled,
+		r.Epoch,
+		c.Bytes(),
+	)
+	switch {
+	case err != nil:
+		return err
+	case n == 0 && r.Status == journal.StatusFinished:
+		return database.ForCaller(fmt.Errorf("run %s: %w: %s", id, journal.ErrFinished, r.FinishReason))
+	case n == 0:
+		return database.ForCaller(fmt.Errorf("run %s: %w: %s", id, journal.ErrBusy, r.Owner))
+	}
+	if r.Status == journal.StatusQueued { // its log is only the request
+		if _, err := blob.ReleaseRun(t, "run_log", id); err != nil {
 			return err
 		}
-		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
-			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
-		b, err := abijson.Marshal(&e)
-		if err != nil {
+		if _, err := t.Exec(`DELETE FROM run_log WHERE run = $1`, id); err != nil {
 			return err
 		}
-		c := &journal.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
-		n, err := t.Exec(
-			`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
-			updated_ms = NOW_MS, last_seq = last_seq + 1, journal_bytes = journal_bytes + $4, journal_due = journal_due + $4
-			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`,
-			id,
-			abi.RunCanceled,
-			r.Epoch,
-			c.Bytes(),
-		)
-		switch {
-		case err != nil:
-			return err
-		case n == 0 && r.Status == journal.StatusFinished:
-			return database.ForCaller(fmt.Errorf("run %s: %w: %s", id, journal.ErrFinished, r.FinishReason))
-		case n == 0:
-			return database.ForCaller(fmt.Errorf("run %s: %w: %s", id, journal.ErrBusy, r.Owner))
-		}
-		if _, _, _, err := countDue(t, id, journal.StatusFinished); err != nil {
+		if _, err := t.Exec(`UPDATE runs SET entries = 0 WHERE id = $1`, id); err != nil {
 			return err
 		}
-		if err := s.countFinished(t, id); err != nil {
-			return err
-		}
-		return insertEvents(t, id, e.Seq, e.Seq, &blob.Body{InRow: c.Events})
-	})
+	}
+	if _, _, _, err := countDue(t, id, journal.StatusFinished); err != nil {
+		return err
+	}
+	if err := s.countFinished(t, id); err != nil {
+		return err
+	}
+	return insertEvents(t, id, e.Seq, e.Seq, &blob.Body{InRow: c.Events})
 }
 
 // Delete implements [Store].

@@ -59,7 +59,7 @@ type Store interface {
 	Delete(ctx context.Context, run string) error
 
 	// Prune deletes old runs of all tenants, by default those that finished, and returns
-	// their number.
+	// their number. It also deletes threads without unfinished runs that are as old.
 	Prune(ctx context.Context, o PruneOptions) (int, error)
 
 	// PutModule stores the bytes of a module and returns their SHA-256 in hexadecimal.

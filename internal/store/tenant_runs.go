@@ -64,12 +64,13 @@ func (n *Tenant) CancelRun(ctx context.Context, id string) error {
 	return n.s.Cancel(ctx, id)
 }
 
-// AbandonRun finishes one of the tenant's runs that no process executes; see [Store].
-func (n *Tenant) AbandonRun(ctx context.Context, id, reason string) error {
+// AbandonRun finishes one of the tenant's runs that no process executes; see [Store]. It changes the
+// run's thread, unless end is nil.
+func (n *Tenant) AbandonRun(ctx context.Context, id, reason string, end *journal.ThreadEnd) error {
 	if _, err := n.own(ctx, id); err != nil {
 		return err
 	}
-	return n.s.Abandon(ctx, id, reason)
+	return n.s.abandon(ctx, id, reason, end)
 }
 
 // DeleteRun deletes one of the tenant's runs; see [Store].

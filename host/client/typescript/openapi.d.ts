@@ -4,6 +4,63 @@
  */
 
 export interface paths {
+    "/auth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the identity provider's name, and the address at which a browser signs in */
+        get: operations["get-sign-in"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Complete a sign-in, and send the browser to the console
+         * @description After a failure, the console's address has sign_in=REASON.
+         */
+        get: operations["sign-in-callback"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Send a browser to the identity provider
+         * @description return_to is a page of the console, such as /#/runs.
+         */
+        get: operations["sign-in"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -233,6 +290,61 @@ export interface paths {
          *     is not an error of the request: the response lists what is wrong, and where.
          */
         post: operations["check-agent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{agent}/replays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the replays of an agent, newest first
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400. Replays are stored for 7 days after their end, and at most 20 ended ones of a tenant.
+         */
+        get: operations["list-replays"];
+        put?: never;
+        /**
+         * Replay stored runs with another version or module
+         * @description Replays the newest finished runs of the agent twice in the background: with their own modules, and with
+         *     the candidate. Models and tools give their recorded answers, and nothing outside is called. The result says for each run
+         *     what would differ. Erased answers and deleted modules prevent a replay; such runs are skipped, with the reason.
+         */
+        post: operations["start-replay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{agent}/rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the rollouts of an agent, newest first
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400. The last 50 ended rollouts of an agent are stored.
+         */
+        get: operations["list-rollouts"];
+        put?: never;
+        /**
+         * Roll out a version of an agent to an alias
+         * @description A growing percentage of the runs of the alias get the version. The server compares the two versions, and
+         *     rolls back if the new one is worse; see docs/rollouts.md. The alias moves when the rollout is promoted.
+         */
+        post: operations["start-rollout"];
         delete?: never;
         options?: never;
         head?: never;
@@ -505,6 +617,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show who is signed in, with which role and scopes, and the tenants to choose from
+         * @description A person with roles in several tenants chooses one with the header X-Tenant; @operator is the operator's own. Default: the tenant of the oldest role.
+         */
+        get: operations["get-me"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/members": {
         parameters: {
             query?: never;
@@ -724,6 +856,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/replays/{replay}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a replay and its progress */
+        get: operations["get-replay"];
+        put?: never;
+        post?: never;
+        /** Delete a replay that has ended */
+        delete: operations["delete-replay"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/replays/{replay}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a replay
+         * @description The replay ends after its current run. Its results so far remain.
+         */
+        post: operations["cancel-replay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/replays/{replay}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the results of a replay
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400. While the replay is in progress, later results follow on later pages.
+         */
+        get: operations["list-replayed-runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/responses": {
         parameters: {
             query?: never;
@@ -744,6 +936,123 @@ export interface paths {
          *     If the client disconnects, the run ends, unless the request has an Idempotency-Key.
          */
         post: operations["responses"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts/{rollout}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a rollout with its figures */
+        get: operations["get-rollout"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts/{rollout}/abort": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a rollout; all runs get the stable version again
+         * @description If the rollout has ended, the answer is 409.
+         */
+        post: operations["abort-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts/{rollout}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the figures of a rollout over time
+         * @description The newest 5,000 finished runs of each version, in at most 200 periods of equal length.
+         */
+        get: operations["rollout-history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts/{rollout}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause the steps of a rollout, which keeps its percentage
+         * @description If the rollout has ended, the answer is 409.
+         */
+        post: operations["pause-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts/{rollout}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move the alias to the canary at once, and end the rollout
+         * @description If the rollout has ended, the answer is 409.
+         */
+        post: operations["promote-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts/{rollout}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a paused rollout
+         * @description If the rollout has ended, the answer is 409.
+         */
+        post: operations["resume-rollout"];
         delete?: never;
         options?: never;
         head?: never;
@@ -933,6 +1242,23 @@ export interface paths {
         get: operations["get-series"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End the session, or all sessions of the person with ?everywhere=true */
+        post: operations["sign-out"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1148,6 +1474,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/threads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List threads, newest first
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400.
+         */
+        get: operations["list-threads"];
+        put?: never;
+        /**
+         * Create a thread
+         * @description POST /v1/runs with its id in thread continues it.
+         */
+        post: operations["create-thread"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/threads/{thread}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a thread */
+        get: operations["get-thread"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a thread with its messages and runs
+         * @description A thread with a run in progress is not deleted: cancel the run first. Paused and queued runs are deleted.
+         */
+        delete: operations["delete-thread"];
+        options?: never;
+        head?: never;
+        /** Change the title, metadata, agent or concurrency of a thread */
+        patch: operations["update-thread"];
+        trace?: never;
+    };
+    "/v1/threads/{thread}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the messages of a thread, oldest first
+         * @description The pages show the thread as it was when the first one was read. The messages of a run are part of the
+         *     thread when the run has ended.
+         */
+        get: operations["list-thread-messages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/usage": {
         parameters: {
             query?: never;
@@ -1257,6 +1652,40 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
         };
+        ArmFigures: {
+            /**
+             * Format: double
+             * @description The mean price of a run, if the rollout has prices.
+             */
+            cost?: number;
+            /**
+             * Format: double
+             * @description The share of runs with a denied tool call.
+             */
+            denials: number;
+            /**
+             * Format: double
+             * @description The share of runs that ended with an error.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description The share of runs with a fault.
+             */
+            faults: number;
+            /**
+             * Format: int64
+             * @description The 95th percentile of the time of runs in milliseconds, without pauses.
+             */
+            p95_ms: number;
+            /** Format: int64 */
+            runs: number;
+            /**
+             * Format: double
+             * @description The mean number of tokens of a run.
+             */
+            tokens: number;
+        };
         AuditOutputBody: {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
@@ -1297,6 +1726,10 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
         };
+        ChangeRolloutInputBody: {
+            /** @description Why the rollout changes. */
+            reason?: string;
+        };
         CreateTenantInputBody: {
             /**
              * @description The tenant's id. It cannot be changed later.
@@ -1308,6 +1741,23 @@ export interface components {
             policy?: components["schemas"]["Policy"];
             /** @description The tenant's quota. Default: no limits. */
             quota?: components["schemas"]["TenantQuota"];
+        };
+        CreateThread: {
+            /** @description The agent of runs that name none: its name, name@version or name@alias. */
+            agent?: string;
+            /**
+             * @description What happens to a run while another run of the thread is unfinished. Default: reject.
+             * @enum {string}
+             */
+            concurrency?: "reject" | "queue" | "cancel";
+            /** @description At most 16 entries. Names have up to 64 bytes, values up to 512. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description The end user to whom the thread belongs. */
+            subject?: string;
+            /** @description Default: the first user message, truncated. */
+            title?: string;
         };
         Entry: {
             /** @description The module's location in the file, such as middlewares[0]. */
@@ -1416,6 +1866,19 @@ export interface components {
             /** @enum {string} */
             status: "ok";
         };
+        HookFigures: {
+            /** Format: int64 */
+            calls: number;
+            /**
+             * Format: int64
+             * @description Calls that answered with an error.
+             */
+            failed?: number;
+            /** Format: int64 */
+            faults?: number;
+            /** Format: int64 */
+            fuel: number;
+        };
         Interrupt: {
             /** @description The sub-agent that waits. Empty for the agent itself. */
             agent?: string;
@@ -1476,6 +1939,16 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
         };
+        ListReplaysOutputBody: {
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
+            replays: components["schemas"]["Replay"][];
+        };
+        ListRolloutsOutputBody: {
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
+            rollouts: components["schemas"]["Rollout"][];
+        };
         ListRunOutputBody: {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
@@ -1485,6 +1958,11 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
             tenants: components["schemas"]["Tenant"][];
+        };
+        ListThreadsOutputBody: {
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
+            threads: components["schemas"]["Thread"][];
         };
         MapGroup: {
             /**
@@ -1499,6 +1977,20 @@ export interface components {
             role: string;
             /** @description The tenant. Default: the operator's own, for the roles admin and support. */
             tenant?: string;
+        };
+        Me: {
+            /** @description The id of the key, or the subject of the person. */
+            id: string;
+            /** @description key, or user for a person. */
+            kind: string;
+            /** @description The name of the key, or the name or e-mail address of the person. */
+            name?: string;
+            role?: string;
+            scopes: string[];
+            /** @description The tenant of the request; empty for the operator. */
+            tenant: string;
+            /** @description The tenants that the person can choose with the header X-Tenant. */
+            tenants: components["schemas"]["MyTenant"][];
         };
         Member: {
             /** Format: date-time */
@@ -1546,6 +2038,11 @@ export interface components {
             }[];
         } & {
             [key: string]: unknown;
+        };
+        MessagesOutputBody: {
+            messages: components["schemas"]["ThreadMessage"][];
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
         };
         Model: {
             /** Format: int64 */
@@ -1612,6 +2109,11 @@ export interface components {
         ModuleName: {
             name: string;
             version: string;
+        };
+        MyTenant: {
+            role?: string;
+            /** @description The tenant; empty for the operator, which X-Tenant names @operator. */
+            tenant: string;
         };
         NewKeyBody: {
             /**
@@ -1750,6 +2252,289 @@ export interface components {
              */
             used_bytes: number;
         };
+        Replay: {
+            agent: string;
+            /** @description Who started the replay. */
+            by: string;
+            candidate: components["schemas"]["ReplayCandidate"];
+            /** Format: date-time */
+            created: string;
+            /**
+             * Format: int64
+             * @description Runs that the candidate would change, although it asks the model the same.
+             */
+            different: number;
+            /**
+             * Format: int64
+             * @description Runs in which the candidate asks the model something else, so that the rest of the run is unknown.
+             */
+            diverged: number;
+            /**
+             * Format: int64
+             * @description The number of runs that have an outcome. It is the sum of the following fields.
+             */
+            done: number;
+            /** Format: date-time */
+            ended?: string;
+            /**
+             * Format: int64
+             * @description Runs in which the candidate fails or has more faults.
+             */
+            failed: number;
+            id: string;
+            /**
+             * Format: int64
+             * @description Runs that the candidate would not change.
+             */
+            same: number;
+            /**
+             * Format: int64
+             * @description Runs that cannot be replayed; each says why.
+             */
+            skipped: number;
+            /** @enum {string} */
+            status: "queued" | "running" | "finished" | "canceled";
+            /**
+             * Format: int64
+             * @description The number of runs to replay.
+             */
+            total: number;
+            /** Format: date-time */
+            updated: string;
+        };
+        ReplayCandidate: {
+            digest?: string;
+            entry?: string;
+            /** @description The module as the request named it. */
+            module?: string;
+            /** Format: int64 */
+            version?: number;
+        };
+        ReplayChange: {
+            after?: string;
+            before?: string;
+            /** @enum {string} */
+            kind: "request" | "message" | "call" | "tool_sent" | "result" | "decision" | "fault" | "event" | "end";
+            /** Format: int64 */
+            step: number;
+        };
+        ReplayFigures: {
+            /**
+             * Format: int64
+             * @description Tool calls that gates denied.
+             */
+            denials: number;
+            /** Format: int64 */
+            faults: number;
+            /** Format: int64 */
+            fuel: number;
+            /** Format: int64 */
+            steps: number;
+        };
+        ReplayFilter: {
+            /** @description These runs, instead of the newest ones. Other fields are ignored. */
+            ids?: string[];
+            /**
+             * Format: int64
+             * @description Maximum number of runs. Default: 100.
+             */
+            limit?: number;
+            /**
+             * Format: date-time
+             * @description Only runs that were created at this time or later.
+             */
+            since?: string;
+            /**
+             * Format: date-time
+             * @description Only runs that were created before this time.
+             */
+            until?: string;
+            /**
+             * Format: int64
+             * @description Only runs of this version of the agent.
+             */
+            version?: number;
+        };
+        ReplayHook: {
+            after: components["schemas"]["HookFigures"];
+            before: components["schemas"]["HookFigures"];
+            entry: string;
+            hook: string;
+            /** Format: int64 */
+            step: number;
+        };
+        ReplayedRun: {
+            /** @description The run with the candidate. */
+            after: components["schemas"]["ReplayFigures"];
+            /** @description The run with its own modules. */
+            before: components["schemas"]["ReplayFigures"];
+            /** @description What differs, in the order of the run; at most 50. */
+            changes?: components["schemas"]["ReplayChange"][];
+            /** @description The hooks that differ in calls, failures, faults or fuel; at most 50. */
+            hooks?: components["schemas"]["ReplayHook"][];
+            /**
+             * Format: int64
+             * @description The run's number in the replay, starting at 1.
+             */
+            number: number;
+            /**
+             * Format: int64
+             * @description The number of further changes.
+             */
+            omitted?: number;
+            /** @enum {string} */
+            outcome: "same" | "different" | "diverged" | "failed" | "skipped";
+            /** @description Why the run failed, was skipped, or ended early. */
+            reason?: string;
+            run: string;
+            /**
+             * Format: int64
+             * @description The version of the agent that the run had.
+             */
+            version?: number;
+        };
+        ReplayedRunsOutputBody: {
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
+            runs: components["schemas"]["ReplayedRun"][];
+        };
+        Rollout: {
+            agent: string;
+            alias: string;
+            /** @description Who started the rollout. */
+            by: string;
+            /**
+             * Format: int64
+             * @description The version that the alias gets.
+             */
+            canary: number;
+            /** Format: date-time */
+            created: string;
+            /** Format: date-time */
+            ended?: string;
+            /** @description The figures that are compared: the current ones, or those when the rollout ended. */
+            figures: components["schemas"]["RolloutFigures"];
+            id: string;
+            /**
+             * Format: int64
+             * @description The percentage of runs or threads that get the canary.
+             */
+            percent: number;
+            plan: components["schemas"]["RolloutPlan"];
+            /** @description Why the rollout has its status. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When the step began. Pauses move it.
+             */
+            since: string;
+            /**
+             * Format: int64
+             * @description The version of the alias when the rollout began.
+             */
+            stable: number;
+            /**
+             * @description The last three are final. A paused rollout keeps its percentage, and can be rolled back.
+             * @enum {string}
+             */
+            status: "running" | "paused" | "promoted" | "aborted" | "rolled_back";
+            /**
+             * Format: int64
+             * @description The current step, starting at 1.
+             */
+            step: number;
+            /** Format: date-time */
+            updated: string;
+        };
+        RolloutFigures: {
+            canary: components["schemas"]["ArmFigures"];
+            stable: components["schemas"]["ArmFigures"];
+        };
+        RolloutHistory: {
+            /** Format: int64 */
+            bucket_seconds: number;
+            /** @description At most 200, the oldest first. */
+            points: components["schemas"]["RolloutPoint"][];
+        };
+        RolloutLimits: {
+            /**
+             * Format: double
+             * @description Of the mean cost of a run, as a fraction of the stable version's. Default: 0.5.
+             */
+            cost?: number;
+            /**
+             * Format: double
+             * @description Of the share of runs with a denied tool call. Default: 0.05.
+             */
+            denials?: number;
+            /**
+             * Format: double
+             * @description Of the share of runs that end with an error. Default: 0.02.
+             */
+            errors?: number;
+            /**
+             * Format: double
+             * @description Of the share of runs with a fault. Default: 0.02.
+             */
+            faults?: number;
+            /**
+             * Format: double
+             * @description Of the 95th percentile of the time of runs, without pauses, as a fraction of the stable version's. Default: 0.5.
+             */
+            latency?: number;
+        };
+        RolloutPlan: {
+            /**
+             * @description Whether each run is assigned to a version, or each thread, which keeps its version as long as the rollout is active. Default: run.
+             * @enum {string}
+             */
+            by?: "run" | "thread";
+            rollback?: components["schemas"]["RolloutRollback"];
+            /** @description The steps. Default: 10, 50 and 100 percent, 10 minutes each. After the last step, a rollout at 100 percent is promoted. */
+            steps?: components["schemas"]["RolloutStep"][];
+        };
+        RolloutPoint: {
+            canary: components["schemas"]["ArmFigures"];
+            stable: components["schemas"]["ArmFigures"];
+            /**
+             * Format: date-time
+             * @description The beginning of the period.
+             */
+            time: string;
+        };
+        RolloutPrices: {
+            /** Format: double */
+            completion?: number;
+            /** Format: double */
+            prompt?: number;
+        };
+        RolloutRollback: {
+            /** @description Increases that are tolerated. */
+            increase?: components["schemas"]["RolloutLimits"];
+            /**
+             * Format: int64
+             * @description Finished runs of each version that a comparison needs. Default: 20.
+             */
+            min_runs?: number;
+            /** @description Figures that are not compared. */
+            off?: ("faults" | "denials" | "errors" | "latency" | "cost")[];
+            /** @description Prices of tokens. Without them, cost counts tokens. */
+            prices?: components["schemas"]["RolloutPrices"];
+            /**
+             * Format: int64
+             * @description Runs that finished in this time are compared. Default: 3600.
+             */
+            window_seconds?: number;
+        };
+        RolloutStep: {
+            /** Format: int64 */
+            percent: number;
+            /**
+             * Format: int64
+             * @description The minimum duration of the step in seconds. A step also lasts until min_runs finished runs of the canary are compared.
+             */
+            seconds: number;
+        };
         RotateBody: {
             /**
              * Format: int64
@@ -1759,6 +2544,11 @@ export interface components {
         };
         Run: {
             agent: string;
+            /**
+             * @description The arm of the rollout.
+             * @enum {string}
+             */
+            arm?: "stable" | "canary";
             /**
              * Format: double
              * @description What the tokens cost, in units of the currency, by the operator's prices when they were used. Tokens of models without a price cost nothing.
@@ -1805,6 +2595,8 @@ export interface components {
             modules?: components["schemas"]["RunModule"][];
             /** @description The text of the answer. Only if the run is requested by its id. */
             output?: string;
+            /** @description The rollout that chose the version. */
+            rollout?: string;
             /**
              * @description A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server.
              * @enum {string}
@@ -1812,6 +2604,8 @@ export interface components {
             status: "queued" | "running" | "paused" | "finished" | "quarantined";
             /** Format: int64 */
             step: number;
+            /** @description The thread that the run continues. */
+            thread?: string;
             /** @description The last user message at the start of the run, truncated. */
             title?: string;
             /**
@@ -2030,6 +2824,12 @@ export interface components {
              */
             version: number;
         };
+        SignIn: {
+            /** @description The identity provider's name. Absent if the server has none. */
+            name?: string;
+            /** @description The address to open, with return_to. */
+            url?: string;
+        };
         Span: {
             agent?: string;
             call_id?: string;
@@ -2058,6 +2858,37 @@ export interface components {
             took_us: number;
             tool?: string;
         };
+        StartReplay: {
+            /** @description The entry whose module is replaced. Default: the entry with the module's name, or the only one. */
+            entry?: string;
+            /** @description The candidate module, instead of a version: a digest, a name or name@version. */
+            module?: string;
+            /** @description The runs to replay: the newest finished ones that match. */
+            runs?: components["schemas"]["ReplayFilter"];
+            /**
+             * Format: int64
+             * @description The candidate version of the agent.
+             */
+            version?: number;
+        };
+        StartRollout: {
+            /** @description The alias to move. Default: stable. */
+            alias?: string;
+            /**
+             * @description Whether each run is assigned to a version, or each thread, which keeps its version as long as the rollout is active. Default: run.
+             * @enum {string}
+             */
+            by?: "run" | "thread";
+            /** @description When the rollout is rolled back. Each figure has a default. */
+            rollback?: components["schemas"]["RolloutRollback"];
+            /** @description The steps. Default: 10, 50 and 100 percent, 10 minutes each. After the last step, a rollout at 100 percent is promoted. */
+            steps?: components["schemas"]["RolloutStep"][];
+            /**
+             * Format: int64
+             * @description The version that the alias gets: the canary.
+             */
+            version: number;
+        };
         StartRun: {
             /** @description The agent to run: its name, name@version or name@alias. A name alone means the alias stable, or the newest version if there is no such alias. */
             agent?: string;
@@ -2065,6 +2896,11 @@ export interface components {
             answers?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description What happens while another run of the thread is unfinished: the request is rejected (409), the run waits in a queue, or it cancels the earlier runs. Default: the thread's.
+             * @enum {string}
+             */
+            concurrency?: "reject" | "queue" | "cancel";
             /**
              * @description Whether the run continues or is canceled when its last follower disconnects. Default: continue.
              * @enum {string}
@@ -2082,6 +2918,8 @@ export interface components {
             };
             /** @description The run to resume. */
             run?: string;
+            /** @description The thread that the run continues: it starts with the messages of the thread. Its agent is the default of agent. */
+            thread?: string;
             /**
              * Format: int64
              * @description The agent's version, unless agent names it.
@@ -2141,6 +2979,11 @@ export interface components {
             modules?: number;
             /**
              * Format: int64
+             * @description Maximum number of runs that wait in the queue of one thread. Default: 16.
+             */
+            queued_runs?: number;
+            /**
+             * Format: int64
              * @description Maximum number of requests per minute on one server.
              */
             requests_per_minute?: number;
@@ -2156,6 +2999,21 @@ export interface components {
             storage_bytes?: number;
             /**
              * Format: int64
+             * @description Size of the messages of a thread, with the input of a run, above which the run does not begin. Default: 16777216.
+             */
+            thread_bytes?: number;
+            /**
+             * Format: int64
+             * @description Number of messages of a thread at which no more runs begin in it. Default: 10000.
+             */
+            thread_messages?: number;
+            /**
+             * Format: int64
+             * @description Maximum number of threads. Default: 100000.
+             */
+            threads?: number;
+            /**
+             * Format: int64
              * @description Maximum number of tokens per day, prompts and completions together. Runs in progress are not interrupted.
              */
             tokens_per_day?: number;
@@ -2169,6 +3027,66 @@ export interface components {
              * @description Maximum size of the modules' durable values. Default: 67108864.
              */
             value_bytes?: number;
+        };
+        Thread: {
+            /** @description The agent of runs that name none. */
+            agent?: string;
+            /**
+             * Format: int64
+             * @description Size of the messages, as the quota thread_bytes counts it.
+             */
+            bytes: number;
+            /**
+             * @description What happens to a run while another run of the thread is unfinished, unless the run says otherwise: it is rejected (409), it waits in a queue, or it cancels the earlier runs.
+             * @enum {string}
+             */
+            concurrency: "reject" | "queue" | "cancel";
+            /** Format: date-time */
+            created: string;
+            id: string;
+            /**
+             * Format: int64
+             * @description Number of messages.
+             */
+            messages: number;
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description The unfinished run, if there is one. Queued runs do not count. */
+            run?: string;
+            /** @description The end user to whom the thread belongs. Empty for the tenant itself. */
+            subject?: string;
+            /** @description The title that a client set, or else the first user message, truncated. */
+            title?: string;
+            /**
+             * Format: date-time
+             * @description The last start or end of a run, or change of a field.
+             */
+            updated: string;
+        };
+        ThreadMessage: {
+            /** @description Unique in its thread. */
+            id: string;
+            /** @description The message, in OpenAI's format. */
+            message: unknown;
+            /**
+             * Format: int64
+             * @description Counted from 0.
+             */
+            position: number;
+            /** @description The run that added or last changed the message. It may be deleted. */
+            run?: string;
+        };
+        ThreadUpdate: {
+            agent?: string;
+            /** @enum {string} */
+            concurrency?: "reject" | "queue" | "cancel";
+            /** @description Replaces the metadata. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description An empty title makes the first user message the title. */
+            title?: string;
         };
         Timeline: {
             /** Format: date-time */
@@ -2271,6 +3189,176 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    "get-sign-in": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignIn"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "sign-in-callback": {
+        parameters: {
+            query?: {
+                code?: string;
+                state?: string;
+                error?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The next page */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "sign-in": {
+        parameters: {
+            query?: {
+                return_to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The next page */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     healthz: {
         parameters: {
             query?: never;
@@ -3133,6 +4221,260 @@ export interface operations {
                         /** @description Warnings for users of the agent. */
                         warnings: string[];
                     };
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-replays": {
+        parameters: {
+            query?: {
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent's name. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListReplaysOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "start-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's name. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StartReplay"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-rollouts": {
+        parameters: {
+            query?: {
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent's name. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListRolloutsOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "start-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent's name. */
+                agent: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StartRollout"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
                 };
             };
             /** @description What is wrong with the request */
@@ -4229,6 +5571,62 @@ export interface operations {
             };
         };
     };
+    "get-me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-members": {
         parameters: {
             query?: {
@@ -5091,6 +6489,247 @@ export interface operations {
             };
         };
     };
+    "get-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The replay's id. */
+                replay: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The replay's id. */
+                replay: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "cancel-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The replay's id. */
+                replay: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-replayed-runs": {
+        parameters: {
+            query?: {
+                /** @description Only runs with this outcome. */
+                outcome?: "same" | "different" | "diverged" | "failed" | "skipped";
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The replay's id. */
+                replay: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayedRunsOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     responses: {
         parameters: {
             query?: never;
@@ -5128,6 +6767,376 @@ export interface operations {
                 };
                 content: {
                     "application/json": Record<string, never>;
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rollout's id. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "abort-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rollout's id. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeRolloutInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "rollout-history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rollout's id. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutHistory"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "pause-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rollout's id. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeRolloutInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "promote-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rollout's id. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeRolloutInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "resume-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rollout's id. */
+                rollout: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChangeRolloutInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
                 };
             };
             /** @description What is wrong with the request */
@@ -5918,6 +7927,63 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Series"];
                 };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "sign-out": {
+        parameters: {
+            query?: {
+                /** @description End all sessions of the person. */
+                everywhere?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The session has ended */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What is wrong with the request */
             "4XX": {
@@ -6944,6 +9010,376 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UsageOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-threads": {
+        parameters: {
+            query?: {
+                /** @description Only threads of this agent. */
+                agent?: string;
+                /** @description Only threads of this end user. */
+                subject?: string;
+                /** @description Only threads whose metadata has this entry: its name, a colon and its value. */
+                metadata?: string;
+                /** @description Maximum number of threads. */
+                limit?: number;
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListThreadsOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-thread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateThread"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Thread"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-thread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The thread's id. */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Thread"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-thread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The thread's id. */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "update-thread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The thread's id. */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ThreadUpdate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Thread"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-thread-messages": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of messages. A page of large messages has fewer. */
+                limit?: number;
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The thread's id. */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessagesOutputBody"];
                 };
             };
             /** @description What is wrong with the request */

@@ -46,6 +46,7 @@ const (
 	StatusRunning  Status = "running"  // in progress, or interrupted by the end of its process
 	StatusPaused   Status = "paused"   // waiting for answers
 	StatusFinished Status = "finished" // ended
+	StatusQueued   Status = "queued"   // waiting for the earlier runs of its thread
 	// StatusQuarantined marks a run that is suspected to have crashed its process. It is
 	// not resumed. It can be canceled, or released by the operator.
 	StatusQuarantined Status = "quarantined"
@@ -57,7 +58,8 @@ type RunInfo struct {
 	Tenant string `json:"tenant,omitempty"`
 	Agent  string `json:"agent"`
 	Parent string `json:"parent,omitempty"`
-	Title  string `json:"title,omitempty"` // the last user message of the input, shortened
+	Title  string `json:"title,omitempty"`  // the last user message of the input, shortened
+	Thread string `json:"thread,omitempty"` // the thread that the run continues
 
 	Progress
 	Epoch        int64     `json:"epoch"`
@@ -134,6 +136,8 @@ type Creation struct {
 	Lazy     bool // see [Commit.Lazy]
 	// Metadata is the caller's metadata, a JSON object; optional.
 	Metadata json.RawMessage
+	// Thread is the run's place in a thread; nil if the run continues none.
+	Thread *ThreadStart
 }
 
 // A StoredRun is a run with its log.
@@ -169,7 +173,9 @@ type Commit struct {
 
 	Progress *Progress // the run's progress; nil if unchanged
 	// Rewrite erases from earlier entries of the log; optional.
-	Rewrite  *Rewrite
+	Rewrite *Rewrite
+	// Thread changes the thread of a run that ends; nil if the thread stays as it is.
+	Thread   *ThreadEnd
 	LeaseTTL time.Duration
 	// Lazy means that the commit must survive the end of the process. It needs to survive
 	// a power failure only together with the run's next commit that is not lazy.

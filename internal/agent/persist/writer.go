@@ -42,10 +42,11 @@ type Source interface {
 
 // A Change is the change of a run's state that one commit persists.
 type Change struct {
-	Log      []byte            // the next entry of the run's log; nil if nothing changed
-	Progress *journal.Progress // the run's progress; nil if unchanged
-	Rewrite  *journal.Rewrite  // erases from earlier entries, unless nil
-	Pending  int64             // bytes to release from the pending memory once persisted
+	Log      []byte             // the next entry of the run's log; nil if nothing changed
+	Progress *journal.Progress  // the run's progress; nil if unchanged
+	Rewrite  *journal.Rewrite   // erases from earlier entries, unless nil
+	Thread   *journal.ThreadEnd // what the run leaves of its thread, unless nil
+	Pending  int64              // bytes to release from the pending memory once persisted
 }
 
 // A Position is the position of a run in its journal.
@@ -320,7 +321,7 @@ func (w *Writer) collect() (g gathered, err error) {
 		return g, err
 	}
 	c := &journal.Commit{Run: w.run, Epoch: w.epoch, Entry: w.entries, First: w.last + 1, LeaseTTL: w.LeaseTTL,
-		Log: change.Log, Progress: change.Progress, Rewrite: change.Rewrite,
+		Log: change.Log, Progress: change.Progress, Rewrite: change.Rewrite, Thread: change.Thread,
 		Lazy:  !sync && !slices.ContainsFunc(g.events, func(e delivery.Event) bool { return !repeatable(&e.Event) }),
 		Abort: w.shedder.stopped, Urgent: w.shedder.isStopped()}
 	if c.Log != nil {

@@ -62,8 +62,15 @@ type Fixed struct {
 
 // FixedOf returns the part of a state that changes only at the start of an agent's turn.
 func FixedOf(s *State) *Fixed {
-	return &Fixed{Instruction: s.Instruction, Tools: s.Tools, Input: s.Input, Model: s.Model, Limits: s.Limits,
-		InstructionLabels: s.InstructionLabels, Requested: s.Requested}
+	return &Fixed{
+		Instruction:       s.Instruction,
+		Tools:             s.Tools,
+		Input:             s.Input[min(s.Base, len(s.Input)):],
+		Model:             s.Model,
+		Limits:            s.Limits,
+		InstructionLabels: s.InstructionLabels,
+		Requested:         s.Requested,
+	}
 }
 
 // Same reports whether o has the same values as f. Slices and pointers of a state are replaced,
@@ -124,7 +131,7 @@ func Restore(log [][]byte) (*State, int64, error) {
 	if f.fixed == nil || s.Phase == "" {
 		return nil, 0, errors.New("the run's log has no beginning")
 	}
-	s.Instruction, s.Tools, s.Input = f.fixed.Instruction, f.fixed.Tools, f.fixed.Input
+	s.Instruction, s.Tools, s.Input = f.fixed.Instruction, f.fixed.Tools, slices.Concat(f.base, f.fixed.Input)
 	s.Model, s.Limits, s.InstructionLabels = f.fixed.Model, f.fixed.Limits, f.fixed.InstructionLabels
 	s.Requested = f.fixed.Requested
 	s.Messages, s.Calls = message.NewList(message.NewRevisions(), f.messages), f.calls
@@ -180,6 +187,7 @@ func eachEntry(log [][]byte, fn func(*Entry) error) error {
 type builder struct {
 	state    *State
 	fixed    *Fixed
+	base     []string // ids of the messages of the run's thread
 	messages []abi.Message
 	shared   bool // messages are referenced elsewhere and must not be overwritten
 	calls    []CallState
@@ -208,6 +216,9 @@ func (f *builder) add(e *Entry) error {
 	}
 	s.Rounds = append(s.Rounds, e.Rounds...)
 	if e.Fixed != nil {
+		if f.fixed == nil {
+			f.base = idsOf(f.messages) // a line before the log's own has the messages of the run's thread
+		}
 		f.fixed = e.Fixed
 	}
 	if e.Live != nil {
@@ -245,6 +256,13 @@ func (f *builder) add(e *Entry) error {
 		f.inner[i].Add(more)
 	}
 	return f.edit(e.Messages)
+}
+
+func idsOf(messages []abi.Message) (ids []string) {
+	for i := range messages {
+		ids = append(ids, messages[i].ID)
+	}
+	return ids
 }
 
 // edit applies a change of the messages.

@@ -83,9 +83,13 @@ type State struct {
 	ReturnDirectly []string `json:"return_directly"`
 
 	Messages *message.List `json:"messages"`
-	Input    []string      `json:"input"`  // ids of the input messages
-	Rounds   []string      `json:"rounds"` // ids of the messages whose calls were executed
-	Locals   *local.Values `json:"locals"`
+	// Base is the number of messages that the run began with and that belong to its thread. The log does
+	// not have them. Unchanged is the number of them that are as they were.
+	Base      int           `json:"base,omitempty"`
+	Unchanged int           `json:"unchanged,omitempty"`
+	Input     []string      `json:"input"`  // ids of the input messages
+	Rounds    []string      `json:"rounds"` // ids of the messages whose calls were executed
+	Locals    *local.Values `json:"locals"`
 	// Record holds the calls recorded in the current phase. A resumed run replays them.
 	Record  *record.Record `json:"record"`
 	Calls   []CallState    `json:"calls,omitempty"` // calls of the current round

@@ -113,6 +113,8 @@ const (
 	ListMembers     ListName = "members"
 	ListGroups      ListName = "groups"
 	ListAudit       ListName = "audit"
+	ListThreads     ListName = "threads"
+	ListMessages    ListName = "messages" // followed by the thread
 )
 
 const (

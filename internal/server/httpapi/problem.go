@@ -130,6 +130,7 @@ func ProblemOf(err error) *Problem {
 	var db *database.Error
 	var size *http.MaxBytesError
 	var busy *admission.QuotaError
+	var thread *journal.ThreadBusyError
 	var images *sandbox.ImageRoomError
 	var panicked *refcache.PanicError
 	var other interface{ Problem() *Problem }
@@ -166,9 +167,14 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule),
 		errors.Is(err, store.ErrNoMember),
-		errors.Is(err, journal.ErrNoRun):
+		errors.Is(err, journal.ErrNoRun),
+		errors.Is(err, journal.ErrNoThread):
 		return NewProblem(api.CodeNotFound, "%v", err)
-	case errors.Is(err, store.ErrExists),
+	case errors.As(err, &thread):
+		return NewProblem(api.CodeConflict,
+			"%v; wait for its end, cancel it, or send concurrency: queue or cancel", thread)
+	case errors.Is(err, journal.ErrThreadChanged),
+		errors.Is(err, store.ErrExists),
 		errors.Is(err, store.ErrInUse),
 		errors.Is(err, journal.ErrBusy),
 		errors.Is(err, journal.ErrFinished),

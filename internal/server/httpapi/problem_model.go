@@ -15,7 +15,7 @@ import (
 // have. Their clients ignore errors in other formats.
 var (
 	openAIPaths = regexp.MustCompile(
-		`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`,
+		`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants)(/|$)`,
 	)
 	anthropicPaths = regexp.MustCompile(`^/v1/messages(/|$)`)
 )

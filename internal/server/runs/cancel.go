@@ -93,6 +93,16 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 	if err != nil {
 		return nil, err
 	}
+	if info.Status == journal.StatusQueued {
+		if err := c.Tenant.AbandonRun(ctx, in.Run, "canceled before it began", nil); err != nil {
+			return nil, err
+		}
+		r.wakeQueues()
+		if info, err = c.Tenant.Run(ctx, in.Run); err != nil {
+			return nil, err
+		}
+		return &runOutput{r.showRun(info)}, nil
+	}
 	now, err := r.store.Now(ctx) // leases use the database's clock
 	if err != nil {
 		return nil, err

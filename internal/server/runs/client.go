@@ -23,6 +23,8 @@ type Client struct {
 	// Check returns what is wrong with the text of the final answer, or "" if nothing is. If
 	// something is wrong, the run asks the model again, once. Check may be nil.
 	Check func(text string) string
+	// Turn is the place of a new run in a thread; nil for a run without one.
+	Turn *Turn
 	// Encoder encodes the events in the client's protocol. Optional.
 	Encoder chain.Encoder
 }

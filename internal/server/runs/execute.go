@@ -115,11 +115,13 @@ func (r *Service) releaseQuota(t *store.Tenant, id string) {
 	}
 }
 
-// logStopped logs the error that stopped a run here, except an exceeded quota. It counts the run if
+// logStopped logs the error that stopped a run here, except an exceeded quota or a busy thread. It counts the run if
 // the run was released to the journal.
 func (r *Service) logStopped(t *store.Tenant, id string, err error) {
 	var full *store.QuotaError
-	if errors.As(err, &full) {
+	var busy *journal.ThreadBusyError
+	if errors.As(err, &full) || errors.As(err, &busy) ||
+		errors.Is(err, journal.ErrThreadChanged) || errors.Is(err, journal.ErrNoThread) {
 		return // the run did not begin, and its client receives the error
 	}
 	if errors.Is(err, journal.ErrReleased) {
@@ -149,7 +151,7 @@ func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInf
 				string(p.Stack),
 			)
 		}
-		return t.AbandonRun(ctx, info.ID, "canceled; its agent is no longer available")
+		return r.abandon(ctx, t, info, "canceled; its agent is no longer available")
 	}
 	failed := make(chan error, 1)
 	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
@@ -161,7 +163,7 @@ func (r *Service) end(ctx context.Context, t *store.Tenant, info *journal.RunInf
 		return nil // the run is in progress, and its server polls for cancellations
 	}
 	if err := <-failed; err != nil {
-		return t.AbandonRun(ctx, info.ID, "canceled")
+		return r.abandon(ctx, t, info, "canceled")
 	}
 	select {
 	case <-l.ended:

@@ -28,10 +28,11 @@ type Follower struct {
 	response *admission.Response // counts the events that next returned last
 	copies   int                 // number of copies of each of these events in memory
 
-	last  bool   // next has returned the event that ended or paused the run here
-	known int64  // the number of the run's last event when the store was last read
-	state *poll  // set once the follower has read from the store
-	leave func() // ends the use of state
+	queued bool   // the run was in a queue when it was last read; its modules are not known
+	last   bool   // next has returned the event that ended or paused the run here
+	known  int64  // the number of the run's last event when the store was last read
+	state  *poll  // set once the follower has read from the store
+	leave  func() // ends the use of state
 }
 
 // Follow returns a [Follower] that reads a run's events with numbers greater than after, for the
@@ -43,6 +44,7 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 		run:      info.ID,
 		after:    after,
 		redactor: NewRedactor(info.Modules),
+		queued:   info.Status == journal.StatusQueued,
 		response: c.Response,
 		copies:   1,
 	}
@@ -135,7 +137,10 @@ func (f *Follower) query(ctx context.Context) (wait time.Duration, over bool, er
 		return 0, false, err
 	}
 	f.known = info.LastSeq
-	return wait, f.known <= f.after && info.Status != journal.StatusRunning, nil
+	if f.queued {
+		f.redactor, f.queued = NewRedactor(info.Modules), info.Status == journal.StatusQueued
+	}
+	return wait, f.known <= f.after && info.Status != journal.StatusRunning && !f.queued, nil
 }
 
 // leavePoll ends the follower's use of its poll, if it has one.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
@@ -30,6 +31,10 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	stored, err := c.Tenant.LoadRun(ctx, in.Run)
 	if err != nil {
 		return nil, err
+	}
+	if info.Status == journal.StatusQueued || info.Entries == 0 { // the run has not begun
+		none := json.RawMessage("[]")
+		return &historyOutput{&api.RunHistory{Input: none, Messages: none, Phases: none, Answered: none}}, nil
 	}
 	h, err := runlog.ReadHistory(stored)
 	if err != nil {

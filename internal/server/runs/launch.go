@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -36,15 +37,23 @@ func (r *Service) launch(
 	if in.Run != "" {
 		return r.ResumeOnce(ctx, c, in.Run, in.Answers, Client{}, key)
 	}
-	ref, err := agents.ParseRef(in.Agent, in.Version)
+	name, client := in.Agent, Client{}
+	if in.Thread != "" {
+		if name, err = r.agentOfTurn(ctx, c, in.Agent, in.Thread); err != nil {
+			return nil, nil, err
+		}
+		client.Turn = &Turn{Thread: in.Thread, Concurrency: Concurrency(in.Concurrency)}
+	}
+	ref, err := agents.ParseRef(name, in.Version)
 	if err != nil {
 		return nil, nil, err
 	}
+	ref.Thread = cmp.Or(ref.Thread, in.Thread)
 	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, Metadata: in.Metadata}
 	if key.given() {
-		key.digest = requestDigest(key.key, in.Agent, messages)
+		key.digest = requestDigest(key.key, in.Agent+in.Thread, messages)
 	}
-	return r.BeginOnce(ctx, c, ref, input, Client{}, key)
+	return r.BeginOnce(ctx, c, ref, input, client, key)
 }
 
 // sameInput reports whether a run was started with an input. The stored messages can be different,
@@ -84,6 +93,7 @@ func sameContent(a, b abi.Message) bool {
 const MaxMetadata = 64 << 10
 
 // Begin starts a run of the version of an agent that ref names, and returns when the run has begun.
+// If client has a Turn, the run continues a thread, and in has the messages after those of the thread.
 func (r *Service) Begin(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -98,10 +108,24 @@ func (r *Service) Begin(
 	if size > MaxMetadata {
 		return nil, httpapi.NewProblem(api.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
 	}
-	t := c.Tenant
-	if err := t.CheckRunQuotas(ctx); err != nil { // before waiting for the agent
+	if err := c.Tenant.CheckRunQuotas(ctx); err != nil { // before waiting for the agent
 		return nil, err
 	}
+	if client.Turn != nil {
+		return r.beginTurn(ctx, c, ref, in, client)
+	}
+	return r.beginRun(ctx, c, ref, in, client)
+}
+
+// beginRun starts a run of an agent with all its messages.
+func (r *Service) beginRun(
+	ctx context.Context,
+	c *httpapi.Caller,
+	ref agents.Ref,
+	in agent.Input,
+	client Client,
+) (*ActiveRun, error) {
+	t := c.Tenant
 	o, err := r.Agents.Open(ctx, t, agents.Spec{
 		Agent: ref.Name, Version: ref.Version, Alias: ref.Alias, Run: in.RunID, Thread: ref.Thread})
 	if err != nil {
@@ -126,6 +150,9 @@ func (r *Service) Begin(
 	})
 	if err != nil {
 		return nil, err
+	}
+	if in.Thread != nil {
+		r.options.Go(func() { <-l.ended; r.wakeQueues() })
 	}
 	return l, l.wait(ctx)
 }

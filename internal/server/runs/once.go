@@ -106,12 +106,18 @@ func (r *Service) BeginOnce(
 ) (l *ActiveRun, known *Earlier, err error) {
 	if !key.given() {
 		l, err = r.Begin(ctx, c, ref, in, client)
+		if later, ok := errors.AsType[*queuedError](err); ok {
+			return nil, &Earlier{Run: later.run}, nil
+		}
 		return l, nil, err
 	}
 	in.RunID, in.RequestDigest = key.runID(c.Tenant.ID()), key.digest
 	info, err := r.Find(ctx, c.Tenant, in.RunID)
 	if errors.Is(err, journal.ErrNoRun) {
 		l, err = r.Begin(ctx, c, ref, in, client)
+		if later, ok := errors.AsType[*queuedError](err); ok {
+			return nil, &Earlier{Run: later.run}, nil
+		}
 		var running *alreadyRunningError
 		if !errors.As(err, &running) && !errors.Is(err, journal.ErrExists) {
 			return l, nil, err
@@ -141,6 +147,9 @@ func (r *Service) checkSameRequest(
 		if err := l.wait(ctx); err != nil {
 			return err
 		}
+	}
+	if known.Status == journal.StatusQueued {
+		return r.checkSameQueued(ctx, tenant, known, in)
 	}
 	h, agentName, err := r.historyOf(ctx, tenant, known.ID)
 	if err != nil {

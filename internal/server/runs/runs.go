@@ -30,9 +30,10 @@ type Service struct {
 	Active          *activeRuns
 	polls           *polls
 	Agents          AgentSource
-	taking          sync.Map     // tenants whose runs are being taken over
-	failedTakeovers sync.Map     // by run id, the time of the first failed takeover
-	released        atomic.Int64 // number of runs that were released to the journal
+	taking          sync.Map      // tenants whose runs are being taken over
+	failedTakeovers sync.Map      // by run id, the time of the first failed takeover
+	freed           chan struct{} // receives a value when a run of a thread ends here
+	released        atomic.Int64  // number of runs that were released to the journal
 }
 
 // Options configure a [Service].
@@ -69,6 +70,7 @@ func New(o *Options) *Service {
 		log:       o.Logger,
 		admission: o.Admission,
 		blocks:    o.Blocks,
+		freed:     make(chan struct{}, 1),
 		polls:     newPolls(o.Hints, o.Logger),
 		Agents:    o.Agents,
 	}

@@ -45,6 +45,7 @@ func (r *Service) showRun(info *journal.RunInfo) *api.Run {
 		Rollout:      spec.Rollout,
 		Arm:          string(spec.Arm),
 		Title:        info.Title,
+		Thread:       info.Thread,
 		Status:       string(info.Status),
 		FinishReason: info.FinishReason,
 		Step:         info.Step,

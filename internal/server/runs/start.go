@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -42,7 +44,7 @@ func decodeStart(b []byte, in *api.StartRun) error {
 	if len(unknown) > 0 {
 		return httpapi.NewProblem(
 			api.CodeInvalid,
-			"the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers",
+			"the body has the unknown field %.80q; want agent with input or messages, and version, metadata, thread, concurrency and disconnect if need be; or run with answers",
 			unknown[0],
 		)
 	}
@@ -97,17 +99,26 @@ func (r *Service) start(w http.ResponseWriter, req *http.Request, c *httpapi.Cal
 	return r.respondRun(w, req, c, id, l)
 }
 
+var threadID = regexp.MustCompile(`^thr_[A-Za-z0-9_-]{1,80}$`)
+
 // checkStart rejects a request in which fields are missing or contradict each other, or disconnect
 // has an unknown value.
 func checkStart(in *api.StartRun) error {
 	switch {
-	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
-		return httpapi.NewProblem(api.CodeInvalid, "run resumes an existing run: remove agent, input, messages and metadata")
+	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil || in.Thread != ""):
+		return httpapi.NewProblem(api.CodeInvalid,
+			"run resumes an existing run: remove agent, input, messages, metadata and thread")
 	case in.Run != "" && len(in.Answers) == 0:
 		return httpapi.NewProblem(api.CodeInvalid, "the run waits for answers: set answers, by the ids of its interrupts")
 	case in.Run != "":
 		return nil
-	case in.Agent == "":
+	case in.Thread == "" && in.Concurrency != "":
+		return httpapi.NewProblem(api.CodeInvalid, "concurrency needs thread")
+	case in.Thread != "" && !threadID.MatchString(in.Thread):
+		return httpapi.NewProblem(api.CodeInvalid, "thread is no id of a thread; GET /v1/threads lists them")
+	case !slices.Contains([]Concurrency{"", Reject, Queue, Cancel}, Concurrency(in.Concurrency)):
+		return httpapi.NewProblem(api.CodeInvalid, "concurrency is %.40q; want reject, queue or cancel", in.Concurrency)
+	case in.Agent == "" && in.Thread == "":
 		return httpapi.NewProblem(api.CodeInvalid, "agent is missing; GET /v1/agents lists them")
 	case len(in.Answers) > 0:
 		return httpapi.NewProblem(api.CodeInvalid, "answers needs run")

@@ -142,7 +142,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 			errors.Is(err, store.ErrNoModule) ||
 			isPermanent(err) {
 			log.Warn("run cannot be resumed", "error", err)
-			if err := t.AbandonRun(ctx, info.ID, "its server is gone and it cannot be resumed: "+reason); err != nil {
+			if err := r.abandon(ctx, t, info, "its server is gone and it cannot be resumed: "+reason); err != nil {
 				log.Error("end a run that cannot be resumed", "error", err)
 			}
 			return
@@ -159,7 +159,7 @@ func (r *Service) TakeOverRun(ctx context.Context, info *journal.RunInfo) {
 		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server came first
 		case errors.As(err, &pins):
 			log.Warn("run cannot be resumed", "error", err)
-			if err := t.AbandonRun(ctx, info.ID, err.Error()); err != nil {
+			if err := r.abandon(ctx, t, info, err.Error()); err != nil {
 				log.Error("end a run that cannot be resumed", "error", err)
 			}
 		default:

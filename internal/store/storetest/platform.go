@@ -162,7 +162,7 @@ func testIsolation(t *testing.T, open Opener) {
 		"load":          func() error { _, err := beta.LoadRun(ctx, "acme-run"); return err },
 		"events":        func() error { _, err := beta.RunEvents(ctx, "acme-run", 0, 10, 1<<20); return err },
 		"cancel run":    func() error { return beta.CancelRun(ctx, "acme-run") },
-		"abandon run":   func() error { return beta.AbandonRun(ctx, "acme-run", "") },
+		"abandon run":   func() error { return beta.AbandonRun(ctx, "acme-run", "", nil) },
 		"delete run":    func() error { return beta.DeleteRun(ctx, "acme-run") },
 	} {
 		err := do()

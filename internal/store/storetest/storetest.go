@@ -95,6 +95,12 @@ func Run(t *testing.T, open Opener) {
 		"large bytes deleted":      testLargeDeleted,
 		"large bytes swept":        testLargeSwept,
 		"large bytes corrupt":      testLargeCorrupt,
+		"threads":                  testThreads,
+		"erasure in threads":       testThreadErasure,
+		"queues of threads":        testThreadQueue,
+		"busy threads":             testThreadBusy,
+		"fields of threads":        testThreadFields,
+		"threads pruned":           testThreadsPruned,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,8 @@ import { totals, rows } from "./usage.js";
 
 // The quotas: name, label, unit, and the default.
 const quotas = [["concurrent_runs", "Concurrent runs"], ["runs_per_day", "Runs per day"], ["tokens_per_day", "Tokens per day"], ["fuel_per_day", "Fuel per day"],
-  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals per day", bytes, 2 * 2 ** 30], ["memory_bytes", "Memory of runs", bytes], ["upload_bytes", "Upload", bytes], ["input_bytes", "Run input", bytes, 1 << 20], ["concurrent_requests", "Concurrent requests", count, 4096], ["requests_per_minute", "Requests per minute"]];
+  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals per day", bytes, 2 * 2 ** 30], ["memory_bytes", "Memory of runs", bytes], ["upload_bytes", "Upload", bytes], ["input_bytes", "Run input", bytes, 1 << 20], ["concurrent_requests", "Concurrent requests", count, 4096], ["requests_per_minute", "Requests per minute"],
+  ["threads", "Threads", count, 100_000], ["thread_messages", "Messages of a thread", count, 10_000], ["thread_bytes", "Size of a thread", bytes, 16 << 20], ["queued_runs", "Queued runs of a thread", count, 16]];
 
 // The lists of a policy: name, label and hint.
 const lists = [["grants", "Grants", "That agents may give to modules. A trailing * matches anything. Default: read:*"], ["models", "Models", "That agents may use. Default: any, with the tenant's own credentials"],

@@ -1,0 +1,56 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// A ThreadStart is the place in a thread at which a new run begins. A thread is a conversation that
+// runs continue one after the other.
+type ThreadStart struct {
+	Thread string // the thread's id
+	// Version is the version of the thread's messages that the run has read. Create fails with
+	// [ErrThreadChanged] if the thread has another one.
+	Version int64
+	// Messages is the number of the thread's messages, counted from its first one, with which the run
+	// begins. The run's log does not have them: the journal adds them when it loads the run.
+	Messages int
+}
+
+// A ThreadEnd is what a run leaves of its thread: the messages of the thread from index From on are
+// replaced by Items.
+type ThreadEnd struct {
+	From  int
+	Items []json.RawMessage
+	// Title is the title of the thread if it has none; it may be empty.
+	Title string
+}
+
+// Errors of a [Journal] about threads. Implementations may wrap them.
+var (
+	// ErrNoThread reports that the thread does not exist.
+	ErrNoThread = errors.New("there is no such thread")
+	// ErrThreadChanged rejects the creation of a run that has read an earlier version of its thread.
+	ErrThreadChanged = errors.New("the thread has changed")
+)
+
+// A ThreadBusyError rejects the creation of a run on a thread with an unfinished run, or with a run
+// that is ahead in its queue.
+type ThreadBusyError struct {
+	Thread string
+	Run    string // the run that is in progress, paused or ahead in the queue
+	Status Status // its status
+}
+
+// Error names the run that the thread waits for.
+func (e *ThreadBusyError) Error() string {
+	return fmt.Sprintf("thread %s has the unfinished run %s, which is %s", e.Thread, e.Run, e.Status)
+}
+
+// BaseLine returns the line that precedes the first entry of the log of a run that continues a
+// thread: a change that adds the messages of the thread with which the run began.
+func BaseLine(messages [][]byte) []byte {
+	return []byte(`{"phase":0,"messages":{"from":0,"items":[` + string(bytes.Join(messages, []byte(","))) + "]}}\n")
+}

@@ -1,0 +1,3 @@
+// Package threads serves the threads of tenants: conversations that runs continue. Package runs
+// starts the runs.
+package threads
