@@ -222,13 +222,13 @@ func (f *ThreadFilter) query(tenant string) (sql string, args []any) {
 		sql = `SELECT ` + threadColumns + ` FROM threads WHERE threads.tenant = $1 AND (threads.created_ms, threads.id) < ($2, $3)`
 	}
 	indexed := f.Name == ""
-	for field, value := range map[string]string{"subject": f.Subject, "agent": f.Agent} {
+	for _, c := range []struct{ field, value string }{{"subject", f.Subject}, {"agent", f.Agent}} {
 		switch {
-		case value == "":
-		case indexed && (field == "subject" || f.Subject == ""):
-			where(` AND threads.`+field+` = $%d`, value)
+		case c.value == "":
+		case indexed && (c.field == "subject" || f.Subject == ""):
+			where(` AND threads.`+c.field+` = $%d`, c.value)
 		default: // an expression, which matches no index
-			where(` AND threads.`+field+` || '' = $%d`, value)
+			where(` AND threads.`+c.field+` || '' = $%d`, c.value)
 		}
 	}
 	name := "id"
