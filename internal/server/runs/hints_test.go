@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,37 @@ func TestBroadcast(t *testing.T) {
 		run.append(testEvent(6, 10))
 		time.Sleep(time.Second)
 		require.Equal(t, before, sent)
+	})
+}
+
+// TestFollowersWakeOnce checks that the followers of a run wake each other once for each interval and
+// each hint, however many they are.
+func TestFollowersWakeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const followers, seconds = 100, 10
+		p := &poll{changed: make(chan struct{})}
+		var wakes atomic.Int64
+		var all sync.WaitGroup
+		end := time.Now().Add(seconds * time.Second)
+		for range followers {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					<-p.wait(time.Second)
+					wakes.Add(1)
+				}
+			})
+		}
+		time.Sleep(1500 * time.Millisecond)
+		p.wake() // a hint
+		all.Wait()
+		require.LessOrEqual(t, wakes.Load(), int64(followers*(seconds+2)))
+		time.Sleep(time.Minute) // no timer is left
+
+		// A shorter time comes first.
+		began := time.Now()
+		p.wait(time.Hour)
+		<-p.wait(time.Second)
+		require.Equal(t, time.Second, time.Since(began))
 	})
 }
 

@@ -41,6 +41,8 @@ type poll struct {
 
 	waiting sync.Mutex
 	changed chan struct{} // closed when followers should look again; guarded by waiting
+	timer   *time.Timer   // closes changed at due; nil if it has; guarded by waiting
+	due     time.Time     // guarded by waiting
 }
 
 func newPolls(bus hints.Bus, log *slog.Logger) *polls {
@@ -113,16 +115,36 @@ func (p *poll) hint(text []byte) {
 func (p *poll) wake() {
 	p.waiting.Lock()
 	defer p.waiting.Unlock()
+	p.notify()
+}
+
+// notify closes changed. The caller holds waiting.
+func (p *poll) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// wait returns a channel that is closed at the next hint, or after a time.
+// wait returns a channel that is closed at the next hint, or after a time. All followers share one
+// timer, which fires at the earliest of their times: with a timer each, every one would wake all.
 func (p *poll) wait(limit time.Duration) <-chan struct{} {
 	p.waiting.Lock()
 	defer p.waiting.Unlock()
-	time.AfterFunc(limit, p.wake)
+	switch due := time.Now().Add(limit); {
+	case p.timer == nil:
+		p.due, p.timer = due, time.AfterFunc(limit, p.timeout)
+	case due.Before(p.due):
+		p.due = due
+		p.timer.Reset(limit)
+	}
 	return p.changed
+}
+
+// timeout makes the followers look again when the timer fires.
+func (p *poll) timeout() {
+	p.waiting.Lock()
+	defer p.waiting.Unlock()
+	p.timer = nil
+	p.notify()
 }
 
 // since returns events after event number after that came with hints, and the number of the newest
