@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -53,7 +54,7 @@ func (b *broadcast) event(l *Event) {
 	if b == nil || b.until.Load() < time.Now().UnixNano() {
 		return
 	}
-	text, err := json.Marshal(&hintedEvent{Seq: l.Seq, Type: l.Type, Data: l.data})
+	text, err := encodeHint(&hintedEvent{Seq: l.Seq, Type: l.Type, Data: l.data})
 	if err != nil || len(text) > b.limit {
 		b.number(l)
 		return
@@ -63,9 +64,19 @@ func (b *broadcast) event(l *Event) {
 
 // number sends the number of an event, which is then read from the store.
 func (b *broadcast) number(l *Event) {
-	if text, err := json.Marshal(&hintedEvent{Seq: l.Seq, Type: l.Type, Read: true}); err == nil {
+	if text, err := encodeHint(&hintedEvent{Seq: l.Seq, Type: l.Type, Read: true}); err == nil {
 		b.send(text)
 	}
+}
+
+// encodeHint returns the JSON of an event's hint. Unlike [json.Marshal], it keeps the bytes of Data
+// that HTML would escape.
+func encodeHint(e *hintedEvent) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(e)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 // newBroadcast returns the broadcast of a run that is in progress here.

@@ -66,7 +66,9 @@ func TestBroadcast(t *testing.T) {
 		require.Equal(t, int64(1), last)
 
 		changed = p.wait(time.Hour)
-		run.append(testEvent(2, 10))
+		marked := testEvent(2, 10)
+		marked.data = []byte(`{"text":"<b>&amp; ☃ \u2028"}`)
+		run.append(marked)
 		<-changed
 		lines, last = p.since(1)
 		require.Equal(t, []int64{2}, seqs(lines))
