@@ -14,7 +14,7 @@ type AliasMove struct {
 	Alias   string    `json:"alias"`
 	From    int64     `json:"from,omitempty" doc:"The version before. Absent if the alias did not exist."`
 	To      int64     `json:"to,omitempty" doc:"The version since. Absent if the alias was deleted."`
-	By      string    `json:"by" doc:"Who moved the alias: a key or a rollout, with its id."`
+	By      string    `json:"by" doc:"Who moved the alias: a key, a person or a rollout."`
 	Reason  string    `json:"reason,omitempty"`
 	Created time.Time `json:"created"`
 }

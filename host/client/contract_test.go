@@ -329,6 +329,11 @@ func uses() map[string]use {
 			nil,
 			list[[]api.Rollout]{},
 		},
+		"list-active-rollouts": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Rollouts(ctx, "", second)) },
+			nil,
+			list[[]api.Rollout]{},
+		},
 		"get-rollout": {
 			func(ctx context.Context, c *client.Client) error { return one(c.Rollout(ctx, "ro_a")) },
 			nil,
@@ -368,6 +373,11 @@ func uses() map[string]use {
 		},
 		"list-replays": {
 			func(ctx context.Context, c *client.Client) error { return page(c.Replays(ctx, "a", second)) },
+			nil,
+			list[[]api.Replay]{},
+		},
+		"list-all-replays": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Replays(ctx, "", second)) },
 			nil,
 			list[[]api.Replay]{},
 		},

@@ -13,13 +13,18 @@ func (c *Client) StartReplay(ctx context.Context, agent string, s *api.StartRepl
 	return out, c.call(ctx, &request{method: http.MethodPost, path: path("/v1/agents/%s/replays", agent), in: s}, out)
 }
 
-// Replays returns a page of the replays of an agent, newest first, and the next page's cursor.
+// Replays returns a page of the replays of an agent, or of all agents if agent is empty, newest first, and the
+// next page's cursor.
 func (c *Client) Replays(ctx context.Context, agent string, p Page) (replays []api.Replay, next string, err error) {
 	var out struct {
 		Replays []api.Replay `json:"replays"`
 		Next    string       `json:"next_cursor"`
 	}
-	err = c.get(ctx, path("/v1/agents/%s/replays", agent), p.query(), &out)
+	at := "/v1/replays"
+	if agent != "" {
+		at = path("/v1/agents/%s/replays", agent)
+	}
+	err = c.get(ctx, at, p.query(), &out)
 	return out.Replays, out.Next, err
 }
 

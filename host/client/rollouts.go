@@ -13,13 +13,18 @@ func (c *Client) StartRollout(ctx context.Context, agent string, s *api.StartRol
 	return out, c.call(ctx, &request{method: http.MethodPost, path: path("/v1/agents/%s/rollouts", agent), in: s}, out)
 }
 
-// Rollouts returns a page of the rollouts of an agent, newest first, and the next page's cursor.
+// Rollouts returns a page of the rollouts of an agent, newest first, and the next page's cursor. If agent is empty,
+// it returns the active rollouts of all agents.
 func (c *Client) Rollouts(ctx context.Context, agent string, p Page) (rollouts []api.Rollout, next string, err error) {
 	var out struct {
 		Rollouts []api.Rollout `json:"rollouts"`
 		Next     string        `json:"next_cursor"`
 	}
-	err = c.get(ctx, path("/v1/agents/%s/rollouts", agent), p.query(), &out)
+	at := "/v1/rollouts"
+	if agent != "" {
+		at = path("/v1/agents/%s/rollouts", agent)
+	}
+	err = c.get(ctx, at, p.query(), &out)
 	return out.Rollouts, out.Next, err
 }
 

@@ -45,7 +45,7 @@ var lists = []struct {
 	{"/v1/quarantine", "runs", []string{"run"}, true},
 }
 
-// nestedLists holds the lists of what belongs to an agent or a replay. The pages of these lists are
+// nestedLists holds the lists of replays and rollouts, and of what belongs to an agent or a replay. The pages of these lists are
 // tested with what they list.
 var nestedLists = []string{
 	"/v1/agents/{agent}/aliases",
@@ -53,6 +53,8 @@ var nestedLists = []string{
 	"/v1/agents/{agent}/replays",
 	"/v1/agents/{agent}/rollouts",
 	"/v1/replays/{replay}/runs",
+	"/v1/replays",
+	"/v1/rollouts",
 }
 
 // listed reads a list page by page and returns its rows' ids. If between is not nil, listed calls

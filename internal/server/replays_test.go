@@ -117,6 +117,13 @@ func TestReplays(t *testing.T) {
 	var list struct{ Replays []api.Replay }
 	f.ok("GET", "/v1/agents/clerk/replays", f.acme, nil, &list)
 	require.Len(t, list.Replays, 5)
+	f.ok("GET", "/v1/replays?limit=3", f.acme, nil, &list)
+	require.Len(t, list.Replays, 3)
+	f.ok("GET", "/v1/replays", f.beta, nil, &list)
+	require.Empty(t, list.Replays)
+	var log struct{ Records []api.AuditRecord }
+	f.ok("GET", "/v1/audit?action=replay.start", f.acme, nil, &log)
+	require.Len(t, log.Records, 5)
 	f.send("POST", "/v1/agents/clerk/replays", f.acme, api.StartReplay{}).problem(t, 422)
 	f.send("POST", "/v1/agents/clerk/replays", f.acme, api.StartReplay{Version: 9}).problem(t, 404)
 	f.send("POST", "/v1/agents/clerk/replays", f.beta, q("plain")).problem(t, 404)

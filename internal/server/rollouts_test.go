@@ -44,6 +44,11 @@ func TestRollout(t *testing.T) {
 	require.Equal(t, []any{"running", int64(1), int64(2), int64(50)}, []any{r.Status, r.Stable, r.Canary, r.Percent})
 	f.send("POST", "/v1/agents/clerk/rollouts", f.acme, q).problem(t, 409)
 	f.send("PUT", "/v1/agents/clerk/aliases/stable", f.acme, map[string]any{"version": 2}).problem(t, 409)
+	var active struct{ Rollouts []api.Rollout }
+	f.ok("GET", "/v1/rollouts", f.acme, nil, &active)
+	require.Equal(t, r.ID, active.Rollouts[0].ID)
+	f.ok("GET", "/v1/rollouts", f.beta, nil, &active)
+	require.Empty(t, active.Rollouts)
 	arms := map[string]int{}
 	for range 40 {
 		var run api.Run
@@ -72,6 +77,14 @@ func TestRollout(t *testing.T) {
 	require.Equal(t, "rolled_back", r.Status)
 	require.Contains(t, r.Reason, "runs with a fault: 100.0 % of")
 	require.Equal(t, float64(1), r.Figures.Canary.Faults, "the figures are stored")
+	f.ok("GET", "/v1/rollouts", f.acme, nil, &active)
+	require.Empty(t, active.Rollouts, "it has ended")
+	var log struct{ Records []api.AuditRecord }
+	f.ok("GET", "/v1/audit?target="+r.ID, f.acme, nil, &log)
+	require.Len(t, log.Records, 2)
+	require.Equal(t, []string{"rollout.roll_back", "server", "rollout.start", "key:" + keyID(f.acme)},
+		[]string{log.Records[0].Action, log.Records[0].Actor, log.Records[1].Action, log.Records[1].Actor})
+	require.Contains(t, string(log.Records[0].Detail), `"reason":"runs with a fault: 100.0 % of`)
 	f.send("POST", "/v1/rollouts/"+r.ID+"/promote", f.acme, map[string]any{}).problem(t, 409)
 	f.send("GET", "/v1/rollouts/"+r.ID, f.beta, nil).problem(t, 404)
 	var a api.Agent

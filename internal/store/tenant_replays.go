@@ -121,10 +121,12 @@ func (n *Tenant) CreateReplay(ctx context.Context, r *Replay, runs []string) err
 			}
 		}
 		stored, err := replayIn(t, r.ID)
-		if err == nil {
-			*r = *stored
+		if err != nil {
+			return err
 		}
-		return err
+		*r = *stored
+		return t.record(ctx, "replay.start", r.ID, map[string]any{
+			"agent": r.Agent, "candidate": r.Candidate, "runs": len(runs)})
 	})
 }
 
@@ -148,16 +150,18 @@ func (n *Tenant) Replay(ctx context.Context, id string) (r *Replay, err error) {
 	return r, err
 }
 
-// Replays returns a page of the replays of an agent, the newest first, and the position of its last replay
-// if more follow. It fails with [ErrNoAgent] if the tenant has no such agent.
+// Replays returns a page of the replays of an agent, or of all agents if agent is empty, the newest first, and
+// the position of its last replay if more follow. It fails with [ErrNoAgent] if the tenant has no such agent.
 func (n *Tenant) Replays(ctx context.Context, agent string, p Page) (replays []Replay, next *Position, err error) {
 	created, id := p.older()
 	err = n.view(ctx, func(t scoped) (err error) {
-		if _, err := agentIn(t, agent, 0); err != nil {
-			return err
+		if agent != "" {
+			if _, err := agentIn(t, agent, 0); err != nil {
+				return err
+			}
 		}
 		replays, next, err = list(t, p, scanReplay, func(r *Replay) Position { return Position{r.Created, r.ID} },
-			`SELECT `+replayColumns+` FROM replays WHERE tenant = $1 AND agent = $2 AND (created_ms, id) < ($3, $4)
+			`SELECT `+replayColumns+` FROM replays WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND (created_ms, id) < ($3, $4)
 			ORDER BY created_ms DESC, id DESC LIMIT $5`, agent, created, id)
 		return err
 	})
@@ -195,7 +199,10 @@ func scanReplayRun(scan func(...any) error) (r ReplayRun, err error) {
 // executes is canceled at once. It does nothing if the replay has ended.
 func (n *Tenant) CancelReplay(ctx context.Context, id string) (r *Replay, err error) {
 	err = n.update(ctx, func(t scoped) error {
-		if _, err := replayIn(t, id); err != nil {
+		if r, err = replayIn(t, id); err != nil || !r.Ended.IsZero() {
+			return err
+		}
+		if err := t.record(ctx, "replay.cancel", id, nil); err != nil {
 			return err
 		}
 		if _, err := t.Exec(`UPDATE replays SET cancel = 1 WHERE tenant = $1 AND id = $2 AND ended_ms = 0`, id); err != nil {
@@ -222,6 +229,9 @@ func (n *Tenant) DeleteReplay(ctx context.Context, id string) error {
 		if r.Ended.IsZero() {
 			return database.ForCaller(fmt.Errorf("replay %s: %w: cancel it first", id, ErrInUse))
 		}
-		return deleteReplay(t, id)
+		if err := deleteReplay(t, id); err != nil {
+			return err
+		}
+		return t.record(ctx, "replay.delete", id, nil)
 	})
 }

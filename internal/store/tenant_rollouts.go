@@ -171,11 +171,38 @@ func (n *Tenant) CreateRollout(ctx context.Context, r *Rollout) error {
 			return err
 		}
 		stored, err := rolloutIn(t, `id = $2`, r.ID)
-		if err == nil {
-			*r = *stored
+		if err != nil {
+			return err
 		}
-		return err
+		*r = *stored
+		return t.record(ctx, "rollout.start", r.ID, rolloutDetail{
+			Alias: r.Agent + "@" + r.Alias, From: r.Stable, To: r.Canary, Percent: r.Percent})
 	})
+}
+
+// A rolloutDetail is the detail of an audit record of a rollout.
+type rolloutDetail struct {
+	Alias   string `json:"alias"` // agent@alias
+	From    int64  `json:"from"`
+	To      int64  `json:"to"`
+	Percent int64  `json:"percent"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// action returns the action that the audit log records when a rollout gets the status.
+func (s RolloutStatus) action() string {
+	switch s {
+	case RolloutRunning:
+		return "rollout.resume"
+	case RolloutPaused:
+		return "rollout.pause"
+	case RolloutPromoted:
+		return "rollout.promote"
+	case RolloutRolledBack:
+		return "rollout.roll_back"
+	default:
+		return "rollout.abort"
+	}
 }
 
 // deleteOldRollouts deletes the oldest ended rollouts of an agent beyond the limit.
@@ -215,6 +242,19 @@ func (n *Tenant) Rollout(ctx context.Context, id string) (r *Rollout, err error)
 		return err
 	})
 	return r, err
+}
+
+// ActiveRollouts returns a page of the active rollouts of all agents, the newest first, and the position of its
+// last rollout if more follow. A tenant has at most 50.
+func (n *Tenant) ActiveRollouts(ctx context.Context, p Page) (rollouts []Rollout, next *Position, err error) {
+	created, id := p.older()
+	err = n.view(ctx, func(t scoped) (err error) {
+		rollouts, next, err = list(t, p, scanRollout, func(r *Rollout) Position { return Position{r.Created, r.ID} },
+			`SELECT `+rolloutColumns+` FROM rollouts WHERE tenant = $1 AND ended_ms = 0 AND (created_ms, id) < ($2, $3)
+			ORDER BY created_ms DESC, id DESC LIMIT $4`, created, id)
+		return err
+	})
+	return rollouts, next, err
 }
 
 // Rollouts returns a page of the rollouts of an agent, the newest first, and the position of its last rollout
@@ -266,6 +306,12 @@ func (n *Tenant) UpdateRollout(
 		}
 		if final := r.Status != RolloutRunning && r.Status != RolloutPaused; final && before != r.Status {
 			if err := endRollout(t, r); err != nil {
+				return err
+			}
+		}
+		if before != r.Status {
+			if err := t.record(ctx, r.Status.action(), id, rolloutDetail{Alias: r.Agent + "@" + r.Alias,
+				From: r.Stable, To: r.Canary, Percent: r.Percent, Reason: r.Reason}); err != nil {
 				return err
 			}
 		}

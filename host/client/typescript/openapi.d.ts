@@ -856,6 +856,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/replays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the replays of all agents, newest first
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400.
+         */
+        get: operations["list-all-replays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/replays/{replay}": {
         parameters: {
             query?: never;
@@ -936,6 +958,28 @@ export interface paths {
          *     If the client disconnects, the run ends, unless the request has an Idempotency-Key.
          */
         post: operations["responses"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the active rollouts of all agents, newest first
+         * @description If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400. The rollouts that have ended are in the lists of their agents.
+         */
+        get: operations["list-active-rollouts"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1626,7 +1670,7 @@ export interface components {
         };
         AliasMove: {
             alias: string;
-            /** @description Who moved the alias: a key or a rollout, with its id. */
+            /** @description Who moved the alias: a key, a person or a rollout. */
             by: string;
             /** Format: date-time */
             created: string;
@@ -6489,6 +6533,67 @@ export interface operations {
             };
         };
     };
+    "list-all-replays": {
+        parameters: {
+            query?: {
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListReplaysOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-replay": {
         parameters: {
             query?: never;
@@ -6767,6 +6872,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": Record<string, never>;
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-active-rollouts": {
+        parameters: {
+            query?: {
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListRolloutsOutputBody"];
                 };
             };
             /** @description What is wrong with the request */

@@ -157,11 +157,11 @@ func (a *Service) aliasMoves(ctx context.Context, c *httpapi.Caller, in *aliasMo
 
 // ChangeBy returns the change of an alias that a caller makes.
 func ChangeBy(c *httpapi.Caller, reason string) store.AliasChange {
-	return store.AliasChange{By: "key " + c.Key.ID, Reason: reason}
+	return store.AliasChange{By: c.By(), Reason: reason}
 }
 
 // record logs who changed an alias. The store has the same in the moves of the alias.
 func (a *Service) record(ctx context.Context, c *httpapi.Caller, what, agent, alias string, version int64) {
-	a.Options.Logger.InfoContext(ctx, what, slog.String("tenant", c.Tenant.ID()), slog.String("key", c.Key.ID),
+	a.Options.Logger.InfoContext(ctx, what, slog.String("tenant", c.Tenant.ID()), slog.String("by", c.By()),
 		slog.String("agent", agent), slog.String("alias", alias), slog.Int64("version", version))
 }

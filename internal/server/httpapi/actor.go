@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 
@@ -21,6 +22,15 @@ const (
 
 // String returns the kind and the id, as audit logs name the actor.
 func (a Actor) String() string { return a.Kind + ":" + a.ID }
+
+// By returns who makes a change, for people who read it later: "key" and the id of a key, or "user" and the
+// e-mail address, name or subject of a person.
+func (c *Caller) By() string {
+	if c.Actor.Kind == KindKey {
+		return c.Actor.label()
+	}
+	return c.Actor.Kind + " " + cmp.Or(c.Actor.Name, c.Actor.ID)
+}
 
 // label returns the actor for messages.
 func (a Actor) label() string { return a.Kind + " " + a.ID }

@@ -110,6 +110,17 @@ what would differ. Erased answers and deleted modules prevent a replay; such run
 		About:   httpapi.AboutLists + " Replays are stored for 7 days after their end, and at most 20 ended ones of a tenant.",
 	}, s.list)
 	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-all-replays",
+		Method:  "GET",
+		Path:    "/v1/replays",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tag,
+		Summary: "List the replays of all agents, newest first",
+		About:   httpapi.AboutLists,
+	}, func(ctx context.Context, c *httpapi.Caller, in *httpapi.ListInput) (*listReplaysOutput, error) {
+		return s.list(ctx, c, &listInput{ListInput: *in})
+	})
+	httpapi.Register(rt, httpapi.Route{
 		ID:      "get-replay",
 		Method:  "GET",
 		Path:    one,

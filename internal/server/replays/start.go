@@ -50,7 +50,7 @@ func (s *Service) start(ctx context.Context, c *httpapi.Caller, in *startReplayI
 		ID:        "rp_" + strings.ToLower(rand.Text()),
 		Agent:     in.Agent,
 		Candidate: text,
-		By:        "key " + c.Key.ID,
+		By:        c.By(),
 	}
 	if err := c.Tenant.CreateReplay(ctx, r, ids); err != nil {
 		return nil, err

@@ -86,6 +86,17 @@ rolls back if the new one is worse; see docs/rollouts.md. The alias moves when t
 		About:   httpapi.AboutLists + " The last 50 ended rollouts of an agent are stored.",
 	}, s.list)
 	httpapi.Register(rt, httpapi.Route{
+		ID:      "list-active-rollouts",
+		Method:  "GET",
+		Path:    "/v1/rollouts",
+		Scope:   httpapi.AgentsRead,
+		Tag:     tag,
+		Summary: "List the active rollouts of all agents, newest first",
+		About:   httpapi.AboutLists + " The rollouts that have ended are in the lists of their agents.",
+	}, func(ctx context.Context, c *httpapi.Caller, in *httpapi.ListInput) (*listRolloutsOutput, error) {
+		return s.list(ctx, c, &listInput{ListInput: *in})
+	})
+	httpapi.Register(rt, httpapi.Route{
 		ID:      "get-rollout",
 		Method:  "GET",
 		Path:    one,
@@ -122,13 +133,20 @@ rolls back if the new one is worse; see docs/rollouts.md. The alias moves when t
 	}
 }
 
+// list lists the rollouts of an agent, or the active ones of all agents if the input names none.
 func (s *Service) list(ctx context.Context, c *httpapi.Caller, in *listInput) (*listRolloutsOutput, error) {
 	name := httpapi.ListRollouts + httpapi.ListName("/"+in.Agent)
 	page, err := in.Page(name, c.Tenant.ID(), in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := c.Tenant.Rollouts(ctx, in.Agent, page)
+	var list []store.Rollout
+	var next *store.Position
+	if in.Agent == "" {
+		list, next, err = c.Tenant.ActiveRollouts(ctx, page)
+	} else {
+		list, next, err = c.Tenant.Rollouts(ctx, in.Agent, page)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/api"
-	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -35,7 +34,7 @@ func (s *Service) start(ctx context.Context, c *httpapi.Caller, in *startRollout
 		Plan:     text,
 		ByThread: plan.By == "thread",
 		Percent:  plan.Steps[0].Percent,
-		By:       agents.ChangeBy(c, "").By,
+		By:       c.By(),
 	}
 	if err := c.Tenant.CreateRollout(ctx, r); err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func (s *Service) change(
 			changed = true
 			reason := in.Body.Reason
 			if reason == "" {
-				reason = "by " + agents.ChangeBy(c, "").By
+				reason = "by " + c.By()
 			}
 			r.Reason = reason
 			switch what {
@@ -117,7 +116,7 @@ func (s *Service) change(
 		"tenant",
 		c.Tenant.ID(),
 		"by",
-		agents.ChangeBy(c, "").By,
+		c.By(),
 		"change",
 		what,
 		"rollout",

@@ -65,6 +65,7 @@ func (s *Service) check(ctx context.Context, r *store.Rollout, now time.Time, bl
 		return err
 	}
 	was := r.Status
+	ctx = store.WithActor(ctx, &store.Actor{Tenant: r.Tenant, ID: store.ActorServer})
 	after, err := t.UpdateRollout(
 		ctx,
 		r.ID,

@@ -86,6 +86,13 @@ func testRollouts(t *testing.T, open Opener) {
 	require.Equal(t, []any{"run_1", int64(3), int64(1), true, int64(7)},
 		[]any{runs[0].Run, runs[0].Faults, runs[0].Denials, runs[0].Failed, runs[0].PromptTokens})
 
+	active, next, err := acme.ActiveRollouts(ctx, store.Page{})
+	require.NoError(t, err)
+	require.Nil(t, next)
+	require.Equal(t, []string{"ro_1", "a"}, []string{active[0].ID, active[0].Agent})
+	active, _, err = beta.ActiveRollouts(ctx, store.Page{})
+	require.NoError(t, err)
+	require.Empty(t, active)
 	_, err = beta.UpdateRollout(ctx, "ro_1", nil)
 	require.ErrorIs(t, err, store.ErrNoRollout)
 	changed := make([]bool, 4)
@@ -116,7 +123,7 @@ func testRollouts(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Len(t, moves, 2)
 	require.Equal(t, []any{int64(2), "rollout ro_1"}, []any{moves[0].To, moves[0].By})
-	active, err := s.ActiveRollouts(ctx, time.Now().Add(time.Hour), 10)
+	active, err = s.ActiveRollouts(ctx, time.Now().Add(time.Hour), 10)
 	require.NoError(t, err)
 	require.Empty(t, active)
 }
