@@ -9,27 +9,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/text"
 )
 
-// Reserve waits until the given number of bytes of Options.MemoryBytes are free, and takes them. A
-// caller reserves the maximum that its work can use (the sum of [Image.WorstCase] of all instances
-// that it may hold at once) before it makes any, so that no caller waits for memory while holding
-// some. Waiting callers are served in order, so that large reservations do not starve. A named
-// tenant, see [WithTenant], never holds more than half of the memory. If it holds some already, a
-// further reservation waits until granting it leaves at least as much memory free as the tenant
-// then holds. So a reservation of at most half never waits for one other tenant alone.
+// Reserve waits until the given number of bytes of Options.MemoryBytes are free, and takes them. A caller reserves
+// the maximum that its work can use (the sum of [Image.WorstCase] of all instances that it may have at once) before
+// it makes the first instance, so that no caller waits for memory while it holds some. Waiting callers are served in
+// order, so that small reservations do not starve large ones. A named tenant, see [WithTenant], never holds more than
+// half of the memory. If the tenant already holds memory, a further reservation waits until granting it leaves at
+// least as much memory free as the tenant then holds. A reservation of at most half of the memory therefore never
+// waits for one other tenant alone.
 //
-// Reserve fails at once with a [*TooLargeError] if the reservation can never succeed, and with a
-// [*NoRoomError] if ctx belongs to work that already holds memory and the reservation would have to
-// wait. Other errors are ctx's cause and ErrClosed. The caller calls release when the work is done;
-// calling it twice has no effect.
+// Reserve fails at once with a [*TooLargeError] if the reservation can never succeed, and with a [*NoRoomError] if
+// ctx belongs to work that already holds memory and the reservation would have to wait. Other errors are ctx's cause
+// and ErrClosed. The caller calls release when the work is done; further calls of release have no effect.
 func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	_, release, err = s.ReserveOneOf(ctx, []int64{bytes})
 	return release, err
 }
 
-// ReserveOneOf is like Reserve, but for work that can use different sizes, which must ascend. It
-// waits until it can take the first size. If larger sizes then leave at least as much memory free
-// as they take, it takes the largest of those instead. It returns the index of the size that it
-// took.
+// ReserveOneOf is like Reserve, but for work that can use different sizes, in ascending order. It waits until it can
+// take the first size. It then takes the largest size that leaves at least as much memory free as it takes, or the
+// first size if there is none. It returns the index of the size that it took.
 func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
 	return s.admission.reserve(ctx, sizes)
 }
@@ -48,7 +46,7 @@ func holdsMemory(ctx context.Context) bool {
 	return ctx.Value(reservationKey{}) != nil || ctx.Value(instanceKey{}) != nil
 }
 
-// TooLargeError reports a reservation of more memory than its tenant, or the host, may use.
+// TooLargeError reports a reservation of Bytes bytes, where its tenant may hold only All bytes.
 type TooLargeError struct {
 	Bytes, All int64
 }
@@ -61,8 +59,9 @@ func (e *TooLargeError) Error() string {
 	)
 }
 
-// NoRoomError reports that there was not enough free memory for a reservation of work that already
-// holds memory and therefore must not wait for more.
+// NoRoomError reports that there was not enough free memory for a reservation of work that already holds memory
+// and therefore must not wait for more. Bytes is the size of the reservation. Free is how many bytes its tenant could
+// take, and All how many the tenant may hold.
 type NoRoomError struct {
 	Bytes, Free, All int64
 }
@@ -79,10 +78,10 @@ func (e *NoRoomError) Error() string {
 // Retryable reports that another attempt may succeed.
 func (*NoRoomError) Retryable() bool { return true }
 
-// ImageRoomError reports that there is no memory for another image, which is the memory that the
-// instances of an [Image] start with. With it, the images of all modules would exceed
-// Options.ImageBytes, or those of the tenant would exceed the tenant's share. Another attempt may
-// succeed after other images have been closed.
+// ImageRoomError reports that there is no memory for another image, which is the memory that the instances of an
+// [Image] start with. An image of Bytes bytes would exceed Options.ImageBytes, which is All, together with the images
+// of all modules, or would exceed the tenant's share of it. Another attempt may succeed after other images have been
+// closed.
 type ImageRoomError struct {
 	Bytes, All int64
 }
@@ -166,7 +165,7 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 		return 0, nil, ErrClosed
 	default:
 		a.waiting = slices.DeleteFunc(a.waiting, func(o *reservation) bool { return o == r })
-		a.serve() // later requests may have waited only for this one
+		a.serve() // later requests may have waited only for this request
 		return 0, nil, context.Cause(ctx)
 	}
 }
@@ -228,7 +227,7 @@ func (a *admission) take(tenant string, bytes int64) {
 	a.held[tenant] += bytes
 }
 
-// try takes bytes without waiting and reports whether it did.
+// try takes bytes for the tenant if they are free and within its share, and reports whether it did. It never waits.
 func (a *admission) try(tenant string, bytes int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

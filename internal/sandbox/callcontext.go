@@ -57,7 +57,7 @@ func (c *callContext) finish() {
 // Done returns a channel that is closed when the context is done.
 func (c *callContext) Done() <-chan struct{} { return c.cancelable().Done() }
 
-// Err returns an error if the context is done.
+// Err returns nil until the context is done, and then the reason, as [context.Context] describes.
 func (c *callContext) Err() error {
 	if own := c.own.Load(); own != nil {
 		return own.Err()

@@ -49,7 +49,7 @@ func TestCloseStopsChildren(t *testing.T) {
 	module, other := costly(), append(costly(), 0, 1, 0) // with a custom section
 	var wg sync.WaitGroup
 	errs := make(chan error, 2)
-	for _, b := range [][]byte{module, other} { // one compiles, the other waits for its turn
+	for _, b := range [][]byte{module, other} { // one compiles, the other waits for a slot
 		wg.Go(func() {
 			_, err := s.Load(t.Context(), "costs.wasm", b, Limits{})
 			errs <- err
@@ -62,7 +62,7 @@ func TestCloseStopsChildren(t *testing.T) {
 	require.ErrorIs(t, <-errs, ErrClosed)
 }
 
-// TestAbandonedCompilation checks that a compilation ends when its callers have left, and not
+// TestAbandonedCompilation checks that a compilation ends when the contexts of all its callers are canceled, and not
 // before.
 func TestAbandonedCompilation(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,8 @@ func newCodes() *refcache.Cache[string, *code] {
 	return refcache.New[string](refcache.Options[*code]{Close: func(c *code) { c.Close() }})
 }
 
-// acquire returns the code of these bytes, which is compiled once for all concurrent callers. The
-// compilation is canceled when all of them have left. The caller releases the reference.
+// acquire returns the code of these bytes, which is compiled once for all concurrent callers. The compilation is
+// canceled when the contexts of all of them are done. The caller releases the reference.
 func (s *Sandbox) acquire(ctx context.Context, b []byte) (*codeRef, error) {
 	sum := sha256.Sum256(b)
 	digest := hex.EncodeToString(sum[:])
@@ -83,8 +83,8 @@ func (s *Sandbox) compile(ctx context.Context, digest string, b []byte) (*compil
 	return m, nil
 }
 
-// link makes host modules in m's runtime that contain exactly what m imports, and what
-// metering makes it import.
+// link makes host modules in m's runtime that contain exactly the functions that m imports, including the one that
+// metering added.
 func (s *Sandbox) link(ctx context.Context, m *compile.Module) error {
 	counter := m.Runtime.NewHostModuleBuilder(wasm.ReservedModule)
 	counter.NewFunctionBuilder().

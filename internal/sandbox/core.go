@@ -91,9 +91,9 @@ func (c *core) findGlobals() error {
 	return nil
 }
 
-// capture takes a snapshot of an instance that is not running. The error is an *ImageRoomError if it
-// exceeds the image budget. The caller has the only reference. The snapshot may be stored as a
-// difference from near, which may be nil.
+// capture takes a snapshot of an instance that is not running. The error is an *ImageRoomError if the snapshot
+// exceeds the image budget. The caller gets the only reference. The snapshot may be stored as a difference from near,
+// which may be nil.
 func (c *core) capture(ctx context.Context, box *Sandbox, near *image.Snapshot) (*image.Snapshot, error) {
 	memory, _ := c.memory.Read(0, c.memory.Size())
 	s, err := c.linear.Capture(memory, near, box.portable)
@@ -125,7 +125,7 @@ func (c *core) restoreGlobals(s *image.Snapshot) {
 func (c *core) reset() (own int64, ok bool) {
 	s := c.linear.Snapshot()
 	if s == nil || c.memory == nil || uint64(c.memory.Size()) != s.Size() {
-		return 0, false // the instance never started, or its memory grew, which cannot shrink
+		return 0, false // the instance never started, or its memory grew and cannot shrink again
 	}
 	own = c.linear.Reset()
 	c.restoreGlobals(s)
@@ -135,9 +135,9 @@ func (c *core) reset() (own int64, ok bool) {
 // maxIdleStack is the size in bytes of the largest stack that an idle instance keeps.
 const maxIdleStack = 128 << 10
 
-// trimStacks drops the functions with large stacks, and returns the size of the others in bytes.
-// The others are worth keeping: a new stack starts small and grows by being copied, which for most
-// guests would be most of the cost of an instance in each run.
+// trimStacks drops the functions with large stacks, and returns the size of the remaining stacks in bytes. Small
+// stacks are kept, because a new stack starts small and grows by being copied. For most guests, that would be most of
+// the cost of an instance in each run.
 func (c *core) trimStacks() (own int64) {
 	for name, f := range c.functions {
 		size, ok := engine.StackBytes(f)

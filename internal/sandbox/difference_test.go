@@ -62,7 +62,7 @@ func TestDifference(t *testing.T) {
 	})
 }
 
-// TestDifferenceAnew checks that PrepareAnew makes differences too.
+// TestDifferenceAnew checks that PrepareAnew also stores only the difference.
 func TestDifferenceAnew(t *testing.T) {
 	t.Parallel()
 	eachPlatform(t, func(t *testing.T, opts Options) {

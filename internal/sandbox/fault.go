@@ -27,12 +27,12 @@ type FaultKind string
 // The kinds of faults.
 const (
 	FaultTrap     FaultKind = "trap"     // an instruction trapped: unreachable, division by zero, an access out of bounds
-	FaultTimeout  FaultKind = "timeout"  // it ran longer than Limits.HookTime
-	FaultFuel     FaultKind = "fuel"     // it used more than Limits.Fuel
-	FaultMemory   FaultKind = "memory"   // it trapped after it was denied memory beyond Limits.MemoryBytes
-	FaultStack    FaultKind = "stack"    // its calls are nested too deeply
-	FaultExit     FaultKind = "exit"     // it called proc_exit
-	FaultBounds   FaultKind = "bounds"   // it passed a pointer or length outside its memory to an import
+	FaultTimeout  FaultKind = "timeout"  // the guest ran longer than Limits.HookTime
+	FaultFuel     FaultKind = "fuel"     // the guest used more than Limits.Fuel
+	FaultMemory   FaultKind = "memory"   // the guest trapped after it was denied memory beyond Limits.MemoryBytes
+	FaultStack    FaultKind = "stack"    // the guest's calls used more than Limits.StackBytes
+	FaultExit     FaultKind = "exit"     // the guest called proc_exit
+	FaultBounds   FaultKind = "bounds"   // the guest passed a pointer or length outside its memory to an import
 	FaultNesting  FaultKind = "nesting"  // guests called guests deeper than Limits.Nesting
 	FaultInternal FaultKind = "internal" // a mistake of the host, such as an import that panicked
 )
@@ -55,8 +55,8 @@ type FaultError struct {
 	// Stack is the guest's call stack, innermost first, at most 30 frames.
 	Stack []string
 
-	// Output contains the last lines that the guest printed, at most 16. Language runtimes
-	// print why they gave up.
+	// Output contains the last lines that the guest printed, at most 16. Before a language runtime ends a program
+	// because of an error, it usually prints the error.
 	Output []string
 
 	// Cause is the host's error that caused a fault of kind FaultInternal, or nil if there is none.
@@ -67,9 +67,8 @@ type FaultError struct {
 	functions []string // the names of the functions of Stack
 }
 
-// Error returns the message. If the guest gave up by itself, the line that explains why
-// follows, because the message alone says little. Without such a line, the names of the innermost
-// functions follow.
+// Error returns the message. If the guest trapped, exited or lacked memory, the printed line that best explains the
+// failure follows. Without such a line, the names of the innermost functions follow.
 func (f *FaultError) Error() string {
 	message := f.Message
 	if reason := f.printedReason(); reason != "" {
@@ -86,8 +85,8 @@ func (f *FaultError) Error() string {
 // Unwrap returns the cause.
 func (f *FaultError) Unwrap() error { return f.Cause }
 
-// printedReason returns what the guest's language runtime printed about why it gave up, or
-// "" if the host ended the call.
+// printedReason returns the line that the guest's language runtime printed to explain the failure, or "" if the host
+// ended the call.
 func (f *FaultError) printedReason() string {
 	switch f.Kind {
 	case FaultTrap, FaultExit, FaultMemory:

@@ -84,15 +84,15 @@ func (in *Instance) deepen(left int64) int64 {
 	return left
 }
 
-// growStack grants more stack to a guest that has used up its stack so far, or ends the guest if it
-// has reached the limit.
+// growStack grants more stack to a guest that has used up the stack granted so far, or ends the guest if it has
+// reached the limit.
 func (in *Instance) growStack(left int64) {
 	limit := in.image.limits.StackBytes
 	if in.core.depth != nil { // not in a start function
 		left = in.deepen(left)
 		in.core.depth.Set(uint64(left))
 	}
-	// wazero doubles a stack that is too small.
+	// wazero doubles a stack that is too small, so that its size can be up to twice what the guest uses.
 	if size, ok := engine.StackBytes(in.core.functions[in.export]); left < 0 || ok && size > 2*limit+stackExcess {
 		in.fail(FaultStack,
 			fmt.Sprintf("its calls are nested too deeply: they use more than %s of stack", text.Bytes(limit)), nil)

@@ -361,7 +361,7 @@ func TestStackLimit(t *testing.T) {
 	require.Equal(t, FaultStack, faultOf(t, err).Kind)
 	require.Contains(t, faultOf(t, err).Error(), "more than 100000 bytes of stack")
 
-	// Each call has the whole stack.
+	// The limit applies to each call separately.
 	in := im(t, 0, Limits{StackBytes: 1 << 20})
 	for range 100 {
 		require.Equal(t, []uint64{0}, call(t, in, "hook", 5000))
@@ -379,7 +379,7 @@ func TestStackBeyondEstimate(t *testing.T) {
 	for i := range uint64(locals) {
 		body = slices.Concat(body, []byte{0x20}, leb(1+i), []byte{0x42, 1, 0x7c, 0x21}, leb(1+i))
 	}
-	body = append(body, 0x41, 0, 0x10, 0, 0x1a, 0x41, 0, 0x10, 1, 0x1a) // call, and itself
+	body = append(body, 0x41, 0, 0x10, 0, 0x1a, 0x41, 0, 0x10, 1, 0x1a) // call function 0, then this function
 	body = append(body, bytes.Repeat([]byte{0x41, 0, 0x28, 2, 0, 0x0d, 0, 0x0b}, loops)...)
 	for i := range uint64(locals) {
 		body = slices.Concat(body, []byte{0x41, 0, 0x20}, leb(1+i), []byte{0x37, 3, 0})

@@ -32,11 +32,10 @@ type Image struct {
 	closed bool // guarded by mu
 }
 
-// Load verifies and compiles a module. The name is for messages. The error is a
-// [*verify.RefusedError] if the module is invalid, exceeds a limit, or cannot be compiled within
-// the limits on compiling. Otherwise it is ErrClosed or ctx's cause, or describes invalid limits or
-// an error of the operating system. When ctx is done, Load returns at once; a compilation is
-// canceled when no caller is left.
+// Load verifies and compiles a module. The name is for messages. The error is a [*verify.RefusedError] if the module
+// is invalid, exceeds a limit, or cannot be compiled within the limits on compiling. Otherwise it is ErrClosed or
+// ctx's cause, or describes invalid limits or an error of the operating system. When ctx is done, Load returns at
+// once; the compilation is canceled if no other caller waits for it.
 //
 // The bytes must not be modified afterwards. The caller closes the image.
 func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*Image, error) {
@@ -124,9 +123,9 @@ func (im *Image) Reset() ResetInfo {
 // instance, for example after it has read its configuration. Prepare makes an instance, runs
 // setup on it under cfg, and fails if setup does. The caller closes the new image.
 //
-// Setup runs once for a module that can be reset, and for each instance otherwise. So it
-// must do the same each time and must not keep its instance. Clock and Seed of cfg should be
-// empty: they are then fixed, and every instance starts in the same state.
+// Setup runs once for a module that can be reset, and for each instance otherwise. Setup must therefore have the same
+// effect each time and must not keep its instance. Clock and Seed of cfg should be empty. They are then fixed, and
+// every instance starts in the same state.
 func (im *Image) Prepare(
 	ctx context.Context,
 	cfg InstanceConfig,
@@ -135,8 +134,8 @@ func (im *Image) Prepare(
 	return im.prepared(ctx, im.pool.retainSnapshot(), nil, stage{cfg, setup})
 }
 
-// PrepareAnew is like Prepare, but repeats everything before setup. It is for a module that
-// may behave differently from the start under this ctx.
+// PrepareAnew is like Prepare, but repeats the start function, _initialize and earlier setups before setup. It is for
+// a module whose earlier steps may have another result under ctx.
 func (im *Image) PrepareAnew(
 	ctx context.Context,
 	cfg InstanceConfig,

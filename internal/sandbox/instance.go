@@ -223,8 +223,8 @@ type panicError struct{ value any }
 
 func (e panicError) Error() string { return fmt.Sprint(e.value) }
 
-// begin starts a call. The instance counts as dead until the call succeeds, so that it stays
-// dead however the call is cut short.
+// begin starts a call. It marks the instance as dead, and only a successful call removes the mark. An instance whose
+// call ends in any other way therefore stays dead.
 func (in *Instance) begin(c *callContext) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -67,8 +67,7 @@ const (
 	maxMemoryBytes = verify.MaxMemoryBytes
 )
 
-// withDefaults returns the limits with defaults. It returns an error for a limit that is out of
-// range, rather than silently applying another one.
+// withDefaults returns the limits with defaults, or an error if a limit is out of range.
 func (l Limits) withDefaults() (Limits, error) {
 	l.ModuleBytes = cmp.Or(l.ModuleBytes, DefaultModuleBytes)
 	l.MemoryBytes = cmp.Or(l.MemoryBytes, DefaultMemoryBytes)

@@ -23,8 +23,8 @@ var machineMemory = sync.OnceValue(func() int64 {
 	files := []string{filepath.Join(root, "memory/memory.limit_in_bytes")} // version 1
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(own)) {
-		// Version 2 has one line, "0::/the/group". In a container that may be the path
-		// outside of it, which does not exist inside, so that the parents are read too.
+		// Version 2 has one line, "0::/the/group". In a container, this may be the path outside of the container,
+		// which does not exist inside. The limits of all parent directories are therefore read too.
 		if group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
 			for dir := filepath.Clean("/" + group); ; dir = filepath.Dir(dir) {
 				files = append(files, filepath.Join(root, dir, "memory.max"))

@@ -65,9 +65,9 @@ func (p *pool) take() *core {
 	return i.core
 }
 
-// maxUses and maxAge are the number of uses and the age at which an instance is closed rather than
-// reused. The instance is still clean, but it keeps all pages that it has ever written to, even if
-// only one use in a thousand needed them, and wazero's own memory for it.
+// maxUses and maxAge are the number of uses and the age at which an instance is closed and not returned to the pool.
+// The instance could be reset, but it keeps wazero's own memory for it and all pages that it has ever written to,
+// even if only one use in a thousand needed them.
 const (
 	maxUses = 1000
 	maxAge  = 10 * time.Minute

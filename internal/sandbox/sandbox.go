@@ -1,6 +1,5 @@
-// Package sandbox turns untrusted WebAssembly bytes into instances that are safe to call.
-// It does not know what guests are for: the caller's [Surface] says which functions they
-// can import and what those do.
+// Package sandbox turns untrusted WebAssembly bytes into instances that are safe to call. The caller's [Surface]
+// defines which functions guests can import and what those do.
 //
 // # From bytes to a closed instance
 //
@@ -28,11 +27,11 @@
 //     image, if there is memory for it, it did not fault or grow, and it is not old. The
 //     caller reserves the memory of instances before it starts work that needs them, with
 //     [Sandbox.Reserve] (admission.go).
-//  6. Call (instance.go, guest.go). One at a time; the guest's own time is limited, its
-//     memory bounded, its pointers checked. A mistake of the guest is a [*FaultError], after which
-//     the instance is dead.
+//  6. Call (instance.go, guest.go). An instance serves one call at a time. The guest's own
+//     time and its memory are limited, and its pointers are checked. A mistake of the guest is
+//     a [*FaultError], after which the instance is dead.
 //
-// The package imports the packages below it, and nothing that knows agents.
+// The package imports the packages below it. It does not depend on packages about agents.
 package sandbox
 
 import (
@@ -156,9 +155,9 @@ type Sandbox struct {
 	idle      *sync.Cond                     // signals that live or compiling shrank; uses mu
 }
 
-// New returns a sandbox, which the caller must close. It fails if the cache directory cannot be
-// used, the surface is inconsistent, or child processes are requested with invalid options or in a
-// child.
+// New returns a sandbox, which the caller must close. If opts is nil, all options have their zero values. New fails
+// if the cache directory cannot be used, the surface is inconsistent, or child processes are requested with invalid
+// options or in a child.
 func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	if opts == nil {
 		opts = &Options{}

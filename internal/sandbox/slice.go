@@ -33,14 +33,13 @@ const (
 	slowSlice           = time.Millisecond      // after a longer slice, the next one is minSlice
 )
 
-// The time to touch a page depends on the machine. At 20 µs a page, slices would have to be so
-// small that honest guests would be slow too. So the sandbox measures the time: if one slice has
-// used a processor for more than maxHeld, its code gets shortSlice for shortSlicePeriod, and runs
-// at half its speed. No measured output of a compiler reaches maxHeld. The elapsed time of a slice
-// proves little, because others may have used the processor. The processor time takes 0.3 to 1 µs
-// to read, so it is read only for code with slow slices. A measurement begins with a cached value
-// that is at most yieldInterval too high. So it still detects every slice that exceeds maxHeld by
-// more than yieldInterval.
+// The time to touch a page depends on the machine. At 20 µs a page, slices would have to be so small that ordinary
+// guests would be slow too. So the sandbox measures the time: if one slice has used a processor for more than
+// maxHeld, all slices of its code have the size shortSlice for shortSlicePeriod, and the code runs at half its speed.
+// No measured output of a compiler reaches maxHeld. The elapsed time of a slice is not enough, because other threads
+// may have used the processor. Reading the processor time takes 0.3 to 1 µs, so it is read only for code with slow
+// slices. A measurement begins with a cached value that is at most yieldInterval too high. It therefore detects every
+// slice that exceeds maxHeld by more than yieldInterval.
 const (
 	maxHeld          = 4 * time.Millisecond
 	shortSlice       = 250
@@ -133,7 +132,7 @@ func (in *Instance) afterImport(ran time.Duration) {
 	in.meter.called = ran
 }
 
-// recently remembers an event for shortSlicePeriod. It is safe for concurrent use.
+// recently records when an event last happened. It is safe for concurrent use.
 type recently struct{ at atomic.Int64 } // time since processStart; 0: never
 
 var processStart = time.Now()

@@ -350,7 +350,7 @@ func TestImageRoom(t *testing.T) {
 		}
 		require.Equal(t, s.imageBudget.total, s.imageBudget.free)
 
-		// A tenant with a name leaves as much to others as it has.
+		// A named tenant can use memory only as long as at least as much stays free.
 		ctx := WithTenant(t.Context(), &Tenant{Name: "a"})
 		var own int
 		for ; own < 10; own++ {

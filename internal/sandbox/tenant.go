@@ -53,7 +53,7 @@ func tenantOf(ctx context.Context) *Tenant {
 	return &noTenant
 }
 
-// yield lets others use the processor for a moment.
+// yield lets other goroutines run, and waits until the guest can use a processor again.
 func (in *Instance) yield() {
 	if in.depth > 0 {
 		runtime.Gosched()
@@ -72,7 +72,8 @@ func (in *Instance) yield() {
 	in.cpuRelease = release
 }
 
-// releaseCPU releases the processor that yield acquired, if any: the guest waits, or is done.
+// releaseCPU releases the processor that yield acquired, when the guest waits or has ended. It has no effect if yield
+// acquired none.
 func (in *Instance) releaseCPU() {
 	if in.cpuRelease != nil {
 		in.cpuRelease()

@@ -37,14 +37,15 @@ func limitChild(memory, cpuSeconds uint64) error {
 	if err := unix.Setpriority(unix.PRIO_PGRP, 0, low); err != nil {
 		return err
 	}
-	// Data is private writable memory: Go's heap, but not the addresses that Go and the C
-	// library only reserve, which make a limit on the address space useless.
+	// RLIMIT_DATA counts private writable memory, such as Go's heap. RLIMIT_AS would also count the large ranges of
+	// addresses that Go and the C library reserve and never use.
 	data := dataBytes() + memory + memory/4
 	limits := map[int]unix.Rlimit{
 		unix.RLIMIT_DATA:  {Cur: data, Max: data},
 		unix.RLIMIT_FSIZE: {Cur: memory, Max: memory},
 		unix.RLIMIT_CORE:  {},
-		// SIGXCPU says why the process ends. A second later the kernel kills it without a reason.
+		// At the first limit the kernel sends SIGXCPU, so that the parent can report the cause. One second of
+		// processor time later it kills the process.
 		unix.RLIMIT_CPU: {Cur: cpuSeconds, Max: cpuSeconds + 1},
 	}
 	for resource, limit := range limits {

@@ -16,7 +16,7 @@ type Handler struct {
 	Do func(input []byte) (output []byte, err error)
 }
 
-// A Job is work for a [Handler]. The untrusted author of its input controls its time and memory,
+// A Job is work for a [Handler]. Its input is untrusted, and determines the time and the memory that the job takes
 // within the limits.
 type Job struct {
 	Name  string // the handler's name

@@ -68,7 +68,7 @@ func serve(in io.Reader, out io.Writer, handlers []Handler) error {
 		return fmt.Errorf("%w: %w", errNoJail, err)
 	}
 	limit := int64(min(header.MemoryBytes, math.MaxInt64))
-	debug.SetMemoryLimit(limit / 8 * 7) // from here on, the garbage collector works harder
+	debug.SetMemoryLimit(limit / 8 * 7) // near it, garbage collections become frequent
 	go watchMemory(limit)
 	input := make([]byte, header.InputBytes)
 	if _, err := io.ReadFull(in, input); err != nil {

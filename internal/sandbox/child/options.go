@@ -23,8 +23,8 @@
 // read those below one directory, see [Job]. [MissingProtections] reports which of these
 // the kernel cannot enforce.
 //
-// The package imports internal/jail and the packages verify and engine. It does not know
-// the purpose of modules or jobs.
+// The package imports internal/jail and the packages verify and engine. It does not depend on the purpose of modules
+// or jobs.
 package child
 
 import (
@@ -41,10 +41,10 @@ type Options struct {
 	// is 1 GiB.
 	MemoryBytes int64
 
-	// Timeout bounds a compilation or job, from the start of the child to its end, without the time
-	// in the queue. On Linux, a child that has used less processor time than Timeout may continue for
-	// up to ten times Timeout, so that a busy machine does not fail honest work; its processor time
-	// is also bounded by Timeout times the number of processors. The default is 30 s.
+	// Timeout bounds a compilation or job, from the start of the child to its end, without the time in the queue. On
+	// Linux, a child that has used less processor time than Timeout may continue for up to ten times Timeout, so that
+	// it does not fail because the machine is busy. Its processor time is also bounded by Timeout times the number of
+	// processors. The default is 30 s.
 	Timeout time.Duration
 
 	// MaxProcesses is the maximum number of children that run concurrently. Further work waits in a

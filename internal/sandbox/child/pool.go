@@ -44,8 +44,8 @@ func NewPool(opts Options) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile in a child: %w", err)
 	}
-	// With several slots, no tenant gets the last one, so that it never blocks all others. Jobs without a
-	// tenant are the operator's.
+	// If there are several slots, one tenant can use all but one, so that it never blocks all others. Jobs without a
+	// tenant belong to the operator and can use every slot.
 	slots := fairshare.NewSemaphore(opts.MaxProcesses, max(1, opts.MaxProcesses-1), fairshare.Unlimited)
 	slots.Exempt("")
 	p := &Pool{program: program, opts: opts, slots: slots}
@@ -148,9 +148,9 @@ func (p *Pool) limitsOf(job Job) limits {
 // timeout.
 const waitFactor = 10
 
-// watch calls end with errTimeout when the child pid has exceeded the timeout. A busy machine does
-// not fail honest work: a child that has used less processor time than the timeout may continue. The
-// caller must call stop when the child has ended.
+// watch calls end with errTimeout when the child pid has exceeded the timeout. On a busy machine, a child that has
+// used less processor time than the timeout may continue for up to waitFactor times the timeout. The caller must call
+// stop when the child has ended.
 func (l limits) watch(pid int, end context.CancelCauseFunc) (stop func()) {
 	ended := make(chan struct{})
 	began := time.Now()
@@ -172,9 +172,9 @@ func (l limits) watch(pid int, end context.CancelCauseFunc) (stop func()) {
 	return func() { close(ended) }
 }
 
-// feed runs cmd until it ends or exceeds the timeout, which calls cancel. It writes the limits and the
-// input (a module or the job's input) to the child's stdin. It keeps that open until the child has
-// exited, because a child exits at the end of stdin, which means that its parent is gone.
+// feed starts cmd and waits until it ends. If cmd exceeds the timeout, feed calls cancel, which kills it. feed writes
+// the limits and the input (a module or the job's input) to the child's stdin. It closes stdin only after the child
+// has exited, because the end of stdin tells a child that its parent has ended.
 func feed(cmd *exec.Cmd, job Job, limits limits, cancel context.CancelCauseFunc) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -205,9 +205,9 @@ func feed(cmd *exec.Cmd, job Job, limits limits, cancel context.CancelCauseFunc)
 	return err
 }
 
-// outOfMemoryTexts are the messages that the runtimes of Go and C, and wazero, print when no
-// memory is left. A new thread needs memory for its stack, and Go's runtime dies of a
-// segmentation violation if there is none. The race detector prints the last one.
+// outOfMemoryTexts are the messages that the runtimes of Go and C, and wazero, print when no memory is left. A new
+// thread needs memory for its stack, and without it Go's runtime crashes with a segmentation violation. The race
+// detector prints the last message of the list.
 var outOfMemoryTexts = []string{
 	"out of memory",
 	"cannot allocate memory",

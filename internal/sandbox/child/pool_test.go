@@ -147,7 +147,7 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, <-failed, os.ErrClosed)
 }
 
-// reverse is a job that reverses its input, or misbehaves as the input says.
+// reverse is a job that reverses its input. A few inputs name a way to fail instead, such as "loop".
 func reverse(input []byte) ([]byte, error) {
 	switch string(input) {
 	case "where":

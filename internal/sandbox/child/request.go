@@ -1,8 +1,8 @@
 package child
 
 const (
-	// childArg is the only argument of a child, for people who list processes. childEnv is
-	// the variable that makes it a child.
+	// childArg is the only argument of a child, so that children can be recognized in a list of processes. childEnv
+	// is the environment variable that marks a process as a child.
 	childArg = "compile-module"
 	childEnv = "AGENT_RUNNER_COMPILE_CHILD"
 )

@@ -24,13 +24,13 @@ import (
 // Compiler.cacheKey, with the machine code that wazero wrote, the module that wazero gets
 // with it (see [engine.Stub]), the facts, and a file with the entry's name and checksums.
 //
-// Nothing is used unverified: wazero maps the machine code into the process, a truncated
-// file could make it allocate without bound, and the facts decide what a module can import.
-// The checksums detect damage and an entry in the place of another. They do not detect
-// manipulation by someone who can write to the directory. That is the host's own user, who
-// could modify the host as well. So a checksum suffices; a digest of the machine code, about
-// 20 MB for a module, took a fifth of the time of a start. wazero reads the code itself once
-// and compares it with a checksum that is verified here; see [engine.ChecksumFile].
+// An entry is verified before it is used. Its files are as sensitive as a program: wazero maps the machine code into
+// the process, a truncated file could make wazero allocate memory without bound, and the facts decide what a module
+// can import. The checksums detect damage, and an entry under the name of another one. They do not detect
+// manipulation by someone who can write to the directory. Only the host's own user can, and that user could modify
+// the host as well. Cryptographic digests are therefore not needed. With them, hashing about 20 MB of machine code
+// for a module took a fifth of the time of a start. wazero reads the code once and compares it with a checksum that
+// is verified here; see [engine.ChecksumFile].
 //
 // Several processes can use one directory concurrently.
 type diskCache struct {
@@ -126,9 +126,9 @@ func (e *cacheEntry) makeDir() (err error) {
 	return err
 }
 
-// tempDir makes a temporary directory, in the cache if possible and in the system's directory for
-// temporary files otherwise. If this process is killed, shrink later removes a directory in the
-// cache; one outside stays.
+// tempDir makes a temporary directory, in the cache if possible and in the system's directory for temporary files
+// otherwise. If this process is killed, shrink later removes a directory in the cache, but nothing removes one
+// outside of it.
 func (d *diskCache) tempDir() (string, error) {
 	if d != nil {
 		if dir, err := os.MkdirTemp(d.dir, tempName); err == nil {
@@ -141,8 +141,7 @@ func (d *diskCache) tempDir() (string, error) {
 // hit reports whether the entry is complete.
 func (e *cacheEntry) hit() bool { return e.dir != "" && e.dir == e.final }
 
-// read returns the facts and the module of an entry, if its files are exactly those that
-// were stored.
+// read returns the facts and the module of an entry. ok is false if its files are not exactly those that were stored.
 func (e *cacheEntry) read() (f *Facts, module []byte, ok bool) {
 	want, err := os.ReadFile(filepath.Join(e.final, sumFile))
 	if err != nil {
@@ -288,7 +287,7 @@ func (d *diskCache) shrink() error {
 	return nil
 }
 
-// sizeOf returns the size of all files below a directory that can be read.
+// sizeOf returns the total size in bytes of the regular files below a directory, without those that cannot be read.
 func sizeOf(dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(_ string, f fs.DirEntry, err error) error {
 		if err == nil && f.Type().IsRegular() {

@@ -138,7 +138,7 @@ func TestCacheIsUsed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 
-	// A cached entry is used: the file keeps its time.
+	// If the cached entry is used, the file is not written again and keeps its modification time.
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(codeFile(t, dir), old, old))
 	runHook(t, Options{CacheDir: dir}, module(nil))
@@ -241,8 +241,8 @@ func TestDamagedEntry(t *testing.T) {
 	}
 }
 
-// TestEntryHasStub checks that an entry contains a module without function bodies, which never
-// runs: the interpreter has its own entry.
+// TestEntryHasStub checks that an entry contains a module without function bodies. The interpreter, which needs the
+// bodies, has its own entry.
 func TestEntryHasStub(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -268,7 +268,7 @@ func TestEntryHasStub(t *testing.T) {
 	}
 }
 
-// TestEntryOfOtherModule checks that a complete entry in the place of another one is not used.
+// TestEntryOfOtherModule checks that an entry under the key of another module is not used.
 func TestEntryOfOtherModule(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -64,8 +64,8 @@ func TestCompileInChild(t *testing.T) {
 	runHook(t, Options{Children: newPool(t, child.Options{})}, module(nil))
 }
 
-// TestCompileInChildAgain checks that a child, and not this process, compiles an entry again
-// whose machine code is complete but does not fit this process.
+// TestCompileInChildAgain checks that an entry whose machine code is complete but does not fit this process is
+// compiled again, by a child and not by this process.
 func TestCompileInChildAgain(t *testing.T) {
 	t.Parallel()
 	dir, pool := t.TempDir(), newPool(t, child.Options{})

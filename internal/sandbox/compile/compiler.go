@@ -5,12 +5,12 @@
 // cache directory, machine code is stored on disk and verified before it is used. The
 // result is a [Module]: the code, and the [Facts] that instances need.
 //
-// The package guarantees that wazero reads only modules that this project has written, and
-// only machine code that it has stored itself. A mistake in a module is a
-// [*verify.RefusedError]; a broken cache never rejects a module.
+// The package guarantees that wazero reads only modules that this project has encoded, and only machine code that it
+// has stored itself. A mistake in a module is a [*verify.RefusedError]. Without a working cache, modules are compiled
+// each time.
 //
-// The package imports the packages child, engine, image, text and verify of the sandbox. It
-// knows nothing of instances and limits of calls.
+// The package imports the packages child, engine, image, text and verify of the sandbox. It depends neither on
+// instances nor on the limits of calls.
 package compile
 
 import (
@@ -51,7 +51,7 @@ type Options struct {
 	// Listen returns a listener for the functions of a module. It has an effect only
 	// without CacheDir and Children. If Listen is nil, no listener is used.
 	Listen func(facts *Facts) experimental.FunctionListenerFactory
-	// Logger receives failures of the cache and panics of the compiler.
+	// Logger receives failures of the cache and panics of the compiler. It is required.
 	Logger *slog.Logger
 }
 
@@ -77,8 +77,8 @@ func New(opts Options) (*Compiler, error) {
 // compiles reports whether wazero compiles and does not interpret.
 func (c *Compiler) compiles() bool { return !c.opts.Interpret && engine.HasCompiler() }
 
-// TempDir makes a temporary directory, in the cache directory if possible. There it is removed
-// later if this process is killed.
+// TempDir makes a temporary directory, in the cache directory if possible. The caller removes it. If this process is
+// killed, a later process removes a directory in the cache directory.
 func (c *Compiler) TempDir() (string, error) { return c.disk.tempDir() }
 
 // A Module is compiled and ready to be linked and instantiated. It has its own runtime, so

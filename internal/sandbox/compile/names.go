@@ -19,8 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Limits of the stored function names, because a module can choose any names. The limit on the
-// length of a mangled name is higher, because a truncated mangled name cannot be demangled.
+// Limits on the stored function names, which the authors of modules choose. Sizes are in bytes. A mangled name may be
+// longer than others, because it cannot be demangled after it was truncated.
 const (
 	maxNames        = 50_000
 	maxNameBytes    = 200
@@ -32,8 +32,8 @@ const (
 // less than half of it.
 const demangleTime = time.Second
 
-// Names are the names of a module's functions, for stack traces. wazero does not get them. If some
-// names cannot be read, the names before them are used.
+// Names are the names of a module's functions, for stack traces. They are removed from the module that wazero
+// compiles. If the list of names is malformed, the names before the error are used.
 type Names struct {
 	text  []byte // all names, concatenated
 	index []nameAt

@@ -75,7 +75,7 @@ func takeData(m *wasm.Module) (taken image.Data, err error) {
 		if d.Mode != wasm.Active {
 			continue
 		}
-		// No globals are imported, so that an offset is a constant.
+		// Modules cannot import globals, so the offset is a constant.
 		at := uint32(d.Offset.Bits)
 		if uint64(at)+uint64(len(d.Init)) > size {
 			return taken, &verify.RefusedError{
@@ -116,7 +116,7 @@ func checkElements(m *wasm.Module) error {
 		if e.Mode != wasm.Active {
 			continue
 		}
-		// Neither tables nor globals are imported.
+		// Modules can import neither tables nor globals, so the offset and the table's size are constants.
 		at, size := uint32(e.Offset.Bits), m.Tables[e.Table].Size.Min
 		if uint64(at)+uint64(e.Len()) > uint64(size) {
 			return &verify.RefusedError{

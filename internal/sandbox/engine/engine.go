@@ -1,11 +1,9 @@
-// Package engine holds everything that the sandbox knows about wazero beyond wazero's
-// public API: the layout of the files in its compilation cache, the order of its steps,
-// its error messages and one private field.
+// Package engine contains the code that depends on details of wazero that are not in its public API: the layout of
+// the files in its compilation cache, the order of its steps, its error messages and one private field.
 //
-// The rest of the sandbox asks this package and stays independent of those details. They
-// can change with any release of wazero, so [Version] names the release they were read
-// from, and the tests of this package check each of them. They fail when go.mod requires
-// another release: docs/upgrading-wazero.md has the steps of an upgrade.
+// The rest of the sandbox uses this package and stays independent of those details. They can change with any release
+// of wazero, so [Version] names the release that they are true for, and the tests of this package check each of them.
+// The tests fail when go.mod requires another release: docs/upgrading-wazero.md has the steps of an upgrade.
 //
 // The package imports wazero and internal/wasm, and no other part of the sandbox.
 package engine
@@ -30,8 +28,8 @@ import (
 // Version is the release of wazero that this package describes.
 const Version = "v1.12.0"
 
-// ErrNotCached reports that machine code is neither cached nor may be compiled, under a
-// context of [CachedOnly].
+// ErrNotCached is the error for a module whose machine code is not cached, under a context of [CachedOnly], which
+// forbids compiling.
 var ErrNotCached = errors.New("the cached machine code does not match this process")
 
 // Config returns the configuration of all runtimes. If interpret is set, wazero interprets

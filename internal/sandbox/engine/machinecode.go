@@ -20,10 +20,10 @@ import (
 //	…          more, which is not interpreted here
 const machineCodeMagic = "WAZEVO"
 
-// ChecksumFile writes to sum everything in the file at path that has to be verified before
-// wazero may read the file. If the file has the layout of machine code, that excludes the
-// code: wazero verifies its CRC-32, which is part of what is written. Reading the code a
-// second time took longer than wazero takes for its check.
+// ChecksumFile writes to sum everything in the file at path that has to be verified before wazero may read the file.
+// In a file with the layout of machine code, it omits the code. It writes the CRC-32 of the code, which wazero
+// compares with the code when it reads the file. Reading the code a second time here took longer than wazero's own
+// check.
 func ChecksumFile(sum io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,8 +33,7 @@ func SplitTrap(err error) (trap string, frames []string) {
 	return strings.TrimSuffix(head, " (recovered by wazero)"), frames
 }
 
-// DescribeTrap returns a phrase for people that describes a trap, or the trap itself if it has no
-// better one.
+// DescribeTrap returns a description of a trap for people, or the trap's own text if there is no other description.
 func DescribeTrap(trap string) string {
 	switch trap {
 	case trapUnreachable:

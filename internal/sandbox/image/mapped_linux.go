@@ -76,8 +76,8 @@ func (i *mappedImage) write(b []byte) error {
 	if err := unix.Ftruncate(i.fd, int64(len(b))); err != nil {
 		return err
 	}
-	// Pages of zeros are not written: the kernel maps existing pages together with their
-	// neighbors, and a reset has to look at each.
+	// Pages of zeros are not written. The kernel maps existing pages of a file together with their neighbors, and a
+	// reset has to examine each mapped page.
 	zeros := make([]byte, osPage)
 	for _, r := range i.stored {
 		for at := r.from; at < r.to; at += osPage {

@@ -44,7 +44,7 @@ func TestChangedPages(t *testing.T) {
 			b := p.resize(size)
 			random := rand.New(rand.NewPCG(1, 2))
 			wrote, onlyRead := map[int]bool{}, 0
-			if name == "entries" { // which do not show what was only read in a gap
+			if name == "entries" { // entries do not show whether a page in a gap was only read
 				onlyRead = len(gap) / osPage
 			}
 			for range 4 {
@@ -156,7 +156,7 @@ func TestWithoutGaps(t *testing.T) {
 		}
 		require.Equal(t, want, withoutGaps(b), name)
 	}
-	// At most maxGaps are left out.
+	// An image has at most maxGaps gaps.
 	b := make([]byte, 4096*kb)
 	for i := range 7 {
 		b[i*(300+10*i)*kb] = 1

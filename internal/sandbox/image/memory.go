@@ -11,8 +11,7 @@
 // for small images, memories are copies. A snapshot that differs in few pages from another
 // one stores only the differences.
 //
-// The package implements wazero's interface of memory allocators. It imports nothing else
-// of the sandbox and does not know who uses a memory.
+// The package implements wazero's interface of memory allocators. It imports nothing else of the sandbox.
 package image
 
 import "github.com/tetratelabs/wazero/experimental"
@@ -91,6 +90,6 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// Free does nothing. wazero calls it at some time after a module is closed; the owner of
-// the memory calls Close when nothing can access it any more.
+// Free does nothing. wazero calls it some time after a module is closed. The owner of the memory calls Close when
+// nothing can access the memory.
 func (m *Memory) Free() {}

@@ -49,8 +49,8 @@ const (
 // pageRegion is struct page_region of linux/fs.h: adjacent pages, by their addresses.
 type pageRegion struct{ start, end, categories uint64 }
 
-// regionBuffers holds buffers for the kernel's output. The kernel gets their address as a
-// number, which nothing corrects when a stack moves, so that they must never be on a stack.
+// regionBuffers contains buffers for the kernel's output. They must never be on a stack: the kernel gets their
+// address as a number, which is not updated when a stack moves.
 var regionBuffers = sync.Pool{New: func() any { return new([64]pageRegion) }}
 
 // canScan reports whether this kernel has PAGEMAP_SCAN.
@@ -124,8 +124,8 @@ func (p *mappedPages) changedRegions(length uint64, each func(from, to uint64)) 
 	return true
 }
 
-// changedEntries reports the changed pages by their entries in the pagemap. If that cannot
-// be read, it returns false and has reported none.
+// changedEntries reports the changed pages by their entries in the pagemap. If the pagemap cannot be read,
+// changedEntries reports nothing and returns false.
 func (p *mappedPages) changedEntries(length uint64, each func(from, to uint64)) bool {
 	size := uint64(osPage)
 	if n := int(length / size * 8); n != len(p.entries) {

@@ -48,8 +48,8 @@ type wholeImage interface {
 	shown() []byte
 }
 
-// compareRange calls do with consecutive parts of b, which starts at this offset of a memory, and
-// the corresponding bytes of an image with this content. Zeros follow the content.
+// compareRange calls do with consecutive parts of b and the bytes of an image at the same offsets. b starts at offset
+// at of a memory. The image consists of content and zeros after it.
 func compareRange(b, content []byte, at uint64, do func(b, was []byte)) {
 	for len(b) > 0 {
 		was := zeroPage[:]

@@ -13,9 +13,9 @@ type Snapshot struct {
 	freed func() // called after the snapshot was freed; may be nil
 }
 
-// Capture returns a snapshot of m, whose content is given. The instance must not run. If m
-// did not start from a snapshot, the content is compared with near, which may be nil. The
-// caller has the only reference to the result.
+// Capture returns a snapshot of m, whose content is given. The instance must not run. If m did not start from a
+// snapshot, the content is compared with near, which may be nil. If portable is set, the snapshot is on Go's heap on
+// every system. The caller has the only reference to the result.
 func (m *Memory) Capture(content []byte, near *Snapshot, portable bool) (*Snapshot, error) {
 	changed := entireMemory
 	if m.snapshot != nil {

@@ -1,9 +1,9 @@
 // Package symbol converts function names that the compilers of Rust and C++ wrote to names for
 // people: "guard::decide" for "_ZN5guard6decide17h0f5d1c2b3a495867E".
 //
-// The names of a crafted module can take many seconds, since one of 1 KiB takes up to milliseconds and
-// nothing bounds the demangler. A host therefore demangles the names of modules from strangers in a
-// confined child process, as the job JobName.
+// Demangling a name of 1 KiB can take milliseconds, and the demangler has no limits, so that the names of a crafted
+// module could take many seconds. A host therefore demangles the names of untrusted modules in a confined child
+// process, as the job JobName.
 package symbol
 
 import (
@@ -37,7 +37,7 @@ func Readable(name string) (readable string) {
 	return demangle.Filter(name, demangle.NoParams, demangle.NoTemplateParams, demangle.MaxLength(10))
 }
 
-// ReadableLines returns the readable form of each line of a list of names.
+// ReadableLines returns the readable form of each line of a list of names. The error is always nil.
 func ReadableLines(names []byte) ([]byte, error) {
 	out := make([]byte, 0, len(names))
 	for line := range bytes.Lines(names) {

@@ -5,8 +5,8 @@
 // not fit is rejected with a [*RefusedError], which names the mistake and, where possible,
 // a fix.
 //
-// The package depends on internal/wasm, internal/suggest and wazero's value types. It knows neither
-// what the functions do nor how modules are compiled.
+// The package depends on internal/wasm, internal/suggest and wazero's value types. It depends neither on what the
+// functions do nor on how modules are compiled.
 package verify
 
 import (

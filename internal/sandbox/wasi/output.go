@@ -15,8 +15,8 @@ const recentLines = 16
 // the sink has to process each line.
 const lineCost = 32
 
-// lines splits what a guest prints to one stream into lines that are safe to show: they are
-// bounded and contain nothing that a terminal obeys.
+// lines splits what a guest prints to one stream into lines of bounded length without control characters, which are
+// safe to show on a terminal.
 type lines struct {
 	process *Process
 	sink    func(line []byte)
@@ -103,7 +103,7 @@ func (p *Process) explain(line []byte) {
 	}
 }
 
-// reportDropped prints to stderr how much output of the call was dropped, if any.
+// reportDropped prints to stderr how much output of the call was dropped. It prints nothing if none was.
 func (p *Process) reportDropped() {
 	if p.dropped > 0 && p.stderr.sink != nil {
 		p.stderr.sink(fmt.Appendf(nil, "(%d bytes of output dropped: the limit is %s a call, %s a line)",

@@ -40,7 +40,7 @@ type Process struct {
 	stdout, stderr lines
 	recent         [][]byte // the last lines of both streams
 	reason         []byte   // the line of this call that best explains a failure
-	gaveUp         bool     // reason is the message of a runtime that gave up
+	gaveUp         bool     // whether reason is the message with which a language runtime ended the program
 	printed        int      // bytes printed in this call
 	dropped        int      // bytes dropped in this call
 
@@ -66,8 +66,7 @@ func (p *Process) Begin() {
 	p.Tick()
 }
 
-// End ends a call: it emits incomplete lines, and prints to Stderr how much output was dropped,
-// if any.
+// End ends a call: it emits incomplete lines, and prints to Stderr how much output was dropped.
 func (p *Process) End() {
 	p.stdout.flush()
 	p.stderr.flush()
@@ -100,8 +99,8 @@ const maxReason = 1 << 10
 // one; see [Process.Reason]. It does not change line.
 func (p *Process) Explain(line []byte) { p.explain(text.Escape(truncate.Text(line, maxReason))) }
 
-// Reason returns the line of the current call that best explains a failure: the first in
-// which a language runtime gives up, because stack traces follow it, or the last line.
+// Reason returns the line of the current call that best explains a failure: the first with which a language runtime
+// ends the program, because its stack trace follows, or otherwise the last line.
 func (p *Process) Reason() string { return string(p.reason) }
 
 // draw fills b with random bytes, which the seed determines.

@@ -11,9 +11,8 @@
 //   - random bytes that Config.Seed determines;
 //   - proc_exit, which ends the call.
 //
-// A [Process] is the state of one instance. It accesses the instance through the interface
-// [Guest], which checks pointers and charges fuel. The package imports wazero's value types
-// and the packages text and verify; it does not know how guests run.
+// A [Process] is the state of one instance. It accesses the instance through the interface [Guest], which checks
+// pointers and charges fuel. The package imports wazero's value types and the packages text and verify.
 //
 // The names, types and layouts are those of
 // https://github.com/WebAssembly/WASI/blob/main/legacy/preview1/witx/wasi_snapshot_preview1.witx
