@@ -56,7 +56,7 @@ type ReplayedRun struct {
 	Version int64          `json:"version,omitempty" doc:"The version of the agent that the run had."`
 	Changes []ReplayChange `json:"changes,omitempty" doc:"What differs, in the order of the run; at most 50."`
 	Omitted int64          `json:"omitted,omitempty" doc:"The number of further changes."`
-	Hooks   []ReplayHook   `json:"hooks,omitempty" doc:"The hooks that differ in calls, failures, faults or fuel; at most 50."`
+	Hooks   []ReplayHook   `json:"hooks,omitempty" doc:"The hooks that differ in their answers, calls, faults or fuel; at most 50."`
 	Before  ReplayFigures  `json:"before" doc:"The run with its own modules."`
 	After   ReplayFigures  `json:"after" doc:"The run with the candidate."`
 }
@@ -80,17 +80,21 @@ type ReplayChange struct {
 
 // A ReplayHook compares the calls of a hook in one step.
 type ReplayHook struct {
-	Step   int64       `json:"step"`
-	Entry  string      `json:"entry"`
-	Hook   string      `json:"hook"`
-	Before HookFigures `json:"before"`
-	After  HookFigures `json:"after"`
+	Step           int64       `json:"step"`
+	Entry          string      `json:"entry"`
+	Hook           string      `json:"hook"`
+	Before         HookFigures `json:"before"`
+	After          HookFigures `json:"after"`
+	ChangedAnswers int64       `json:"changed_answers" doc:"The number of answers of the hook that differ."`
+	ChangedTexts   int64       `json:"changed_texts" doc:"The number of texts in answers that differ: messages, results, arguments, streamed text, instructions and reasons of gates."`
 }
 
 // HookFigures are the figures of the calls of a hook.
 type HookFigures struct {
-	Calls  int64 `json:"calls"`
-	Failed int64 `json:"failed,omitempty" doc:"Calls that answered with an error."`
-	Faults int64 `json:"faults,omitempty"`
-	Fuel   int64 `json:"fuel"`
+	Calls     int64            `json:"calls"`
+	Failed    int64            `json:"failed,omitempty" doc:"Calls that answered with an error."`
+	Faults    int64            `json:"faults,omitempty"`
+	Fuel      int64            `json:"fuel"`
+	Decisions map[string]int64 `json:"decisions,omitempty" doc:"The number of answers by decision: allow, ask, deny and stop of gates; stop, interrupt, respond (instead of the model or the tool) and repeat (the call of the model or the tool) of other hooks."`
+	Texts     int64            `json:"texts,omitempty" doc:"The number of texts in its answers."`
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -43,6 +44,8 @@ type Pass struct {
 	requests []sentRequest
 	calls    map[runlog.CallKey]string // arguments that tools were sent
 	hooks    map[HookCall]*HookCost
+	seed     maphash.Seed // of the hashes of answers; equal in the passes of a comparison
+	hashes   int          // number of hashes that hooks hold
 }
 
 // A sentRequest is a request that the model was sent.
@@ -64,6 +67,10 @@ func NewPass(run *Run, own *Pass) *Pass {
 		answers: maps.Clone(run.History.Answers),
 		calls:   map[runlog.CallKey]string{},
 		hooks:   map[HookCall]*HookCost{},
+		seed:    maphash.MakeSeed(),
+	}
+	if own != nil {
+		r.seed = own.seed
 	}
 	if r.answers == nil {
 		r.answers = map[string]json.RawMessage{}
@@ -290,25 +297,6 @@ func (r *Pass) inOrder() []sentRequest {
 	return out
 }
 
-// A HookCall identifies the calls of a hook of an entry in a step of a run.
-type HookCall struct {
-	Run   string
-	Step  int
-	Entry string
-	Hook  abi.Hook
-}
-
-// A HookCost sums what the calls of a hook did.
-type HookCost struct {
-	Calls  int
-	Fuel   int64
-	Faults int
-	Failed int // calls that answered with an error
-}
-
-// Hooks returns the hook calls of the replay.
-func (r *Pass) Hooks() map[HookCall]*HookCost { return r.hooks }
-
 // A passTracer makes the operation of a call available in its context, and counts hook calls.
 type passTracer struct{ pass *Pass }
 
@@ -327,26 +315,6 @@ func (t passTracer) Start(ctx context.Context, op tracing.Operation) (context.Co
 		if op.Kind == tracing.OperationHook {
 			t.pass.count(&op, &o)
 		}
-	}
-}
-
-// count adds a hook call.
-func (r *Pass) count(op *tracing.Operation, o *tracing.Outcome) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := HookCall{op.Run.ID, op.Run.Step, op.Entry, op.Hook}
-	cost := r.hooks[at]
-	if cost == nil {
-		cost = &HookCost{}
-		r.hooks[at] = cost
-	}
-	cost.Calls++
-	cost.Fuel += o.Fuel
-	if o.Fault {
-		cost.Faults++
-	}
-	if o.Failed != nil {
-		cost.Failed++
 	}
 }
 

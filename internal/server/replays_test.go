@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,9 @@ func TestReplays(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"plain decides deny for calculator"}, decisions)
+	gate := runs[0].Hooks[slices.IndexFunc(runs[0].Hooks, func(h api.ReplayHook) bool { return h.Hook == "gate_tool" })]
+	require.Equal(t, map[string]int64{"deny": 1}, gate.After.Decisions)
+	require.Equal(t, int64(1), gate.ChangedAnswers)
 
 	require.Equal(t, 200, f.apply(f.acme, "clerk", "model: {name: small-2}\ntools: {builtin: [calculator]}\n").status)
 	r, runs = f.replay(f.server.replays, api.StartReplay{Version: 2, Runs: api.ReplayFilter{Version: 1, Limit: 1}})

@@ -1913,6 +1913,10 @@ export interface components {
         HookFigures: {
             /** Format: int64 */
             calls: number;
+            /** @description The number of answers by decision: allow, ask, deny and stop of gates; stop, interrupt, respond (instead of the model or the tool) and repeat (the call of the model or the tool) of other hooks. */
+            decisions?: {
+                [key: string]: number;
+            };
             /**
              * Format: int64
              * @description Calls that answered with an error.
@@ -1922,6 +1926,11 @@ export interface components {
             faults?: number;
             /** Format: int64 */
             fuel: number;
+            /**
+             * Format: int64
+             * @description The number of texts in its answers.
+             */
+            texts?: number;
         };
         Interrupt: {
             /** @description The sub-agent that waits. Empty for the agent itself. */
@@ -2402,6 +2411,16 @@ export interface components {
         ReplayHook: {
             after: components["schemas"]["HookFigures"];
             before: components["schemas"]["HookFigures"];
+            /**
+             * Format: int64
+             * @description The number of answers of the hook that differ.
+             */
+            changed_answers: number;
+            /**
+             * Format: int64
+             * @description The number of texts in answers that differ: messages, results, arguments, streamed text, instructions and reasons of gates.
+             */
+            changed_texts: number;
             entry: string;
             hook: string;
             /** Format: int64 */
@@ -2414,7 +2433,7 @@ export interface components {
             before: components["schemas"]["ReplayFigures"];
             /** @description What differs, in the order of the run; at most 50. */
             changes?: components["schemas"]["ReplayChange"][];
-            /** @description The hooks that differ in calls, failures, faults or fuel; at most 50. */
+            /** @description The hooks that differ in their answers, calls, faults or fuel; at most 50. */
             hooks?: components["schemas"]["ReplayHook"][];
             /**
              * Format: int64

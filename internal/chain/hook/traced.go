@@ -21,12 +21,16 @@ func (r *Run) traced(ctx context.Context, c *Call, in Input, out any, apply func
 			Digest: c.member.desc.Digest, Hook: c.Hook, Call: c.tool},
 	)
 	v, err := r.answer(ctx, c, in, out, apply)
-	end(tracing.Outcome{
+	o := tracing.Outcome{
 		Err:    err,
 		Failed: v.Failed,
 		Fault:  v.Faulted || faultOf(err, c.member),
 		Waited: ControlOf(c).Waited(),
 		Cost:   c.spent,
-	})
+	}
+	if !o.Fault && o.Failed == nil {
+		o.Answer = out
+	}
+	end(o)
 	return v, err
 }

@@ -48,6 +48,9 @@ type Outcome struct {
 	Fault  bool          // whether a hook faulted: its module caused Err, rather than a call that the module made
 	Failed *abi.Error    // the error with which a hook answered; nil if it answered without one
 	Waited time.Duration // time that a hook spent in wrapped calls and host calls
+	// Answer points to the answer of a hook, a type of package abi that must not be modified. It is nil if the
+	// hook faulted or answered with an error.
+	Answer any
 	Cost
 
 	Usage        *abi.Usage // usage of a model call

@@ -85,18 +85,13 @@ func changes(lines []rerun.Line, hide *runs.Redactor) (out []api.ReplayChange) {
 func hooks(own, other *rerun.Pass, hide *runs.Redactor) (out []api.ReplayHook) {
 	before, after := own.Hooks(), other.Hooks()
 	add := func(at rerun.HookCall) {
-		var was, is rerun.HookCost
-		if c := before[at]; c != nil {
-			was = *c
-		}
-		if c := after[at]; c != nil {
-			is = *c
-		}
-		if was == is || hide.Has("", at.Entry) {
+		was, is := cmp.Or(before[at], &rerun.HookCost{}), cmp.Or(after[at], &rerun.HookCost{})
+		if !was.Differs(is) || hide.Has("", at.Entry) {
 			return
 		}
 		out = append(out, api.ReplayHook{
-			Step: int64(at.Step), Entry: at.Entry, Hook: string(at.Hook), Before: hookFigures(was), After: hookFigures(is)})
+			Step: int64(at.Step), Entry: at.Entry, Hook: string(at.Hook), Before: hookFigures(was), After: hookFigures(is),
+			ChangedAnswers: was.ChangedAnswers(is), ChangedTexts: was.ChangedTexts(is)})
 	}
 	for at := range before {
 		add(at)
@@ -112,6 +107,19 @@ func hooks(own, other *rerun.Pass, hide *runs.Redactor) (out []api.ReplayHook) {
 	return out[:min(len(out), maxHooks)]
 }
 
-func hookFigures(c rerun.HookCost) api.HookFigures {
-	return api.HookFigures{Calls: int64(c.Calls), Failed: int64(c.Failed), Faults: int64(c.Faults), Fuel: c.Fuel}
+func hookFigures(c *rerun.HookCost) api.HookFigures {
+	f := api.HookFigures{
+		Calls:  int64(c.Calls),
+		Failed: int64(c.Failed),
+		Faults: int64(c.Faults),
+		Fuel:   c.Fuel,
+		Texts:  c.Texts,
+	}
+	for d, n := range c.Decisions {
+		if f.Decisions == nil {
+			f.Decisions = map[string]int64{}
+		}
+		f.Decisions[string(d)] = n
+	}
+	return f
 }

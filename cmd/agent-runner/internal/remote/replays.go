@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -170,10 +172,24 @@ func replayedText(b *strings.Builder, run *api.ReplayedRun) {
 	if run.Omitted > 0 {
 		fmt.Fprintf(b, "… and %s\n", cli.Count(run.Omitted, "further change"))
 	}
+	for i := range run.Hooks {
+		h := &run.Hooks[i]
+		fmt.Fprintf(b, "step %d, %s in %s: %s; %s → %s\n", h.Step, h.Entry, h.Hook,
+			cli.Count(h.ChangedTexts, "changed text"), hookText(&h.Before), hookText(&h.After))
+	}
 	if run.Outcome != "skipped" {
 		fmt.Fprintf(b, "faults %d → %d, denials %d → %d, fuel %d → %d\n", run.Before.Faults, run.After.Faults,
 			run.Before.Denials, run.After.Denials, run.Before.Fuel, run.After.Fuel)
 	}
+}
+
+// hookText summarizes the calls of a hook and its decisions.
+func hookText(f *api.HookFigures) string {
+	text := cli.Count(f.Calls, "call")
+	for _, d := range slices.Sorted(maps.Keys(f.Decisions)) {
+		text += fmt.Sprintf(", %d %s", f.Decisions[d], d)
+	}
+	return text + fmt.Sprintf(", %d fuel", f.Fuel)
 }
 
 func replaysCancel(e *cli.Env) *cobra.Command {
