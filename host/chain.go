@@ -27,7 +27,7 @@ type Middleware struct {
 	OnFault hook.OnFault    // the default is Fail
 	// Hooks lists the hooks to call. The default is all hooks of the module or native middleware.
 	Hooks []abi.Hook
-	When  When // the runs and calls in which it is called; by default all
+	When  When // the runs and calls in which the middleware is called; the default is all
 }
 
 // ChainOptions configure a chain. They are copied.
@@ -39,8 +39,8 @@ type ChainOptions struct {
 	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
 	// error is reported at the end.
 	ContinueOnError bool
-	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
-	// The last answer counts; an error takes precedence.
+	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered. The last
+	// answer is used, unless a hook fails.
 	ContinueOnResponse bool
 	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
 	Values hook.Values
@@ -59,8 +59,8 @@ type Chain struct {
 	closers    []func()
 }
 
-// NewChain configures middlewares. It configures modules concurrently. An error names the
-// failing middleware.
+// NewChain configures middlewares, and their modules concurrently. An error names the failing
+// middleware. The caller must close the chain.
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	c := &Chain{}
 	var entries []hook.Entry

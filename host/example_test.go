@@ -76,7 +76,7 @@ func ExampleAgent_Ask() {
 	// Output: Paris.
 }
 
-// This example finds the cause of a run's error with errors.As.
+// This example finds the cause of a failed run with errors.As.
 func ExampleError() {
 	ctx := context.Background()
 	h, err := host.New(ctx, nil)

@@ -33,8 +33,8 @@ type FileOptions struct {
 	// Tools, if not nil, replaces the file's tools. The file's MCP servers are then not
 	// started.
 	Tools []tool.Tool
-	// ToolsOf, if not nil, returns the tools of the agent or sub-agent with a name, and replaces
-	// Tools. It is given an empty name if the file names no agent.
+	// ToolsOf, if not nil, returns the tools of the agent or sub-agent with the given name, and
+	// replaces Tools. The name is empty if the file does not name the agent.
 	ToolsOf func(agent string) []tool.Tool
 	// WrapModel, if not nil, wraps the model, for example in a recorder.
 	WrapModel func(model.Model) (model.Model, error)
@@ -45,10 +45,10 @@ type FileOptions struct {
 	// file that are lowered to their bounds. It may be nil.
 	Logger *slog.Logger
 
-	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
+	// Journal, if not nil, journals the agent's runs. Without a journal, runs end with the process.
 	Journal *JournalOptions
-	// Values stores the durable values of modules of Tenant. If it is nil, modules have
-	// none.
+	// Values stores the durable values of modules, for Tenant. If Values is nil, modules have no
+	// durable values.
 	Values hook.Values
 	Tenant string
 	// Network sets the addresses and secrets of modules' requests in addition to the grants
@@ -60,16 +60,17 @@ type FileOptions struct {
 	GuardMCP bool
 	// StartMCP starts the commands of MCP servers. By default, this process starts them.
 	StartMCP procgroup.Starter
-	// GuardModels restricts models to public addresses and those that Network allows,
-	// except for those at ModelURLs. Set it if the file or its keys are untrusted, so
-	// that models do not give access to the host's own network.
+	// GuardModels restricts model endpoints to public addresses and those that Network allows, except
+	// for the endpoints in ModelURLs. Set it if the file or its keys are untrusted, so that models do
+	// not give access to the host's own network.
 	GuardModels bool
 	ModelURLs   []string
 	// ModelFailed, if not nil, receives the full errors of failed model calls. Runs then
 	// record only the kind of failure, because their readers must not receive details of the
 	// operator's model.
 	ModelFailed func(context.Context, *model.Request, *model.Error)
-	// AllowModel reports whether modules may choose a model. By default, the file decides.
+	// AllowModel reports whether modules may choose a model. By default, they may choose the models
+	// that the file lists.
 	AllowModel func(model string) bool
 	// CheckParam returns an error if modules may not set a parameter of the model. By default,
 	// they may set any.
@@ -158,7 +159,7 @@ func (b *builder) chain(ctx context.Context) (*Chain, error) {
 	return c, b.configError(err)
 }
 
-// configError adds the position of the entry's configuration to err if err is about it.
+// configError adds a position in the file to err if err is about the configuration of an entry.
 func (b *builder) configError(err error) error {
 	var config *module.ConfigError
 	if errors.As(err, &config) {
@@ -306,7 +307,7 @@ func (b *builder) network() error {
 	return nil
 }
 
-// A slot is an entry of the file that names a module, while the module is loaded.
+// A slot is an entry of the file whose module is being loaded.
 type slot struct {
 	at   string // the path of the entry, such as middlewares[0]
 	from *agentfile.Middleware

@@ -62,8 +62,8 @@ func (b *builder) first() (model.Model, error) {
 	return m, nil
 }
 
-// fallback returns fallback i of the file. If it has neither a URL nor a key, it shares those of
-// the first model, unless the environment has others for its provider.
+// fallback returns fallback i of the file. A fallback without a URL and a key has the URL and the key
+// of the first model, unless the environment sets others for the fallback's provider.
 func (b *builder) fallback(i int) (model.Model, error) {
 	f, at := &b.file.Model.Fallbacks[i], fmt.Sprintf("model.fallbacks[%d]", i)
 	if f.IsEcho() {
@@ -110,8 +110,9 @@ func (b *builder) noKey(at string, e *agentfile.Endpoint) error {
 	return agentfile.ErrorAt(b.file, at+".api_key_env", err)
 }
 
-// errNoEndpoint returns the error for a model with neither a key nor a base URL. Without a key, the
-// default endpoint would reject calls after it received the conversation.
+// errNoEndpoint returns the error for a model with neither a key nor a base URL. Such a model is an
+// error because the provider's own endpoint would receive the conversation before it rejects the
+// missing key.
 func errNoEndpoint(name string, p agentfile.Provider) error {
 	key, _ := p.Env()
 	return fmt.Errorf(

@@ -34,7 +34,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Consequences of a fault of an entry.
+// Values of Middleware.OnFault: Fail ends the run after a fault of the middleware, and Skip continues
+// without it.
 const (
 	Fail = hook.Fail
 	Skip = hook.Skip
@@ -47,8 +48,8 @@ type Options struct {
 	CacheDir string
 	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so that
 	// a module that takes too much time or memory does not affect this process. A program that
-	// sets it must call [CompileChildMain] at the start of main. Without it, this process
-	// compiles, and rejects scripts that nest as deeply as some bundled packages do.
+	// sets it must call [CompileChildMain] at the start of main. If CompileChild is nil, this process
+	// compiles, and rejects scripts with deeply nested brackets, as some bundled packages have.
 	CompileChild *CompileChild
 	// MemoryBytes limits the memory of the modules of all runs. A run reserves its maximum
 	// when it starts, waits while other runs hold the memory, and fails with a
@@ -71,7 +72,8 @@ type Host struct {
 	closed atomic.Bool
 }
 
-// New returns a host. It fails if one of the directories is unusable.
+// New returns a host. A nil o is a zero Options. New fails if Options.CacheDir or Options.FaultDir is
+// unusable.
 func New(ctx context.Context, o *Options) (*Host, error) {
 	if o == nil {
 		o = &Options{}
@@ -84,8 +86,7 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	return &Host{loader: loader}, nil
 }
 
-// Close stops running hooks and releases all modules. It returns an error if ctx is done
-// first.
+// Close stops running hooks and releases all modules. If ctx is done first, Close returns an error.
 func (h *Host) Close(ctx context.Context) error {
 	h.closed.Store(true)
 	return h.loader.Close(ctx)
@@ -129,7 +130,7 @@ type AgentOptions struct {
 	ModelName   string
 	Params      abi.Params
 	Models      []string                // models that modules may choose in addition to ModelName; nil for any
-	AllowModel  func(model string) bool // reports whether modules may choose a model of Models; nil for all
+	AllowModel  func(model string) bool // must also allow a model that modules choose; nil for all
 	// CheckParam returns an error if modules may not set a parameter of the model. By default,
 	// they may set any.
 	CheckParam func(param string) error
@@ -146,8 +147,8 @@ type AgentOptions struct {
 	// ContinueOnError runs the rest of a pipeline after a hook that failed. The first
 	// error is reported at the end.
 	ContinueOnError bool
-	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered.
-	// The last answer counts; an error takes precedence.
+	// ContinueOnResponse runs the rest of a before pipeline after a hook that answered. The last
+	// answer is used, unless a hook fails.
 	ContinueOnResponse bool
 	// Values stores the durable values of entries, for Tenant. If nil, they are unavailable.
 	Values hook.Values
@@ -174,7 +175,7 @@ type AgentOptions struct {
 	// agent.DefaultPauseTimeout. A negative value means no limit.
 	PauseTimeout time.Duration
 
-	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
+	// Journal, if not nil, journals the agent's runs. Without a journal, runs end with the process.
 	Journal *JournalOptions
 }
 

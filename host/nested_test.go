@@ -142,7 +142,7 @@ func TestOwnCallRoom(t *testing.T) {
 	require.Equal(t, abi.CodeLimit, failed.Code)
 	require.Contains(t, failed.Message, "raise its limit instances")
 
-	// Tenants' modules are not called within a module's model call, so it needs no memory.
+	// A tenant's modules are not called for a module's own model call, so the call needs no memory.
 	require.Contains(
 		t,
 		said(t, calling(t, 2*oneInstance, contract.HookBeforeModelRewriteState, askModel, 1, "model")),

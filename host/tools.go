@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// A toolSet holds the tools of one owner. The owner's name is for messages, such as `MCP server
-// "files"` or `the built-in tools`.
+// A toolSet holds the tools of one owner. Owner is a name for messages, such as `MCP server "files"`
+// or `the built-in tools`.
 type toolSet struct {
 	Owner string
 	Tools []tool.Tool

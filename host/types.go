@@ -21,8 +21,8 @@ type (
 	Module = module.Module
 	// Limits bound the time, memory and fuel of one module. Zero fields have defaults.
 	Limits = policy.Limits
-	// Grants are the powers of one entry: HTTP hosts, models, tools and durable values. The
-	// zero value grants none.
+	// Grants are the permissions of one entry: HTTP hosts, models, tools and durable values. The zero
+	// value grants none.
 	Grants = policy.Grants
 	// When restricts one entry to some runs and calls. The zero value restricts nothing.
 	When = hook.When

@@ -176,7 +176,7 @@ func TestClientFollowsARun(t *testing.T) {
 	require.Equal(t, "assistant: You are welcome.", runs[1].texts()[len(runs[1].texts())-1])
 }
 
-// sorted puts the results of parallel calls into a fixed order.
+// sorted sorts the results of parallel calls, which arrive in any order.
 func sorted(lines []string) []string {
 	for i := range lines {
 		if i > 0 && lines[i] == "tool: sunny" && strings.HasPrefix(lines[i-1], "tool: no") {

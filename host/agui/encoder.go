@@ -280,7 +280,7 @@ func (l *lane) chunk(ev abi.Event) {
 func (l *lane) open(ev abi.Event) {
 	if l.id == "" {
 		l.streams++
-		// A resumed run has its old id, but the client's run is a new one.
+		// A resumed run keeps its id, and each request of a client has a run id of its own.
 		l.id = fmt.Sprintf("%s_%s_%d", l.e.o.Run, ev.Run, l.streams)
 	}
 }
@@ -471,8 +471,8 @@ func (l *lane) close() {
 }
 
 // pause sends the pending interrupts of the run. It reports a paused inner run as suspended. Calls of
-// tools of the front end are no interrupts for the client: it runs the tools, and sends their results
-// as messages of its next request. A run that waits only for them finishes.
+// front-end tools are not sent as interrupts: the client runs these tools, and sends the results as
+// messages of its next request. A run with no other interrupts is reported as finished.
 func (l *lane) pause(ev abi.Event) {
 	l.close()
 	if l.sub != "" {
@@ -509,7 +509,7 @@ func (e *encoder) closeChildren() {
 	}
 }
 
-// Reasons of interrupts. A client may have a form for each.
+// Values of interrupt.Reason. A client may show a different form for each.
 const (
 	reasonApproval = "tool_call_approval"
 	reasonInput    = "input_required"

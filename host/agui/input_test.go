@@ -86,8 +86,8 @@ func FuzzParseInput(f *testing.F) {
 	})
 }
 
-// FuzzEncoder checks that the stream starts once and opens each item before it closes the item, for
-// events in any order, since modules can drop and change events.
+// FuzzEncoder checks that the encoder sends RUN_STARTED once and opens each item before it closes the
+// item. The events come in any order, since modules can drop and change them.
 func FuzzEncoder(f *testing.F) {
 	f.Add(
 		[]byte(`{"type":"chunk","chunk":{"kind":"text","text":"a"}}`),

@@ -39,7 +39,8 @@ type Replay struct {
 	Ended     time.Time       `json:"ended,omitzero"`
 }
 
-// A ReplayCandidate is what a replay tries.
+// A ReplayCandidate is the version of the agent or the module that a replay runs instead of the
+// original.
 type ReplayCandidate struct {
 	Version int64  `json:"version,omitempty"`
 	Module  string `json:"module,omitempty" doc:"The module as the request named it."`
@@ -61,7 +62,7 @@ type ReplayedRun struct {
 	After   ReplayFigures  `json:"after" doc:"The run with the candidate."`
 }
 
-// ReplayFigures are the figures of one replay of a run.
+// ReplayFigures holds counters of one replay of a run.
 type ReplayFigures struct {
 	Steps   int64 `json:"steps"`
 	Faults  int64 `json:"faults"`
@@ -69,8 +70,8 @@ type ReplayFigures struct {
 	Fuel    int64 `json:"fuel"`
 }
 
-// A ReplayChange is something that the candidate changes. Before is empty for an addition, and After for
-// a removal. Both are excerpts, of at most about 400 bytes.
+// A ReplayChange is a difference between a run and its replay with the candidate. Before is empty for
+// an addition, and After for a removal. Both are excerpts of at most about 400 bytes.
 type ReplayChange struct {
 	Kind   string `json:"kind" enum:"request,message,call,tool_sent,result,decision,fault,event,end"`
 	Step   int64  `json:"step"`
@@ -78,7 +79,8 @@ type ReplayChange struct {
 	After  string `json:"after,omitempty"`
 }
 
-// A ReplayHook compares the calls of a hook in one step.
+// A ReplayHook compares the calls of a hook in one step: those of the run and those of its replay
+// with the candidate.
 type ReplayHook struct {
 	Step           int64       `json:"step"`
 	Entry          string      `json:"entry"`
@@ -89,7 +91,7 @@ type ReplayHook struct {
 	ChangedTexts   int64       `json:"changed_texts" doc:"The number of texts in answers that differ: messages, results, arguments, streamed text, instructions and reasons of gates."`
 }
 
-// HookFigures are the figures of the calls of a hook.
+// HookFigures holds counters of the calls of a hook.
 type HookFigures struct {
 	Calls     int64            `json:"calls"`
 	Failed    int64            `json:"failed,omitempty" doc:"Calls that answered with an error."`

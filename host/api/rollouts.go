@@ -34,7 +34,8 @@ type RolloutRollback struct {
 	Prices        RolloutPrices `json:"prices,omitzero" doc:"Prices of tokens. Without them, cost counts tokens."`
 }
 
-// RolloutLimits are tolerated increases. A rollout is rolled back for a larger one that is not due to chance.
+// RolloutLimits holds the tolerated increases. A larger increase causes a rollback if it is
+// statistically significant.
 type RolloutLimits struct {
 	Faults  float64 `json:"faults,omitempty" minimum:"0" maximum:"1" doc:"Of the share of runs with a fault. Default: 0.02."`
 	Denials float64 `json:"denials,omitempty" minimum:"0" maximum:"1" doc:"Of the share of runs with a denied tool call. Default: 0.05."`
@@ -69,13 +70,13 @@ type Rollout struct {
 	Ended   time.Time      `json:"ended,omitzero"`
 }
 
-// RolloutFigures are the figures of both versions.
+// RolloutFigures holds the figures of the stable version and of the canary.
 type RolloutFigures struct {
 	Stable ArmFigures `json:"stable"`
 	Canary ArmFigures `json:"canary"`
 }
 
-// ArmFigures are the figures of the finished runs of one version. Canceled runs do not count.
+// ArmFigures holds the figures of the finished runs of one version. Canceled runs do not count.
 type ArmFigures struct {
 	Runs    int64   `json:"runs"`
 	Faults  float64 `json:"faults" doc:"The share of runs with a fault."`

@@ -29,8 +29,8 @@ type SeriesPoint struct {
 	SeriesCounts
 }
 
-// SeriesCounts are counters of finished runs. A run counts in the bucket in which it finished, with all
-// that it used.
+// SeriesCounts holds counters of finished runs. All that a run used counts in the bucket in which the
+// run finished.
 type SeriesCounts struct {
 	Runs             int64   `json:"runs" doc:"Number of runs. For a model, the runs that used it."`
 	Failed           int64   `json:"failed" doc:"Number of runs with the finish reason error."`

@@ -186,7 +186,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return &UnreachableError{c.server, err}
 }
 
-// call sends a request, and decodes the response into out unless it is nil.
+// call sends a request, and decodes the response into out unless out is nil.
 func (c *Client) call(ctx context.Context, r *request, out any) error {
 	res, err := c.send(ctx, r)
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *Client) call(ctx context.Context, r *request, out any) error {
 	return c.read(ctx, res, out)
 }
 
-// read decodes a JSON response of at most maxResponse bytes into out unless it is nil.
+// read decodes a JSON response of at most maxResponse bytes into out unless out is nil.
 func (c *Client) read(ctx context.Context, res *http.Response, out any) error {
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	switch {

@@ -49,7 +49,7 @@ func serve(t *testing.T) (url, key string) {
 	return hs.URL, key
 }
 
-// A schema is a JSON schema of the document.
+// A schema is a JSON schema of the OpenAPI document.
 type schema map[string]any
 
 // A document is the server's OpenAPI document.
@@ -86,16 +86,16 @@ func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// others lists operations that the client does not support.
+// others lists the ids of operations that the client does not support.
 var others = []string{"healthz", "readyz", "openapi", "get-sign-in", "sign-in", "sign-in-callback", "sign-out"}
 
-// A use describes how the client calls an operation.
+// A use is a call of an operation with the client.
 type use struct {
 	call    func(context.Context, *client.Client) error
 	in, out any // types of the JSON bodies; nil if there is none
 }
 
-// uses returns how the client calls each operation, by operation id.
+// uses returns a call of each operation, by operation id.
 func uses() map[string]use {
 	type list[T any] struct{ V T }
 	one := func(_ any, err error) error { return err }
@@ -605,8 +605,8 @@ func (d *document) answer(t *testing.T, id string, responses map[string]struct {
 	return nil
 }
 
-// same checks that a type agrees with a schema: it has the same kind and, if it is a struct,
-// exactly the same fields. It accepts any schema for json.RawMessage.
+// same checks that a type agrees with a schema. The type must have the schema's kind and, if it is a
+// struct, exactly the schema's fields. For json.RawMessage, same accepts any schema.
 func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 	t.Helper()
 	for typ.Kind() == reflect.Pointer {

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// exampleServer imitates a server with one agent, so that the examples run without one.
+// exampleServer returns a fake server with one agent, so that the examples need no real server.
 func exampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	respond := func(w http.ResponseWriter, status int, contentType string, v any) {

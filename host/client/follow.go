@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Limits of the pause between two connections, and of a stream's lines.
+// Limits of the pause before Follow reconnects, and of the lines of a stream.
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -87,7 +87,7 @@ func (f *following) all(ctx context.Context) error {
 	}
 }
 
-// again reports whether a retry may succeed.
+// again reports whether a retry after err may succeed.
 func again(err error) bool {
 	var gone *UnreachableError
 	var p *api.Problem

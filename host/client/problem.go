@@ -15,8 +15,8 @@ import (
 // maxProblem is the maximum number of bytes that are read from an error response.
 const maxProblem = 1 << 20
 
-// problemOf returns the problem that a response reports. If the response is not a problem, it
-// returns one that asks the user to check the address.
+// problemOf returns the problem that a response reports. If the response's body is not a problem,
+// problemOf returns a problem that asks the user to check the server's address.
 func (c *Client) problemOf(res *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 	p := &api.Problem{}

@@ -13,16 +13,18 @@ type RunFilter struct {
 	Statuses     []string // "running", "paused", "finished" and "quarantined"
 	FinishReason string   // such as "stop" or "error"
 	Module       string   // digest of a module that the runs use
-	// Title holds words. The title of a run must have, for each, a word that starts with it.
+	// Title holds words. Each word must be the beginning of a word in the title of a selected run.
 	Title string
 	// Metadata holds members of the runs' metadata. Numbers and booleans are compared as text.
 	Metadata map[string]string
-	// Faults and Denials select runs with or without them; nil selects all.
+	// Faults and Denials select runs with (true) or without (false) faults or denied tool calls; nil
+	// selects all.
 	Faults, Denials *bool
-	// CreatedFrom and the other times are bounds; a zero time is none. From includes the time, and To
-	// excludes it.
+	// CreatedFrom and UpdatedFrom are inclusive bounds, and CreatedTo and UpdatedTo exclusive ones. A
+	// zero time is no bound.
 	CreatedFrom, CreatedTo, UpdatedFrom, UpdatedTo time.Time
-	Oldest                                         bool // the oldest run is first, not the newest
+	// Oldest lists the oldest run first. The default is the newest.
+	Oldest bool
 }
 
 // add adds the filter to query parameters.

@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// CreateTenant creates a tenant, and returns it.
+// CreateTenant creates a tenant, and returns the tenant.
 func (c *Client) CreateTenant(ctx context.Context, t *api.CreateTenant) (*api.Tenant, error) {
 	out := &api.Tenant{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/tenants", in: t}, out)
@@ -29,7 +29,7 @@ func (c *Client) Tenant(ctx context.Context, id string) (*api.Tenant, error) {
 	return out, c.get(ctx, path("/v1/tenants/%s", id), nil, out)
 }
 
-// UpdateTenant changes a tenant, and returns it.
+// UpdateTenant changes the fields of a tenant that are not nil in u, and returns the tenant.
 func (c *Client) UpdateTenant(ctx context.Context, id string, u *api.TenantUpdate) (*api.Tenant, error) {
 	out := &api.Tenant{}
 	return out, c.call(ctx, &request{method: http.MethodPatch, path: path("/v1/tenants/%s", id), in: u}, out)

@@ -15,7 +15,8 @@ type ThreadFilter struct {
 	Metadata string
 }
 
-// CreateThread creates a thread. [Client.StartRun] with its id continues it.
+// CreateThread creates a thread. A run continues the thread if [Client.StartRun] receives the
+// thread's id.
 func (c *Client) CreateThread(ctx context.Context, t *api.CreateThread) (*api.Thread, error) {
 	out := &api.Thread{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/threads", in: t}, out)

@@ -21,7 +21,7 @@ import (
 )
 
 // weatherModel calls two tools, and answers once it has a result. If the client asks for an object,
-// it answers with one, or with a call of the tool that some clients use for this.
+// the model answers with one. For clients that use a tool for objects, it calls that tool.
 func weatherModel(q *gatewaytest.Request) *gatewaytest.Answer {
 	const object = `{"name":"[EMAIL_1]"}`
 	switch {

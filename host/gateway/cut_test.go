@@ -26,8 +26,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// Headers of a request that control the upstream's answer: headerCut is the number of bytes after which
-// it closes the connection, and headerSlow makes it send each byte on its own.
+// Headers with which a test controls the upstream's answer. headerCut is the number of bytes after
+// which the upstream closes the connection. If headerSlow is set, the upstream sends each byte on its
+// own.
 const (
 	headerCut  = "X-Cut"
 	headerSlow = "X-Slow"
@@ -142,7 +143,8 @@ func (c *cutter) ask(ctx context.Context, protocol, address string, n int, heade
 	return res.StatusCode, string(b), err
 }
 
-// whole returns the answer that a client receives if nothing is cut. The number is part of the address.
+// whole returns the answer that a client receives if no connection is cut off. The answer contains
+// the address with the given number.
 func whole(number int) *gatewaytest.Received {
 	address := addressOf(number)
 	return &gatewaytest.Received{
@@ -155,8 +157,8 @@ func addressOf(number int) string { return fmt.Sprintf("user%d@example.com", num
 
 const denial = "[tool-policy denied the call of delete_file"
 
-// checkCut checks got, what a client received of a response that was cut off on either side. The
-// text must be a beginning of the whole text, and calls may only follow it if the response is
+// checkCut checks the part of a response that a client received before the response was cut off. The
+// text must be a beginning of the whole text. Calls may follow the text only if the response is
 // complete.
 func checkCut(protocol string, number int, got string) error {
 	want, r := whole(number), gatewaytest.Receive(protocol, got)
@@ -176,8 +178,8 @@ func checkCut(protocol string, number int, got string) error {
 }
 
 // TestCut cuts off streams of each protocol on both sides of a gateway: within an event, within a
-// character, and between events. Afterwards no goroutine, instance of a module, or value of another
-// request may remain.
+// character, and between events. Afterwards no goroutine or module instance may remain, and no client
+// may have received a value of another client's request.
 func TestCut(t *testing.T) {
 	for name, each := range map[string]bool{"some bytes": false, "each byte": true} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +232,7 @@ func (c *cutter) full(t *testing.T, protocol string) string {
 	return full
 }
 
-// cutEach cuts off about cuts streams of size bytes at different bytes, and returns their number.
+// cutEach cuts off about cuts streams of size bytes at different positions, and returns their number.
 func (c *cutter) cutEach(
 	t *testing.T,
 	protocol string,

@@ -1,6 +1,7 @@
-// Package gateway puts middlewares in front of model APIs: programs that use OpenAI's chat completions
-// or Responses API, or Anthropic's Messages API, send their requests to a [Gateway], which passes
-// them through the modules of a route, to the API, and the answers back.
+// Package gateway puts middlewares in front of model APIs. Programs that use OpenAI's chat
+// completions or Responses API, or Anthropic's Messages API, send their requests to a [Gateway]. The
+// gateway passes requests through the modules of a route to the API, and answers back through the
+// modules.
 //
 //	f, err := gateway.LoadFile("gateway.yaml")
 //	g, err := gateway.New(ctx, h, f, nil)
@@ -42,13 +43,15 @@ func LoadFile(path string) (*File, error) { return agentfile.LoadGateway(path) }
 
 // Options configure a gateway. They are copied.
 type Options struct {
-	// Modules has the options for the modules of all routes: network, values, environment. If nil,
-	// modules reach public addresses only, and secrets and keys come from the process's environment.
+	// Modules holds the options for the modules of all routes: network, values and environment. If it
+	// is nil, modules reach only public addresses, and secrets and keys come from the process's
+	// environment.
 	Modules *host.FileOptions
 	// OnEvent, if not nil, receives the events of each request's run: decisions, faults, logs. It is
 	// called concurrently, and the request waits for it.
 	OnEvent func(abi.Event)
-	// Metrics, if not nil, registers the metrics of the gateway. Gateways cannot share it.
+	// Metrics, if not nil, registers the metrics of the gateway. Each gateway needs a registry of its
+	// own.
 	Metrics prometheus.Registerer
 	Logger  *slog.Logger // the default discards
 }
@@ -122,7 +125,7 @@ func (g *Gateway) limitMemory(f *File) {
 	g.memory.SetLimit(cmp.Or(int64(f.MaxMemory), account.Process().Limit()/processPart))
 }
 
-// processPart divides the memory limit of the process, which yields the default limit for requests.
+// processPart is the divisor of the process's memory limit that yields the default of File.MaxMemory.
 const processPart = 4
 
 // Replace loads the routes and modules of a file, and then serves new requests with them. Requests
@@ -276,8 +279,8 @@ func (g *Gateway) approver(f *File) (*approver.Approver, error) {
 // minKey is the minimum length of a client's key, in bytes.
 const minKey = 16
 
-// secret returns the value of the environment variable env. If it is not set, the error has the
-// position of the field at in f, and describes the variable with what.
+// secret returns the value of the environment variable env. If the variable is not set, the error has
+// the position of the field at in f, and what describes the variable in the error's text.
 func (g *Gateway) secret(f *File, at, env, what string) (string, error) {
 	value := g.getenv(env)
 	if value == "" {

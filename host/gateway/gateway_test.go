@@ -20,7 +20,7 @@ import (
 
 const noTools = "../../testdata/modules/no-tools.wasm"
 
-// answers are a call of the tool rm in each protocol.
+// answers holds an answer with a call of the tool rm for each protocol, by path.
 var answers = map[string]string{
 	"/v1/chat/completions": `{"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c1",` +
 		`"type":"function","function":{"name":"rm","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`,

@@ -17,9 +17,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/testcache"
 )
 
-// TestTranslatedClients runs a task through the vendors' clients in front of an upstream of another protocol. With a
-// module that denies a tool, the tool must not run; without modules both tools must. The upstream rejects a history
-// in which a call has no result.
+// TestTranslatedClients runs a task through the vendors' clients in front of an upstream of another
+// protocol. With a module that denies a tool, the tool must not run. Without modules, both tools must
+// run. The upstream rejects a history in which a call has no result.
 func TestTranslatedClients(t *testing.T) {
 	npmtest.Folder(t) // skips the test before it starts servers
 	h, err := host.New(t.Context(), &host.Options{CacheDir: testcache.Modules()})

@@ -18,8 +18,8 @@ type Attempt struct {
 	Wait time.Duration
 }
 
-// report passes an attempt to the function in the context, if there is one, and to option, unless
-// it is nil.
+// report passes an attempt to the function in the context, if the context has one, and to option, if
+// option is not nil.
 func (a Attempt) report(ctx context.Context, option func(context.Context, Attempt)) {
 	if fn, ok := ctx.Value(attempts.Key{}).(func(Attempt)); ok {
 		fn(a)

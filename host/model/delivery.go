@@ -13,8 +13,8 @@ type delivery struct {
 	begun bool // a part of the answer reached the sink
 }
 
-// generate makes one attempt. It returns an *Error only if another attempt may follow: not if the
-// context is done, the sink failed, or a part of the answer was already delivered.
+// generate makes one attempt. The error is an *Error only if another attempt may follow. No attempt
+// may follow if the context is done, the sink failed, or a part of the answer was delivered.
 func (d *delivery) generate(ctx context.Context, m Model, req *Request) (*abi.Response, *Error, error) {
 	var sinkErr error
 	var sink func(abi.Chunk) error

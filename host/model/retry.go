@@ -93,7 +93,8 @@ func (r *retry) wait(tries int, asked time.Duration) time.Duration {
 	return time.Duration(d * (0.75 + rand.Float64()/2))
 }
 
-// last returns the error if this attempt was the last one, or nil to retry.
+// last returns nil if the call may be retried. Otherwise it returns the error of the last attempt,
+// with the reason.
 func (r *retry) last(ctx context.Context, failed *Error, tries int, wait time.Duration) error {
 	var why string
 	deadline, bounded := ctx.Deadline()

@@ -1,6 +1,6 @@
-// Package native provides middlewares in Go. They run in the host's process, with its rights;
-// untrusted middlewares are modules. The constructors cover the usual cases: set the functions of
-// a [Middleware] for anything else.
+// Package native provides middlewares in Go. They run in the host's process, with its permissions;
+// untrusted middlewares must be modules. The constructors cover the usual cases. For other cases, set
+// the functions of a [Middleware].
 package native
 
 import (

@@ -9,8 +9,8 @@ import (
 )
 
 type (
-	// A Server is an [net/http.Handler]. Its method Serve also takes over runs, deletes old
-	// ones and drains at the end; use it rather than another HTTP server.
+	// A Server is an [net/http.Handler]. Serve it with its method Serve, which also takes over runs,
+	// deletes old runs, and waits for requests and runs when it stops.
 	Server = server.Server
 	// Options configure a server. Store and Host are required; the caller closes both after
 	// the server.

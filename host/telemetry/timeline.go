@@ -29,7 +29,8 @@ type timelines struct {
 
 type placeKey struct{}
 
-// A place is the position of an operation in a timeline.
+// A place is the position of an operation in a timeline: the timeline and the id of the enclosing
+// span.
 type place struct {
 	line   *liveTimeline
 	parent int

@@ -1,7 +1,7 @@
 package tool
 
-// Idempotent returns t declared as idempotent: if a run is interrupted during a call, the run
-// repeats the call when it resumes. The returned tool does not stream, even if t does.
+// Idempotent returns t declared as idempotent: if a process ends during a call, the resumed run
+// repeats the call. The returned tool does not stream, even if t does.
 func Idempotent(t Tool) Tool {
 	d := t.Declaration()
 	d.Idempotent = true

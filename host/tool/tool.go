@@ -14,10 +14,10 @@ import (
 type Tool interface {
 	// Declaration returns the declaration for the model. All calls must return the same one.
 	Declaration() abi.Tool
-	// Call runs the tool. The arguments are a JSON object. The model receives an error
-	// result for both a result with IsError and an error. But an *abi.Interrupt error pauses
-	// the run; Call is repeated once the interrupt is answered, see [Answer]. Call must
-	// return soon after ctx is done.
+	// Call runs the tool. The arguments are a JSON object. If Call returns an error or a result with
+	// IsError, the model receives an error result. If the error is an *abi.Interrupt, the run pauses
+	// instead, and Call is repeated once the interrupt is answered; see [Answer]. Call must return
+	// soon after ctx is done.
 	Call(ctx context.Context, call abi.Call) (*abi.Result, error)
 }
 

@@ -11,7 +11,8 @@ import (
 )
 
 // cutObject returns the JSON object at the start of a text, after spaces, colons or opening
-// parentheses, and the number of bytes up to its end. n is 0 if there is none.
+// parentheses. n is the number of bytes up to the end of the object, or 0 if the text does not start
+// with an object.
 func cutObject(text string) (object string, n int) {
 	start := strings.TrimLeft(text, " \t\n:(")
 	if !strings.HasPrefix(start, "{") {

@@ -144,8 +144,8 @@ func callsOf(prompt string, req *model.Request) (calls []abi.ToolCall) {
 	return calls
 }
 
-// cutName returns the first word of a text that could be a tool's name, and the text after it.
-// Both are "" if there is none.
+// cutName returns the first word of a text that could be a tool's name, and the text after that word.
+// Both are "" if there is no such word.
 func cutName(text string) (name, rest string) {
 	inName := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.", r)

@@ -190,7 +190,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestNotSent checks that a request that the API cannot represent is an error that is not retried.
+// TestNotSent checks that the client rejects a request that the API cannot represent, with an error
+// that is not retried.
 func TestNotSent(t *testing.T) {
 	t.Parallel()
 	c, err := New(nil)

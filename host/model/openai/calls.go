@@ -144,9 +144,10 @@ func (c *calls) byID(id string) *toolCall {
 }
 
 // begins reports whether a delta begins a new call, although it has the index of t. Some endpoints
-// use the same index for all calls; others repeat the name or the id in each delta. Only a delta
-// with a name can begin a new call. It does so if the arguments of t are complete and its own start
-// with a brace, or if it has another id and the arguments of t are complete or empty.
+// use the same index for all calls; others repeat the name or the id in each delta. A delta without a
+// name never begins a call. A delta with a name does if the arguments of t are complete and the
+// delta's start with a brace, or if the delta has another id and the arguments of t are complete or
+// empty.
 func (p *callPiece) begins(t *toolCall) bool {
 	if p.name == "" {
 		return false
@@ -165,7 +166,7 @@ func (t *toolCall) take(p callPiece) {
 	if t.kind == "" {
 		t.kind = p.kind
 	}
-	// A name arrives at once, in pieces, or repeated in each delta.
+	// Endpoints send a name at once, in pieces, or repeated in each delta.
 	if p.name != t.name && t.arguments.Len() == 0 {
 		t.name += p.name
 	}

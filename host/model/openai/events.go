@@ -128,8 +128,8 @@ func oneLine(b []byte) []byte {
 	return line.Bytes()
 }
 
-// writeLine writes an event for go-openai. go-openai handles lines that begin with {"error": itself
-// and loses some of them; a space after the brace prevents that.
+// writeLine writes an event for go-openai. go-openai treats lines that begin with {"error": as errors
+// and loses some of them. writeLine prevents this with a space after the brace.
 func writeLine(out *bytes.Buffer, line []byte) {
 	out.WriteString("data: ")
 	if rest, ok := bytes.CutPrefix(line, []byte("{")); ok {

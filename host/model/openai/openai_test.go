@@ -192,7 +192,8 @@ func TestParametersThatAreNone(t *testing.T) {
 	for _, p := range []abi.Params{
 		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)},
 		{"seed": nil},
-		// Keys that endpoints written in Go decode as messages, model or tools, too.
+		// These keys differ from messages, model and tools, but endpoints written in Go decode them
+		// as such.
 		{"Messages": json.RawMessage("[]")}, {"me\u017f\u017fages": json.RawMessage("[]")}, {"MODEL": json.RawMessage(`"x"`)}, {"tool\u017f": json.RawMessage("[]")},
 	} {
 		req := ask()

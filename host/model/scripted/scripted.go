@@ -14,9 +14,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// A Reply is the model's behavior for one request. The model calls Do, waits for Delay, sends
-// the chunks to the sink, and returns the response or the error. With both chunks and an
-// error, it breaks off in the middle.
+// A Reply is the model's behavior for one request. The model calls Do, waits for Delay, sends the
+// chunks to the sink, and returns the response or the error. A reply with chunks and an error is an
+// answer that breaks off.
 type Reply struct {
 	Response *abi.Response
 	Err      error // usually a *model.Error
@@ -28,8 +28,8 @@ type Reply struct {
 
 	Delay time.Duration // after Do, before the chunks
 	Hang  bool          // after the chunks, block until the request's context is done
-	// Do, if not nil, is called first. Its error is the reply. Tests use it to block or to
-	// inspect a request.
+	// Do, if not nil, is called first. If it returns an error, the request fails with that error.
+	// Tests use Do to block or to inspect a request.
 	Do func(ctx context.Context, req *model.Request) error
 }
 

@@ -56,7 +56,7 @@ func pow(base, exponent number) (number, error) {
 		}
 		base, e = number{new(big.Rat).Inv(base.Rat), base.rounded}, -e
 	}
-	// The size of the result follows from the operands, so an oversized result is rejected before
+	// The operands determine the size of the result, so a result that is too large is rejected before
 	// it is computed.
 	if size := int64(max(base.Num().BitLen(), base.Denom().BitLen()) - 1); size*e > maxBits {
 		return number{}, fmt.Errorf("a power on the way has more than %d binary digits", maxBits)

@@ -98,14 +98,14 @@ func TestDeclarations(t *testing.T) {
 		require.NotNil(t, schema.AdditionalProperties, "%s takes what it does not know", d.Name)
 		for name, property := range schema.Properties {
 			require.NotEmpty(t, property.Description, "%s.%s", d.Name, name)
-			// Every property is an argument: a value of a wrong type is rejected with the
-			// argument's name.
+			// Every property of the schema is an argument: a value of a wrong type is rejected with
+			// the argument's name.
 			res, err := tl.Call(t.Context(), abi.Call{Arguments: args(`{%q: {}}`, name)})
 			require.NoError(t, err)
 			require.True(t, res.IsError)
 			require.Contains(t, res.Content.String(), name+": want", d.Name)
 		}
-		// And every argument is a property.
+		// Every argument is a property of the schema.
 		known := strings.TrimSuffix(strings.SplitAfter(ask(t, tl, `{"?":1}`), "the arguments are ")[1], ")")
 		for _, name := range strings.Split(known, ", ") {
 			require.Contains(t, schema.Properties, name, d.Name)

@@ -68,7 +68,7 @@ func (p *parser) peek() byte {
 	return 0
 }
 
-// take skips white space and the byte c, and reports whether c was there.
+// take skips white space and the byte c, and reports whether c was next.
 func (p *parser) take(c byte) bool {
 	if p.peek() != c {
 		return false

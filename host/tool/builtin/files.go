@@ -58,7 +58,7 @@ func cleanPath(p string) (string, error) {
 		return "", fmt.Errorf("%q is an absolute path; paths are relative to the root directory, which is %q",
 			clip(p, 100), ".")
 	}
-	// Not path.Clean: a/../b is b only if a is not a symbolic link.
+	// path.Clean would turn a/../b into b, which is wrong if a is a symbolic link.
 	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") {
 		return "", outside(p)
 	}
@@ -181,9 +181,9 @@ type walker struct {
 }
 
 // walk calls visit for the entries of the directory p, and of the directories below it down to depth
-// levels. It returns the error of reading p, errStop from visit or after maxVisited entries, and the
-// context's error. Any other error below p, and the name .git, make it skip that directory and
-// count it in w.skipped.
+// levels. It returns the error of reading p, the context's error, and errStop if visit returns it or
+// after maxVisited entries. It skips a directory below p that it cannot read or that is named .git,
+// and counts it in w.skipped.
 func (w *walker) walk(p string, depth int) error {
 	list, more, err := entries(w.dir, p)
 	if err != nil {

@@ -53,8 +53,9 @@ func readLine(r *bufio.Reader, limit int) (line []byte, long *longLine, err erro
 	}
 }
 
-// idAtHead and idAtTail match the id of a response near its start and near its end. In a JSON
-// object on one line, a member before the last brace belongs to the outermost object.
+// idAtHead and idAtTail match the id of a response near its start and near its end. They suffice
+// because a member near the start or the end of a one-line JSON object belongs to the outermost
+// object.
 var (
 	idAtHead = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,`)
 	idAtTail = regexp.MustCompile(`[,{]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
@@ -104,7 +105,7 @@ func (l *lastLines) add(line []byte) string {
 	return text
 }
 
-// String returns the lines as the end of an error message.
+// String returns the lines as the end of an error message, or "" if there are none.
 func (l *lastLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

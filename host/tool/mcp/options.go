@@ -27,7 +27,7 @@ type Options struct {
 	// Name is the server's name in errors. The default is the name of the command or of the host.
 	Name string
 
-	// Command is a program that speaks MCP on stdin and stdout, and its arguments.
+	// Command is a program that serves MCP on stdin and stdout, and its arguments.
 	Command []string
 	// Dir is the working directory of the command. The default is the working directory of this
 	// process.
@@ -50,7 +50,7 @@ type Options struct {
 
 	// Timeout bounds connecting, and again listing tools. The default is 10 seconds.
 	Timeout time.Duration
-	// CallTimeout bounds each tool call. If it is 0, only the caller's context does.
+	// CallTimeout bounds each tool call. If it is 0, only the caller's context bounds calls.
 	CallTimeout time.Duration
 	// Grace is the time for which Close waits for the server to exit by itself, and again
 	// after SIGTERM. The default is 1 second.
@@ -78,7 +78,7 @@ func isURL(s string) bool {
 func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {
-		// The error of url.Parse contains the URL, which may contain a key.
+		// The error of url.Parse contains the URL, which may contain a secret.
 		return nil, errors.New("the address of an MCP server is no URL")
 	}
 	if !isURL(s) || u.Host == "" || strings.ContainsAny(s, " \t\r\n") {

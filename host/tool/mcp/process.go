@@ -86,7 +86,7 @@ func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (
 	return child, nil
 }
 
-// wait reads stderr and waits for the process to exit. After that it reads for at most drainTimeout.
+// wait reads stderr and waits for the process to exit. Then it reads for at most drainTimeout more.
 func (p *process) wait(stderr *os.File) {
 	read := make(chan struct{})
 	go func() {

@@ -29,7 +29,7 @@ type Server struct {
 
 	calls context.Context // canceled to end calls in flight
 	end   context.CancelCauseFunc
-	gone  context.CancelFunc // cancels the requests that remain when Close stops waiting
+	gone  context.CancelFunc // cancels the requests that are still in flight when Close stops waiting
 
 	closing sync.Once
 	mu      sync.Mutex
@@ -38,8 +38,8 @@ type Server struct {
 
 var errClosed = errors.New("it was closed")
 
-// legacy is the newest protocol version that begins with initialize. Connect tries it first: few
-// servers know only later versions, but many mishandle an unknown first request.
+// legacy is the newest protocol version whose sessions start with initialize. Connect tries it first,
+// because few servers know only later versions, but many mishandle an unknown first request.
 const legacy = "2025-11-25"
 
 // Connect starts the command or connects to the URL, and initializes the session. ctx and
@@ -82,7 +82,8 @@ func connect(ctx context.Context, o *Options, version string) (*Server, error) {
 	s.session, err = client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		if s.conn != nil && ctx.Err() != nil {
-			// A server that failed to start has nothing to save.
+			// A server that failed to start has no data to save, so it is terminated without a grace
+			// period.
 			s.conn.p.terminate()
 		}
 		err = s.explain(ctx, err)

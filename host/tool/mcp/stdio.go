@@ -23,8 +23,8 @@ const (
 var errBroken = errors.New("the connection is broken")
 
 // A stdioConn is a connection to a process. Unlike the SDK's, it tolerates misbehaving servers. A
-// line that is too long or not a message does not end the session, a server that does not read
-// blocks no caller, and a server that floods the connection is disconnected.
+// line that is too long or is not a message does not end the session. A server that does not read its
+// input does not block callers. A server that floods the connection is disconnected.
 type stdioConn struct {
 	p     *process
 	max   int // maximum size of a message, in bytes
