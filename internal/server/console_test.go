@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 	"github.com/agent-runner/agent-runner/internal/server/console"
@@ -137,6 +138,35 @@ func (w *cutWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
+// consoleReply is the model of the tests in a browser. Its reply depends on the last message alone.
+func consoleReply(_ int, req *model.Request) scripted.Reply {
+	last := req.Messages[len(req.Messages)-1]
+	switch text := last.Content.String(); {
+	case strings.HasPrefix(text, "Wait"):
+		return scripted.Reply{
+			Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}},
+			Hang:   true,
+		}
+	case strings.HasPrefix(text, "What else"):
+		return streamed(scripted.Text("Only the report of 2020, nothing else."))
+	case last.Role != abi.RoleTool:
+		call := scripted.Calls(abi.ToolCall{ID: "call_1", Function: abi.FunctionCall{
+			Name: "delete_report", Arguments: `{"path":"reports/2019.txt"}`}})
+		call.Response.Usage = &abi.Usage{PromptTokens: 412, CompletionTokens: 38, TotalTokens: 450}
+		return call
+	}
+	answer := streamed(scripted.Text("The old report is gone, all done.\n" +
+		"<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text."))
+	answer.Response.Usage = &abi.Usage{PromptTokens: 507, CompletionTokens: 61, TotalTokens: 568}
+	return answer
+}
+
+// streamed returns a reply in chunks.
+func streamed(r scripted.Reply) scripted.Reply {
+	r.Size, r.Delay = 12, 20*time.Millisecond
+	return r
+}
+
 // browserInput is the input of testdata/console.mjs.
 type browserInput struct {
 	URL      string `json:"url"`
@@ -156,31 +186,8 @@ func TestConsoleInBrowser(t *testing.T) {
 		t.Skip("a browser takes seconds")
 	}
 	b := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
-	var replies []scripted.Reply
-	for range 2 { // one for each of the two visits
-		call := scripted.Calls(
-			abi.ToolCall{
-				ID:       "call_1",
-				Function: abi.FunctionCall{Name: "delete_report", Arguments: `{"path":"reports/2019.txt"}`},
-			},
-		)
-		call.Response.Usage = &abi.Usage{PromptTokens: 412, CompletionTokens: 38, TotalTokens: 450}
-		answer := scripted.Text(
-			"The old report is gone, all done.\n<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text.",
-		)
-		answer.Size, answer.Delay = 12, 20*time.Millisecond
-		answer.Response.Usage = &abi.Usage{PromptTokens: 507, CompletionTokens: 61, TotalTokens: 568}
-		replies = append(
-			replies,
-			call,
-			answer,
-			scripted.Reply{
-				Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}},
-				Hang:   true,
-			},
-		)
-	}
-	f := platform(t, replies...)
+	f := newFixture(t)
+	f.useModel(scripted.Func(consoleReply))
 	f.server.agents.Options.Journal.Originals = true // the diff of what mask changed needs the original
 	f.upload(f.acme, "mask", mask)
 	f.upload(f.acme, "asker", asker)

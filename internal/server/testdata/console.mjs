@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import assert from "node:assert/strict";
+import { threads } from "./console_threads.mjs";
 
 const told = JSON.parse(readFileSync(0, "utf8"));
 const require = createRequire(join(told.folder, "package.json"));
@@ -162,6 +163,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
   await inbox(title, shot);
+  await threads({ page, title, shot, scheme, open });
   await comparison(title, shot);
   if (light) {
     await elsewhere(title);

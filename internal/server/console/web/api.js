@@ -78,11 +78,11 @@ export async function call(method, path, options) {
 
 export const get = (path, signal) => call("GET", path, { signal });
 
-// all reads a list to its end, page by page.
-export async function all(path, rows, signal) {
+// all reads a list to its end, by pages of limit rows.
+export async function all(path, rows, signal, limit = 1000) {
   const list = [];
   for (let cursor = ""; ;) {
-    const page = await get(`${path}?${new URLSearchParams({ limit: 1000, ...(cursor ? { cursor } : {}) })}`, signal);
+    const page = await get(`${path}?${new URLSearchParams({ limit, ...(cursor ? { cursor } : {}) })}`, signal);
     list.push(...page[rows]);
     cursor = page.next_cursor;
     if (!cursor) return list;

@@ -136,6 +136,15 @@ export function fill(e, ...children) {
   return e;
 }
 
+// download saves a text as a file of the user.
+export function download(name, text) {
+  const a = document.createElement("a");
+  a.download = name;
+  a.href = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }));
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+}
+
 // announce announces a text to screen readers.
 export function announce(text) {
   document.getElementById("said").textContent = text;

@@ -23,5 +23,6 @@ export const paths = {
   upload: "M12 16V4M7 9l5-5 5 5M4 16v4h16v-4",
   out: "M10 4H5v16h5M14 8l4 4-4 4M18 12H9",
   theme: "M12 3a9 9 0 1 0 9 9 7 7 0 0 1-9-9z",
+  fork: "M7 4v16M7 9c0 4 10 2 10 7v4M14 17l3 3 3-3",
   dot: "M12 12h.01",
 };

@@ -15,6 +15,8 @@
 //     checks it with axe in both visits. Add it to the table in docs/console.md.
 import { runs, start } from "./pages/runs.js";
 import { run } from "./pages/run.js";
+import { threads } from "./pages/threads.js";
+import { thread } from "./pages/thread.js";
 import { agents } from "./pages/agents.js";
 import { agent } from "./pages/agent.js";
 import { edit } from "./pages/edit.js";
@@ -35,6 +37,7 @@ export const firstPage = "runs";
 
 export const routes = {
   runs: { list: runs, one: run, group: "Observe", text: "Runs", key: "r" },
+  threads: { list: threads, one: thread, group: "Observe", text: "Threads", key: "h" },
   approvals: { list: approvals, group: "Observe", text: "Approvals", key: "i", icon: "inbox" },
   compare: { list: compare, under: "runs" },
   start: { list: start, under: "runs" },

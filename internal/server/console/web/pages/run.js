@@ -6,6 +6,7 @@ import { get, call, events, pause, isTemporary, retryReason, countdown } from ".
 import { question } from "../interrupts.js";
 import { deleteDrafts } from "../drafts.js";
 import { timeline } from "../timeline.js";
+import { message } from "../message.js";
 import { changes } from "../changes.js";
 
 const maxLogs = 500; // lines of modules' logs that are shown
@@ -196,6 +197,7 @@ class Page {
         }, ""));
     }
     fill(this.part.facts, properties(["Status", statusOf(r)],
+      ["Thread", r.thread && h("a", { href: `#/threads/${r.thread}` }, "Thread")],
       ["Agent", r.agent && h("a", { href: `#/agents/${r.agent}${r.version ? `?version=${r.version}` : ""}` }, `${r.agent}${r.version ? ` v${r.version}` : ""}`)],
       ["Started", relativeTime(r.created)], ["Took", over && duration((new Date(r.updated) - new Date(r.created)) * 1000)],
       ["Steps", count(r.step)], ["Tokens", `${short(r.usage.total_tokens)}`], ["Fuel", short(r.fuel)]));
@@ -340,16 +342,4 @@ function fault(e) {
   if (e.type === "repair") return h("li", null, badge("repair", "warn"), ` ${e.call ? `result of ${e.call.name || "a tool"} (${e.call.id})` : e.value}: ${e.action}`);
   return h("li", null, badge(e.entry || "module", "bad"), ` ${e.hook ?? ""}: ${e.cause ?? ""}${e.limit ? ` (limit ${e.limit}: ${e.value})` : ""}${e.action ? ` – ${e.action.replaceAll("_", " ")}` : ""}`,
     (e.stderr ?? []).length > 0 && h("pre", { class: "excerpt", tabindex: "0" }, e.stderr.join("\n")));
-}
-
-// message shows a message of the conversation.
-export function message(m) {
-  const by = m.origin?.startsWith("module:") ? m.origin.slice(7) : "";
-  const text = textOf(m.content);
-  const long = m.role === "tool" || text.length > 4000;
-  return h("li", { class: `message ${m.role}` },
-    h("p", { class: "by" }, m.role === "tool" ? ["tool ", h("code", null, m.name || m.tool_call_id)] : m.role, by && badge(`by ${by}`, "info")),
-    m.reasoning_content && h("details", null, h("summary", null, "Reasoning"), h("p", { class: "said soft" }, m.reasoning_content)),
-    text && (long && text.length > 300 ? h("details", null, h("summary", null, `${text.slice(0, 120).replaceAll("\n", " ")}…`), h("p", { class: "said" }, text)) : h("p", { class: "said" }, text)),
-    (m.tool_calls ?? []).map((c) => h("div", { class: "call" }, h("span", { class: "soft" }, "calls "), h("code", null, c.function?.name), json(indentJSON(c.function?.arguments)))));
 }
