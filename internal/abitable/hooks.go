@@ -1,32 +1,34 @@
-// Package abitable is the table of the ABI's hooks and imports. internal/hookgen, the other
-// generators and the host take their lists of names from it. docs/adding-a-hook.md adds a row.
+// Package abitable describes the ABI's hooks and imports in two tables. The host and generators
+// such as internal/hookgen read them. docs/adding-a-hook.md explains how to add a hook.
 //
-// It imports nothing, so that the generators build while the files that they write are out of date.
+// The package imports only the standard library, so that the generators build while generated files
+// are out of date.
 package abitable
 
-// A Hook is the row of a hook.
+// A Hook describes a hook of the ABI.
 type Hook struct {
 	Name string
-	// Types is the prefix of the Go names of the hook's types, which end in Input and Answer; see
-	// Input and Answer. It is empty for describe.
+	// Types is the name of the hook's Go types without the suffixes Input and Answer. It is empty
+	// for describe.
 	Types string
-	// Kind is "once", "pipeline", "onion", "gate", "tool", "first" or "observer". The README of
-	// package abi describes the kinds.
+	// Kind is "once", "pipeline", "onion", "gate", "tool", "first" or "observer". abi/README.md
+	// describes the kinds.
 	Kind string
-	// Order is "inward" if the first registered entry of the outermost ring comes first, and
-	// "outward" if it comes last. It is empty if the order of the entries has no meaning.
+	// Order is the order in which the entries of a chain are called. With "inward", the first
+	// registered entry of the outermost ring is called first; with "outward", it is called last.
+	// Order is empty if the entries have no order.
 	Order string
-	// Rings is "each" if the hook is called ring by ring, with the other hooks of a call in
-	// between. It is "all" if the rings follow each other directly, and empty if Order is.
+	// Rings is "each" if the hook is called ring by ring, with other hooks of the call between two
+	// rings. It is "all" if the rings follow each other directly, and empty if Order is empty.
 	Rings string
 	// During is the phase in which the hook is called: "load", "run", "step", "model", "tool",
 	// "call" (of a model or of a tool), "event" or "client".
 	During string
-	// Can has the abilities of an answer, and reports whether an input has a list of messages.
+	// Can is the set of the hook's abilities.
 	Can Ability
-	// Fault is the effect of a fault of the hook, such as "denied", if the fault never ends the
-	// run. If Fault is empty, the entry's on_fault decides whether the run ends, and a fault of a
-	// hook that builds an image rejects the module.
+	// Fault is the effect of a fault in the hook, such as "denied", if a fault never ends the run.
+	// If Fault is empty, the entry's on_fault decides whether the run ends. A fault in describe or
+	// configure rejects the module.
 	Fault string
 	// Since is the ABI version that introduced the hook.
 	Since int
@@ -48,10 +50,10 @@ const (
 	state = shows | Edits
 )
 
-// Has reports whether h has all of the abilities.
+// Has reports whether h has all abilities in the set all.
 func (h *Hook) Has(all Ability) bool { return h.Can&all == all }
 
-// Input returns the name of the type of the input in package abi or contract. It is empty for
+// Input returns the name of the input's type in package abi or contract. It returns "" for
 // describe, whose input is {}.
 func (h *Hook) Input() string {
 	if h.Types == "" {
@@ -60,7 +62,7 @@ func (h *Hook) Input() string {
 	return h.Types + "Input"
 }
 
-// Answer returns the name of the type of the answer in package abi or contract.
+// Answer returns the name of the answer's type in package abi or contract.
 func (h *Hook) Answer() string {
 	if h.Types == "" {
 		return "Description"
@@ -68,7 +70,7 @@ func (h *Hook) Answer() string {
 	return h.Types + "Answer"
 }
 
-// The words that columns of the table have in several rows.
+// Values that several rows of the table share.
 const (
 	pipeline, onion     = "pipeline", "onion"
 	inward, outward     = "inward", "outward"
@@ -78,7 +80,7 @@ const (
 	onFault, passedOver = "", "passed_over"
 )
 
-// hooks has a row for each hook, in the order in which a run calls them.
+// hooks describes each hook, in the order in which a run calls them.
 var hooks = [...]Hook{
 	// name, types, kind, order, rings, during, abilities, fault, since
 	{"describe", "", "once", "", "", "load", 0, "", 1},
@@ -103,10 +105,10 @@ var hooks = [...]Hook{
 	{"translate_after", "Translate", pipeline, outward, all, client, 0, "not_translated", 1},
 }
 
-// Hooks returns the rows of all hooks, in the order in which a run calls them.
+// Hooks returns all hooks, in the order in which a run calls them.
 func Hooks() []Hook { return append([]Hook{}, hooks[:]...) }
 
-// HookOf returns the row of a hook. It is zero if the name is unknown.
+// HookOf returns the hook called name, or a zero Hook if no hook has that name.
 func HookOf[Name ~string](name Name) Hook {
 	for i := range hooks {
 		if hooks[i].Name == string(name) {

@@ -2,24 +2,24 @@ package abitable
 
 import "strings"
 
-// An Import is the row of a function that modules can import.
+// An Import describes a function of the host that modules can import.
 type Import struct {
 	Name string
-	// Params has the names of the parameters, separated by spaces. A name after * or & is a
-	// pointer to bytes that the host reads or writes, and :i64 follows a name of that type.
-	// All others are of type i32.
+	// Params has the names of the parameters, separated by spaces. The prefix * marks a pointer to
+	// bytes that the host reads, and the prefix & a pointer to bytes that the host writes. A
+	// parameter with the suffix :i64 is an i64; all others are i32.
 	Params string
 	// Result is "i32" or empty.
 	Result string
-	// Ring names the hooks that the call passes: "inner" or "outer" (those of the entries further
-	// in or out), "operators" or "all". It is empty if the call passes none.
+	// Ring names the entries whose hooks wrap the call: "inner" (those further in), "outer" (those
+	// further out), "operators" or "all". It is empty if no hook wraps the call.
 	Ring string
-	// Grant is the grant without which calls are denied. It is empty if none is needed.
+	// Grant is the grant that the import requires. It is empty if the import requires none.
 	Grant string
-	// Fuel is the class of the price: "value" for a change of a run-local value, "record" for a
-	// record in the journal, and empty for all others.
+	// Fuel is the class of the import's price: "value" for a change of a run-local value, "record"
+	// for a record in the journal, and empty for all others.
 	Fuel string
-	// Does is the permission, in words.
+	// Does describes what a module can do with the import, as an infinitive without "to".
 	Does string
 	// Since is the ABI version that introduced the import.
 	Since int
@@ -33,7 +33,7 @@ const (
 	store         = "store"
 )
 
-// imports has a row for each import, in the order of the README.
+// imports describes each import, in the order of abi/README.md.
 var imports = [...]Import{
 	// name, parameters, result, ring, grant, fuel, permission, since
 	{"read", "&ptr cap", i32, "", "", "", "read its input and the replies of host calls", 1},
@@ -60,7 +60,7 @@ var imports = [...]Import{
 	{"store_add", key + " delta:i64", i32, "", store, record, "count in durable values", 1},
 }
 
-// Imports returns the rows of all imports, in the order of the README.
+// Imports returns all imports, in the order of abi/README.md.
 func Imports() []Import { return append([]Import{}, imports[:]...) }
 
 // A Param is a parameter of an import.
