@@ -1,6 +1,6 @@
-// Command languages writes a page that compares the languages of middlewares.
-// It uses the examples that exist in several languages. It builds and loads
-// each version of an example, and runs all versions on the same conversation.
+// Command languages writes docs/languages.md, which compares the languages of middlewares. It uses
+// the examples that exist in several languages. It builds and loads each version of an example, and
+// runs all versions on the same conversation.
 // Run it in the repository:
 //
 //	go run ./internal/languages > docs/languages.md
@@ -29,7 +29,7 @@ import (
 
 const examples = "examples/wasm-middlewares"
 
-// configs has configurations for examples that have no effect without one.
+// configs maps the names of examples that have no effect without a configuration to one.
 var configs = map[string]string{
 	"tool-policy": `{"rules":[{"tools":["read_*"],"action":"deny","arguments":[{"path":"path","pattern":"(^|/)secret(/|$)"}]}]}`,
 }
@@ -91,9 +91,8 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// cases writes a table of the test conversations of an example, with a column for each of the
-// example's languages. A cell says that the conversation passes, or why it is omitted in that
-// language.
+// cases writes a table of an example's test conversations, with a column for each of the example's
+// languages. A cell says that the conversation passes, or why that language omits it.
 func cases(out io.Writer, root, name string) error {
 	folder := filepath.Join(root, filepath.FromSlash(examples), name)
 	all, err := golden.Load(os.DirFS(folder))
@@ -129,10 +128,11 @@ func cases(out io.Writer, root, name string) error {
 	return nil
 }
 
-// tinyGo is the row of a Go example built with TinyGo.
+// tinyGo labels the row of a Go example that is built with TinyGo.
 const tinyGo = "Go (TinyGo)"
 
-// A language names a language and the location of its source in an example's folder.
+// A language names a language, its sources in an example's folder, and the subfolder of those
+// sources.
 type language struct{ name, source, folder string }
 
 var languages = []language{
@@ -143,7 +143,8 @@ var languages = []language{
 	{"TypeScript", "NAME.ts", ""},
 }
 
-// inSeveral returns the examples that exist in languages other than Go.
+// inSeveral returns the sorted names of the examples that exist in C, Rust or AssemblyScript, in
+// addition to Go.
 func inSeveral(root string) ([]string, error) {
 	var names []string
 	for _, folder := range guestbuild.Languages {
