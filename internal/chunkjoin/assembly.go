@@ -17,7 +17,7 @@ type Assembly struct {
 	results         []resultPieces
 }
 
-// resultPieces holds the text of consecutive tool_result chunks, or one part.
+// resultPieces holds the text of consecutive tool_result chunks, or a single part chunk.
 type resultPieces struct {
 	callID string
 	text   pieces
@@ -36,7 +36,7 @@ type pieces struct {
 	many []byte // set from the second piece on; append-only
 }
 
-// add appends a piece. It copies the pieces from the second one on.
+// add appends piece. It copies only the second and later pieces.
 func (p *pieces) add(piece string) {
 	switch {
 	case piece == "":
@@ -57,7 +57,7 @@ func (p *pieces) String() string {
 	return unsafe.String(unsafe.SliceData(p.many), len(p.many))
 }
 
-// Add appends chunks.
+// Add appends chunks to the stream. It ignores chunks of an unknown kind.
 func (a *Assembly) Add(chunks ...abi.Chunk) {
 	for i := range chunks {
 		c := &chunks[i]
@@ -93,8 +93,9 @@ func (a *Assembly) call(c *abi.Chunk) {
 	a.calls = append(a.calls, callPieces{index: c.Index, id: c.ID, name: c.Name, arguments: pieces{one: c.Arguments}})
 }
 
-// Chunks returns the joined content, or nil if there is none: one chunk for the reasoning, one for
-// the text, and one for each tool call, each part and each run of tool_result chunks between parts.
+// Chunks returns the joined content, or nil if there is none. It returns one chunk each for the
+// reasoning, the text, each tool call and each part, and one for each run of tool_result chunks
+// between parts.
 func (a *Assembly) Chunks() []abi.Chunk {
 	text, reasoning := a.text.String(), a.reasoning.String()
 	n := len(a.calls) + len(a.results)
@@ -132,8 +133,8 @@ func (a *Assembly) Chunks() []abi.Chunk {
 	return out
 }
 
-// Equal reports whether chunks have the same content as a, however it is split. It ignores the
-// indexes of tool calls and the call IDs of results.
+// Equal reports whether chunks join to the same content as a. It ignores the indexes of tool calls
+// and the call IDs of results.
 func (a *Assembly) Equal(chunks []abi.Chunk) bool {
 	var b Assembly
 	b.Add(chunks...)
@@ -156,8 +157,8 @@ func sameParts(p, q *abi.Part) bool {
 	return string(pb) == string(qb)
 }
 
-// Message returns m with the assembled content. It keeps the fields of m that chunks
-// cannot represent.
+// Message returns m with the assembled reasoning, content and tool calls. It keeps the fields of m
+// that chunks cannot represent.
 func (a *Assembly) Message(m abi.Message) abi.Message {
 	m.ReasoningContent = a.reasoning.String()
 	text := a.text.String()
@@ -192,8 +193,8 @@ func (a *Assembly) Message(m abi.Message) abi.Message {
 	return m
 }
 
-// Result returns r with the assembled content. It keeps the fields of r that chunks
-// cannot represent.
+// Result returns r with the assembled text and parts as its content. It keeps the other fields of
+// r.
 func (a *Assembly) Result(r abi.Result) abi.Result {
 	inParts := r.Content.IsParts()
 	text, parts := "", []abi.Part(nil)
@@ -212,7 +213,8 @@ func (a *Assembly) Result(r abi.Result) abi.Result {
 	return r
 }
 
-// OfResult returns chunks that represent the whole result r of the call with ID callID.
+// OfResult returns chunks that represent result r of the call with ID callID: one tool_result chunk
+// for a text, or one part chunk for each part.
 func OfResult(r *abi.Result, callID string) []abi.Chunk {
 	if !r.Content.IsParts() {
 		return []abi.Chunk{{Kind: abi.ChunkToolResult, CallID: callID, Text: r.Content.String()}}
