@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Replace returns the text of a file with text in place of the lines between the line that contains
-// begin and the first line after it that contains end. It returns an error if one of those lines is
-// missing.
+// Replace returns file, the text of a file, with text between two marker lines. The first marker
+// line contains begin, and the second is the next line that contains end. Replace keeps both lines,
+// and returns an error if one is missing.
 func Replace(file, begin, end, text string) (string, error) {
 	from := strings.Index(file, begin)
 	if from < 0 {

@@ -1,6 +1,6 @@
 package abisource
 
-// A Root is a type from which generators start in addition to the inputs and answers of hooks.
+// A Root is a type for which generators write code in addition to the inputs and answers of hooks.
 type Root struct {
 	Name    string
 	Read    bool // modules decode it
@@ -9,8 +9,8 @@ type Root struct {
 	GoOnly  bool // the other SDKs encode it within other types only
 }
 
-// roots has the types of imports, of values that module authors store and of the host's records, in
-// the order of the SDKs' declarations.
+// roots has the arguments and replies of imports, the values that module authors store, and the
+// host's records, in the order of the SDKs' declarations.
 var roots = [...]Root{
 	{Name: "Error", Read: true, Written: true},
 	{Name: "RequestPatch", Written: true, Scripts: true},
@@ -34,5 +34,6 @@ var roots = [...]Root{
 	{Name: "Control", Written: true, GoOnly: true},
 }
 
-// Roots returns the types from which generators start in addition to the inputs and answers of hooks.
+// Roots returns the types for which generators write code in addition to the inputs and answers of
+// hooks.
 func Roots() []Root { return append([]Root{}, roots[:]...) }

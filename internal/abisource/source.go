@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// A Source has the types of the ABI.
+// A Source has the declarations of the ABI's types.
 type Source struct{ decls map[string]*Decl }
 
-// A Decl is the declaration of a type.
+// A Decl is the declaration of a type of the ABI.
 type Decl struct {
 	Name    string
 	Package string // "abi" or "contract"
@@ -31,16 +31,17 @@ type Decl struct {
 // A Field is a field of a struct.
 type Field struct {
 	Name string
-	Path string // from the outer struct, through embedded ones: Common.Run
-	Key  string // in JSON
+	Path string // the selector from the outer struct, such as Common.Run for a field of an embedded struct
+	Key  string // the key in JSON
 	Omit string // "omitempty", "omitzero" or ""
 	Doc  string // the comment in one line, with the key instead of the name at its start
 	Type *Type
-	// Embedded is set for an embedded struct. It has no key: its fields are fields of the object.
+	// Embedded is set for an embedded struct. The struct has no key, because JSON has its fields in
+	// the outer object.
 	Embedded bool
 }
 
-// Read reads the sources of the packages in two directories.
+// Read reads the type declarations in the directories of packages abi and contract.
 func Read(abiDir, contractDir string) (*Source, error) {
 	s := &Source{map[string]*Decl{}}
 	for _, p := range []struct{ name, dir string }{{"abi", abiDir}, {"contract", contractDir}} {
@@ -90,16 +91,16 @@ func (s *Source) declare(pkg string, decl *ast.GenDecl) {
 	}
 }
 
-// Decl returns the declaration of a type, or nil if neither package has it.
+// Decl returns the declaration of the type called name, or nil if neither package has one.
 func (s *Source) Decl(name string) *Decl { return s.decls[name] }
 
-// Qualified returns the name of a type as other packages write it.
+// Qualified returns the type's name with its package, such as abi.Message.
 func (d *Decl) Qualified() string { return d.Package + "." + d.Name }
 
 // Type returns the type that d declares.
 func (d *Decl) Type() *Type { return d.source.typeOf(ast.NewIdent(d.Name)) }
 
-// Open reports whether a struct stores unknown fields.
+// Open reports whether d, which must be a struct, stores unknown fields.
 func (d *Decl) Open() bool {
 	for _, f := range d.expr.(*ast.StructType).Fields.List {
 		if len(f.Names) > 0 && f.Names[0].Name == "Unknown" {
@@ -109,7 +110,8 @@ func (d *Decl) Open() bool {
 	return false
 }
 
-// Fields returns the fields of a struct that are encoded, in the order of their JSON.
+// Fields returns the fields of a struct that appear in its JSON, in their order. It panics if d is
+// not a struct.
 func (d *Decl) Fields() []Field {
 	var out []Field
 	for _, f := range d.expr.(*ast.StructType).Fields.List {
@@ -132,8 +134,7 @@ func (d *Decl) Fields() []Field {
 	return out
 }
 
-// Flat returns the fields of a struct like Fields, but with the fields of an embedded struct in its
-// place.
+// Flat returns the fields of a struct like Fields, but replaces each embedded struct by its fields.
 func (d *Decl) Flat() []Field {
 	var out []Field
 	for _, f := range d.Fields() {
@@ -149,12 +150,12 @@ func (d *Decl) Flat() []Field {
 	return out
 }
 
-// keyOf returns the key of a field and its option.
+// keyOf returns a field's JSON key and the option after it in the tag, such as "omitempty".
 func keyOf(name string, tag *ast.BasicLit) (key, omit string) {
 	if tag == nil {
 		return name, ""
 	}
-	text, _ := strconv.Unquote(tag.Value) // it has been parsed
+	text, _ := strconv.Unquote(tag.Value) // the parser has accepted the tag
 	key, omit, _ = strings.Cut(reflect.StructTag(text).Get("json"), ",")
 	return cmp.Or(key, name), omit
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sources writes two packages and reads them.
+// sources reads the types of two packages with the given source texts.
 func sources(t *testing.T, abi, contract string) *Source {
 	dirs := make([]string, 2)
 	for i, text := range []string{"package abi\n" + abi, "package contract\n" + contract} {

@@ -23,12 +23,12 @@ const (
 // A Type is the type of a field.
 type Type struct {
 	Kind Kind
-	Name string // a name in the ABI or a predeclared one, such as int64; empty for others
-	Go   string // the type in Go, qualified with its package
+	Name string // the name of a declared or basic type, such as Message or int64; empty for others
+	Go   string // the type as Go code, qualified with its package
 	Elem *Type
 }
 
-// typeOf converts a type expression. It panics for types that the ABI does not have.
+// typeOf converts a type expression. It panics for types that the ABI does not use.
 func (s *Source) typeOf(e ast.Expr) *Type {
 	switch e := e.(type) {
 	case *ast.StarExpr:
