@@ -27,7 +27,8 @@ type builder struct {
 	values durable
 }
 
-// agent builds the agent that a describes. The entries in more follow the agent's own.
+// agent builds the agent that a describes, under the given name. It appends the entries in more to
+// the agent's own.
 func (b *builder) agent(ctx context.Context, name string, a *wire.Agent, more ...hook.Entry) (*agent.Agent, error) {
 	list := a.Middlewares
 	if list == nil && a.Agents == nil && b.host.Default != nil {
@@ -101,7 +102,7 @@ func (emptyJournal) Renew(context.Context, string, int64, time.Duration) (bool, 
 	return false, nil
 }
 
-// given returns the agent with the additional middlewares of its run.
+// given returns a with the listed middlewares added for its runs.
 func (b *builder) given(ctx context.Context, a *agent.Agent, list []wire.Middleware) (*agent.Agent, error) {
 	entries, err := b.entries(ctx, list)
 	if err != nil {
@@ -128,7 +129,7 @@ func limitsOf(l *wire.Limits) (limits agent.Limits, maxSteps int) {
 	}, l.MaxSteps
 }
 
-// around wraps m in the agent's retries, which do not wait, and its fallbacks.
+// around wraps m in the retries and fallbacks of agent a. Retries have no delay.
 func around(a *wire.Agent, m model.Model) model.Model {
 	if a.Retries > 0 {
 		m = model.WithRetry(
@@ -146,7 +147,7 @@ func around(a *wire.Agent, m model.Model) model.Model {
 	return model.WithFallback(choices, nil)
 }
 
-// replies converts the replies of a case's model.
+// replies converts a case's replies for the scripted model.
 func replies(list []wire.Reply) []scripted.Reply {
 	var out []scripted.Reply
 	for _, r := range list {
@@ -167,7 +168,7 @@ func replies(list []wire.Reply) []scripted.Reply {
 	return out
 }
 
-// lookAtState returns a middleware that copies the final messages of the run.
+// lookAtState returns a middleware that stores the run's final messages in *messages.
 func lookAtState(messages *[]abi.Message) *inproc.Middleware {
 	return &inproc.Middleware{
 		AfterAgent: func(_ context.Context, c *hook.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
@@ -177,8 +178,7 @@ func lookAtState(messages *[]abi.Message) *inproc.Middleware {
 	}
 }
 
-// entries returns the listed middlewares as entries of a chain. They are in the tenant's ring
-// unless they name another.
+// entries returns the listed middlewares as entries of a chain. The default ring is the tenant's.
 func (b *builder) entries(ctx context.Context, list []wire.Middleware) ([]hook.Entry, error) {
 	var out []hook.Entry
 	for _, m := range list {

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
-// A Catalogue lists the behaviors of one other system and compares each with this project. Its file
-// is tck/cases/catalogue/NAME.txt:
+// A Catalogue lists the behaviors of another system, each with a verdict on this project's
+// behavior. Its file is tck/cases/catalogue/NAME.txt:
 //
 //	origin: the name of the system and the source of the behaviors
 //	25  | same           | messages that state hooks append stay in the state
@@ -23,7 +23,7 @@ import (
 // The golden cases of a row are named NAME-ID-…. The last column names further cases. Lines that
 // begin with # are comments.
 type Catalogue struct {
-	Name   string // prefix of the names of its cases
+	Name   string // prefix of the names of the catalogue's cases
 	Origin string
 	Rows   []Row
 }
@@ -33,7 +33,7 @@ type Row struct {
 	ID      string
 	Verdict string // Same, Better or NotApplicable
 	Title   string
-	Why     string   // the difference, unless the verdict is Same
+	Why     string   // the reason for the verdict; empty if the verdict is Same
 	Cases   []string // the golden cases that show the behavior, sorted
 }
 
@@ -44,13 +44,13 @@ const (
 	NotApplicable = "not applicable"
 )
 
-// Own is the prefix of the names of cases that guard a rule of this project only.
+// Own is the prefix of the names of cases that test only rules of this project.
 const Own = "own"
 
 var rowID = regexp.MustCompile(`^[A-Za-z]*[0-9]+[a-z]?$`)
 
 // Catalogues reads the catalogues of a folder of cases, sorted by name, and sets the cases of each
-// row. It fails if rows and cases do not match.
+// row. It returns an error if an applicable row has no case, or if a case belongs to no row.
 func Catalogues(folder string, cases []*golden.Case) ([]*Catalogue, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "catalogue", "*.txt"))
 	if err != nil {
@@ -118,8 +118,8 @@ func parseRow(line string) (Row, error) {
 	return r, nil
 }
 
-// link sets the cases of the rows. It fails if rows and cases do not match, or if a row names a hook
-// or an event that its cases do not have.
+// link sets the cases of the rows. It returns an error if an applicable row has no case, if a case
+// belongs to no row, or if a row names a hook or an event that its cases do not have.
 func link(catalogues []*Catalogue, cases []*golden.Case) error {
 	known := map[string]*golden.Case{}
 	for _, c := range cases {

@@ -69,7 +69,8 @@ func TestCatalogueAndCasesAgree(t *testing.T) {
 	}
 }
 
-// named returns cases with the given names. Each has the hook wrap_model and expects tool_result.
+// named returns cases with the given space-separated names. Each case has the hook wrap_model and
+// expects the event tool_result.
 func named(t *testing.T, names string) []*golden.Case {
 	t.Helper()
 	const text = "A case.\n" +

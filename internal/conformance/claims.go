@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
-// identifier matches names of more than one word. Names of one word, such as observe and message,
-// are also ordinary English.
+// identifier matches names of hooks and events that have several words. A name of one word, such as
+// observe or message, could also be plain English.
 var identifier = regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`)
 
 // checkClaim returns an error if r names a hook that no module of its cases has, or an event that

@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write what came out into the cases that
 
 const root = "../.."
 
-// asHost is the environment variable that names one of hosts. If it is set, the test binary serves
-// as that host instead of running tests.
+// asHost is the environment variable that makes the test binary serve as a host instead of running
+// tests. Its value is a key of hosts.
 const asHost = "CONFORMANCE_HOST"
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve answers the conformance kit as one of the hosts.
+// serve runs the host called name on standard input and output.
 func serve(name string) error {
 	loader, err := openLoader(context.Background())
 	if err != nil {
@@ -51,7 +51,7 @@ func serve(name string) error {
 	return wire.Serve(context.Background(), hosts[name](h), os.Stdin, os.Stdout)
 }
 
-// hosts has this project's host, and hosts with one mistake each.
+// hosts has this project's host as "right", and variants with one mistake each.
 var hosts = map[string]func(h *Host) tck.Host{
 	"right": func(h *Host) tck.Host { return h },
 	"drops a hook": func(h *Host) tck.Host {
@@ -86,7 +86,7 @@ var hosts = map[string]func(h *Host) tck.Host{
 	},
 }
 
-// wrong is a host with one mistake, in a request or an outcome.
+// A wrong is a host with one mistake in its requests or outcomes.
 type wrong struct {
 	*Host
 	request func(r *wire.Request)
@@ -104,7 +104,7 @@ func (w *wrong) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error)
 	return o, err
 }
 
-// startHost returns one of the hosts as a program.
+// startHost returns the host called name, which runs in a process of its own.
 func startHost(t *testing.T, name string) tck.Host {
 	t.Helper()
 	t.Setenv(asHost, name)
@@ -132,8 +132,8 @@ func TestCases(t *testing.T) {
 	tck.Run(t, newHost(t), &options)
 }
 
-// requireKnown fails if git does not track a case: the expectations of a new case are written by
-// hand, from the rule, before the code runs.
+// requireKnown fails if git does not track a case. The expectations of a new case must be written
+// by hand from the rule before an update overwrites them.
 func requireKnown(t *testing.T) {
 	t.Helper()
 	out, err := exec.Command("git", "-C", filepath.Join(root, "tck", "cases"), "ls-files", "--others").CombinedOutput()
@@ -146,8 +146,8 @@ func TestCasesOfExtism(t *testing.T) {
 	tck.Run(t, newHost(t), &tck.Options{Transport: "extism", Parallel: true})
 }
 
-// TestCasesOfJavaScript checks that the golden cases whose modules all exist in TypeScript pass
-// with those modules.
+// TestCasesOfJavaScript checks that golden cases pass with TypeScript modules. It skips cases with
+// a module that does not exist in TypeScript.
 func TestCasesOfJavaScript(t *testing.T) {
 	cases := goldenCases(t)
 	tck.Run(t, newHost(t), &tck.Options{
@@ -173,7 +173,7 @@ func TestCasesOfProgram(t *testing.T) {
 	require.Len(t, report.Results, len(goldenCases(t)))
 }
 
-// TestWrongHosts checks that the kit reports the differences of a host with a mistake.
+// TestWrongHosts checks that the conformance kit reports each mistake of a faulty host.
 func TestWrongHosts(t *testing.T) {
 	for _, test := range []struct{ host, name, want string }{
 		{"drops a hook", "trpc-A47-asked-and-approved", `events tool_call,tool_result,custom,run_paused,run_finished: - expected, + actual

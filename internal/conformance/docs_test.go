@@ -20,8 +20,8 @@ import (
 // program matches a complete Go program in Markdown.
 var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 
-// TestComingFrom checks that the modules of docs/from-*.md build and load, and accept the
-// configuration in the text.
+// TestComingFrom checks that the modules in docs/from-*.md build, load, and accept the
+// configurations in those guides.
 func TestComingFrom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it runs every guide")
@@ -53,7 +53,8 @@ func TestComingFrom(t *testing.T) {
 	}
 }
 
-// configOf returns the configuration of a module from the command line in text.
+// configOf returns the configuration of the named module from the first command line in text that
+// sets one.
 func configOf(t *testing.T, text, name string) json.RawMessage {
 	t.Helper()
 	_, config, ok := strings.Cut(text, "--module-config '"+name+"=")
@@ -62,8 +63,7 @@ func configOf(t *testing.T, text, name string) json.RawMessage {
 	return json.RawMessage(config)
 }
 
-// buildProgram builds a program as if it were a folder of the repository, and returns the path of
-// the module.
+// buildProgram builds source as if it were a file in the repository, and returns the module's path.
 func buildProgram(t *testing.T, source []byte) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A Host runs cases with this project's loop and chain. It is a [tck.Host], and safe for concurrent
-// use if Middleware is.
+// A Host runs cases with this project's agent loop and chain. It implements [tck.Host]. It is safe
+// for concurrent use if Middleware is.
 type Host struct {
 	// Middleware loads the module of an entry and configures it.
 	Middleware func(ctx context.Context, m *wire.Middleware) (hook.Middleware, error)
@@ -22,13 +22,13 @@ type Host struct {
 	Default *wire.Middleware
 }
 
-// Hello reports that the host supports everything.
+// Hello reports that the host has all capabilities.
 func (h *Host) Hello(context.Context) (*wire.Hello, error) {
 	return &wire.Hello{Type: "hello", Protocol: wire.Protocol, Host: "agent-runner", Capabilities: []string{"*"}}, nil
 }
 
-// Run runs the agent of a case, r.Runs times but at least once, and returns the observations. If
-// the agent cannot be built, the outcome has the reason in Refused.
+// Run runs the case's agent r.Runs times, at least once, and returns what it observed. If the agent
+// cannot be built, Run reports the reason in the outcome's Refused.
 func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) {
 	out := &wire.Outcome{}
 	b := &builder{
@@ -63,7 +63,7 @@ func (h *Host) Run(ctx context.Context, r *wire.Request) (*wire.Outcome, error) 
 	return out, nil
 }
 
-// client returns the encoder of the case's client, or nil if the case does not ask for its events.
+// client returns an encoder for an AG-UI client, or nil if the case does not ask for client events.
 func client(r *wire.Request) chain.Encoder {
 	if !r.Client {
 		return nil
@@ -71,7 +71,7 @@ func client(r *wire.Request) chain.Encoder {
 	return agui.NewEncoder(agui.Options{})
 }
 
-// Modules loads the modules that entries name by their paths, each of them once.
+// Modules loads modules by their paths. It loads each path once, and is safe for concurrent use.
 type Modules struct {
 	Loader *module.Loader
 
@@ -105,7 +105,7 @@ func (ms *Modules) load(ctx context.Context, path string) (*module.Module, error
 	return m, nil
 }
 
-// Configure configures a loaded module as an entry of a case.
+// Configure configures a loaded module with the name, configuration and grants of m.
 func Configure(ctx context.Context, loaded *module.Module, m *wire.Middleware) (hook.Middleware, error) {
 	granted, err := policy.ParseGrants(m.Grants)
 	if err != nil {

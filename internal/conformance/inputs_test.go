@@ -24,8 +24,8 @@ import (
 	"github.com/agent-runner/agent-runner/tck"
 )
 
-// TestInputs checks that each input of a hook in the golden cases has its declared type, first in
-// package abi, from which the declarations of all SDKs are generated, and then in TypeScript.
+// TestInputs checks that each hook input in the golden cases matches its declared type: first the
+// Go type, from which the declarations of all SDKs are generated, then the TypeScript type.
 func TestInputs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it plays all golden cases")
@@ -44,7 +44,7 @@ func TestInputs(t *testing.T) {
 	require.NoError(t, err)
 	withoutTools := &wrong{Host: h, request: func(r *wire.Request) {
 		r.Tools = nil
-		r.Agent.Limits = &wire.Limits{ModelCalls: 1, OnLimit: "answer"} // the last call offers no tools either
+		r.Agent.Limits = &wire.Limits{ModelCalls: 1, OnLimit: "answer"} // the last call offers no tools
 	}}
 	_, err = tck.Check(
 		t.Context(),
@@ -60,7 +60,7 @@ func TestInputs(t *testing.T) {
 	)
 	for _, row := range abitable.Hooks() {
 		if row.Name == "describe" || row.Name == "configure" {
-			continue // runs don't call them
+			continue // runs do not call describe and configure
 		}
 		literals := slices.Sorted(maps.Keys(c.literals[row.Name]))
 		require.NotEmpty(t, literals, "no golden case calls %s", row.Name)
@@ -87,7 +87,7 @@ type inputChecker struct {
 	wrong    map[string]bool            // differences from the declarations
 }
 
-// A checkedMiddleware passes each input to the checker before the middleware receives it.
+// A checkedMiddleware passes each input to the checker before the wrapped middleware receives it.
 type checkedMiddleware struct {
 	hook.Middleware
 	checker *inputChecker
@@ -123,12 +123,13 @@ func (c *inputChecker) check(h abi.Hook, in []byte) {
 	c.literals[row.Name][text] = true
 }
 
-// literal returns a value of a declared type in TypeScript. It replaces values that do not affect
-// the type, so that inputs of one shape have the same literal, and records a value of another type.
+// literal returns in as a TypeScript literal of type t. It replaces values that do not affect the
+// type, so that inputs of the same form have the same literal. It records values of a wrong type in
+// c.wrong.
 func (c *inputChecker) literal(t *abisource.Type, path string, in json.RawMessage) string {
 	switch {
 	case t.Name == "List":
-		return "messages" // an object of the script that fetches them
+		return "messages" // a script receives an object that fetches the messages
 	case t.Name == "Content" && string(in) == "null":
 		return "null"
 	case t.Name == "Content" && in[0] == '"':
@@ -162,7 +163,7 @@ func (c *inputChecker) literal(t *abisource.Type, path string, in json.RawMessag
 		return strconv.FormatBool(decoded[bool](c, path, in))
 	default:
 		if word.Match(in) {
-			return string(in) // perhaps one of several permitted values
+			return string(in) // the type may permit only certain words
 		}
 		_ = decoded[string](c, path, in)
 		return `"…"`
@@ -192,7 +193,7 @@ func (c *inputChecker) object(t *abisource.Type, path string, in json.RawMessage
 	return "{ " + strings.Join(all, ", ") + " }"
 }
 
-// decoded decodes in, which must not be null, and records an error.
+// decoded decodes in. If in is null or has the wrong type, decoded records that in c.wrong.
 func decoded[T any](c *inputChecker, path string, in json.RawMessage) (v T) {
 	if err := json.Unmarshal(in, &v); err != nil || string(in) == "null" {
 		c.wrong[fmt.Sprintf("%s: want %T, got %.40s", path, v, in)] = true

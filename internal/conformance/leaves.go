@@ -11,9 +11,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
-// LeavesOut returns the cases that an example omits in one of its languages, with the reasons. It
-// reads the file leaves-out in the language's folder, or NAME.ts.leaves-out next to the script
-// NAME.ts, with one line "case: reason" for each case. Without the file, the example omits none.
+// LeavesOut returns the cases that one language's version of an example omits, mapped to the
+// reasons. folder is the language's folder or a script NAME.ts. LeavesOut reads the file leaves-out
+// in the folder, or NAME.ts.leaves-out next to the script. Each line is "case: reason". Without the
+// file, the map is empty.
 func LeavesOut(folder string) (map[string]string, error) {
 	file := filepath.Join(folder, "leaves-out")
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {

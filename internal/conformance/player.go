@@ -12,17 +12,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// A player runs a case's agent and holds the state that its tools share.
+// A player runs a case's agent and holds the state of the case's tools.
 type player struct {
 	mu       sync.Mutex
-	reported map[string]chan struct{} // by tool; closed when the first result of the tool was reported
+	reported map[string]chan struct{} // by tool; closed when the first result of the tool is reported
 	turns    map[string]int           // by tool; number of turns that began
 	calls    []wire.ToolCall          // calls that reached a tool
 	cancel   context.CancelFunc       // cancels the current run
 }
 
-// play runs the agent, and answers its pauses while the case has answers. later is the agent that
-// resumes the run.
+// play runs agent a and appends the events to out. At each pause it resumes the run as agent later
+// with the case's next answer. It returns when the run ends, or when it pauses and no answer is
+// left.
 func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agent, out *wire.Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()
@@ -48,7 +49,7 @@ func (p *player) play(ctx context.Context, r *wire.Request, a, later *agent.Agen
 	}
 }
 
-// answersTo maps the id of each interrupt to which the answer applies to the value of the answer.
+// answersTo maps the ID of each interrupt that a answers to the answer's value.
 func answersTo(a *wire.Answer, interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, i := range interrupts {
@@ -59,7 +60,7 @@ func answersTo(a *wire.Answer, interrupts []abi.Pending) map[string]json.RawMess
 	return out
 }
 
-// result returns a channel that is closed once a result of the tool was reported.
+// result returns a channel that is closed when the first result of the tool is reported.
 func (p *player) result(name string) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +70,7 @@ func (p *player) result(name string) chan struct{} {
 	return p.reported[name]
 }
 
-// reportResult closes the channel of the tool's first result, if that is still open.
+// reportResult closes the channel that result returns for the tool, unless it is closed.
 func (p *player) reportResult(name string) {
 	reported := p.result(name)
 	select {
@@ -79,7 +80,8 @@ func (p *player) reportResult(name string) {
 	}
 }
 
-// turn records a call of the tool, and returns its turn for the call. The last turn repeats.
+// turn records a call of the tool and returns the turn that answers it. The last turn answers all
+// further calls.
 func (p *player) turn(t *wire.Tool, call abi.Call) *wire.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +91,7 @@ func (p *player) turn(t *wire.Tool, call abi.Call) *wire.Turn {
 	return &t.Turns[min(n, len(t.Turns)-1)]
 }
 
-// tools returns the case's tools, which act as their turns say.
+// tools returns the case's tools, which execute their turns.
 func (p *player) tools(list []wire.Tool) []tool.Tool {
 	var out []tool.Tool
 	for i := range list {
@@ -110,7 +112,7 @@ func (p *player) tool(t *wire.Tool) tool.Tool {
 	})
 }
 
-// stream sends the chunks of a turn.
+// stream sends the chunks of a turn, and returns the turn's error if it has one.
 func stream(t *wire.Turn, out *tool.Out) error {
 	for _, piece := range t.Chunks {
 		if err := out.Text(piece); err != nil {
@@ -123,7 +125,7 @@ func stream(t *wire.Turn, out *tool.Out) error {
 	return nil
 }
 
-// call executes a turn of a tool.
+// call executes a turn of a tool that does not stream.
 func (p *player) call(ctx context.Context, t *wire.Turn) (*abi.Result, error) {
 	if t.After != "" {
 		select {

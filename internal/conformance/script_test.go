@@ -27,8 +27,8 @@ func TestTypesOfScripts(t *testing.T) {
 	compileScripts(t, scripts)
 }
 
-// compileScripts checks that tsc accepts scripts, which it receives by their file names. If tsc
-// cannot be installed, the test fails in CI and is skipped elsewhere.
+// compileScripts checks that tsc accepts scripts, which maps file names to source texts. If tsc
+// cannot be installed, compileScripts fails the test in CI and skips it elsewhere.
 func compileScripts(t *testing.T, scripts map[string]string) {
 	t.Helper()
 	sdk, err := filepath.Abs(filepath.Join(root, "guest-sdk", "typescript"))

@@ -18,8 +18,8 @@ var (
 	caseName = regexp.MustCompile("`([a-z]+-[A-Za-z0-9-]+)`")
 )
 
-// testsOf returns the tests and fuzz targets of the repository by their names, with the
-// folders of their packages.
+// testsOf maps the names of the repository's tests and fuzz targets to the folders of their
+// packages.
 func testsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden"
 )
 
-// Table formats the catalogues as docs/conformance.md: each row with its verdict and the cases that
-// show it, then the cases of this project only.
+// Table formats the catalogues as docs/conformance.md: each row with its verdict and cases, then
+// the cases that belong to this project only.
 func Table(catalogues []*Catalogue, cases []*golden.Case) []byte {
 	var b strings.Builder
 	b.WriteString(tableHead)
@@ -75,8 +75,8 @@ func ownTable(b *strings.Builder, cases []*golden.Case) {
 	}
 }
 
-// transports formats the number of cases that pass on each transport, by the hooks of their
-// modules. TestCases, TestCasesOfExtism and TestCasesOfJavaScript check all of them.
+// transports writes a table with the number of cases that use each hook, for each transport.
+// TestCases, TestCasesOfExtism and TestCasesOfJavaScript check that those cases pass.
 func transports(b *strings.Builder, cases []*golden.Case) {
 	native, script := map[abi.Hook]int{}, map[abi.Hook]int{}
 	var total int
@@ -100,7 +100,7 @@ func transports(b *strings.Builder, cases []*golden.Case) {
 	fmt.Fprintf(b, "\nThose in TypeScript: %s.\n", strings.Join(names, ", "))
 }
 
-// hooksOf returns the hooks of all of a case's modules, sorted.
+// hooksOf returns the hooks of all modules of the case, sorted.
 func hooksOf(c *golden.Case) []abi.Hook {
 	var out []abi.Hook
 	for _, hooks := range c.Hooks {

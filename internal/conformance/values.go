@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// durable stores the durable values of a case, which last for all of its runs. Values do not
-// expire. The tests of stores cover the contract of expiry.
+// durable stores durable values in memory for all runs of a case. It ignores expiry, which the
+// tests of stores cover.
 type durable struct {
 	mu       sync.Mutex
 	values   map[string]contract.LocalValue // the values, by entry and key
