@@ -1198,7 +1198,7 @@ struct am_tool_reply {
 	am_result *result;
 };
 
-/* A ToolRequest is the argument of the import "tool", which replies with a ToolReply. */
+/* A ToolRequest is the argument of the import "tool", whose reply is a ToolReply. */
 struct am_tool_request {
 	am_str name;
 	am_str arguments; /* a JSON object in a string; empty means "{}" */

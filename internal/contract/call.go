@@ -12,7 +12,7 @@ type ToolReply struct {
 	Result *abi.Result `json:"result"`
 }
 
-// A ToolRequest is the argument of the import "tool", which replies with a [ToolReply].
+// A ToolRequest is the argument of the import "tool", whose reply is a [ToolReply].
 type ToolRequest struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty means "{}"

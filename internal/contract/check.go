@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// CheckMessage returns an error if the message's role is unknown, or if another field is missing,
-// is malformed or does not belong to the role.
+// CheckMessage returns an error if the message's role is unknown. It also returns an error if a
+// field is missing, malformed or not allowed for the role.
 func CheckMessage(m *abi.Message) error {
 	switch m.Role {
 	case abi.RoleSystem, abi.RoleDeveloper, abi.RoleUser, abi.RoleAssistant:
@@ -130,8 +130,8 @@ func checkMessages(messages []abi.Message) error {
 // maxToolName is the maximum length of a tool name that all supported model APIs accept.
 const maxToolName = 64
 
-// CheckTool returns an error if the tool's name is not one that all supported model APIs accept, or
-// if its parameters are neither a JSON object nor null or empty.
+// CheckTool returns an error unless all supported model APIs accept the tool's name, and its
+// parameters are a JSON object, null or empty.
 func CheckTool(t *abi.Tool) error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
 		return errors.New("invalid tool name " + strconv.Quote(jsoncodec.Cut(t.Name, 80)) + ": want 1 to " +
@@ -140,9 +140,9 @@ func CheckTool(t *abi.Tool) error {
 	return CheckParameters(t)
 }
 
-// CheckParameters returns an error if the tool's parameters are neither a JSON object nor null or
-// empty. It is the check for a tool whose name is known, which may be a name of a gateway's client that
-// other model APIs do not accept.
+// CheckParameters returns an error unless the tool's parameters are a JSON object, null or empty.
+// It does not check the name, because a gateway's client may use names that other model APIs
+// reject.
 func CheckParameters(t *abi.Tool) error {
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
 		return errors.New("tool " + strconv.Quote(t.Name) + ": parameters must be a JSON Schema object")

@@ -35,5 +35,5 @@ const (
 	RepairMoved    = "moved"    // a result came later than directly after its call
 	RepairRemoved  = "removed"  // a result had no call, or its call had an earlier result
 	RepairKept     = "kept"     // like removed, but the result was kept as a message of the user
-	RepairOmitted  = "omitted"  // stands for further repairs; the event's Value is their number
+	RepairOmitted  = "omitted"  // summarizes further repairs; the event's Value is their number
 )

@@ -2089,7 +2089,7 @@ export class ToolReply extends Value {
 	}
 }
 
-/** A ToolRequest is the argument of the import "tool", which replies with a ToolReply. */
+/** A ToolRequest is the argument of the import "tool", whose reply is a ToolReply. */
 export class ToolRequest extends Value {
 	name: string = "";
 	/** a JSON object in a string; empty means "{}" */

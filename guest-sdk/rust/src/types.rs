@@ -2302,7 +2302,7 @@ impl Object for ToolReply {
     }
 }
 
-/// A ToolRequest is the argument of the import "tool", which replies with a ToolReply.
+/// A ToolRequest is the argument of the import "tool", whose reply is a ToolReply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolRequest {
     pub name: String,
