@@ -13,7 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// agentFile is a case's agent.yaml. It supports a part of the command's format, and keys for tests.
+// agentFile is a case's agent.yaml. It has a subset of the keys of an agent file of package
+// agentfile, and keys that only tests use.
 type agentFile struct {
 	Instruction    string        `yaml:"instruction"`
 	ReturnDirectly []string      `yaml:"return_directly"`
@@ -26,10 +27,10 @@ type agentFile struct {
 
 	Metadata map[string]any `yaml:"metadata"` // the metadata of the runs
 
-	Agents   map[string]*agentFile `yaml:"agents"`   // agents that are its tools or that it can transfer to, by name
+	Agents   map[string]*agentFile `yaml:"agents"`   // the agent's sub-agents by name: tools, or agents to which it can transfer
 	Transfer bool                  `yaml:"transfer"` // the agent is not a tool: the conversation can be transferred to it
 
-	Given   []entryFile `yaml:"given"`   // additional middlewares of the run
+	Given   []entryFile `yaml:"given"`   // additional middlewares of the agent's runs
 	Resumed *agentFile  `yaml:"resumed"` // the agent that resumes a paused run
 
 	KeepOrphanResults  bool `yaml:"keep_orphan_results"`
@@ -73,7 +74,7 @@ func parseAgent(data []byte) (file agentFile, err error) {
 	return file, err
 }
 
-// agent converts an agent of case c.
+// agent converts f, which describes an agent of case c.
 func (f *agentFile) agent(c *Case) (*wire.Agent, error) {
 	a := &wire.Agent{
 		Instruction:    f.Instruction,
@@ -117,7 +118,7 @@ func (f *agentFile) agent(c *Case) (*wire.Agent, error) {
 	return a, nil
 }
 
-// middlewares returns the middlewares of some entries. Nil stays nil.
+// middlewares converts the entries of a chain. It returns nil if entries is nil.
 func (c *Case) middlewares(entries []entryFile) ([]wire.Middleware, error) {
 	if entries == nil {
 		return nil, nil

@@ -18,35 +18,35 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// A Case is one golden file.
+// A Case is a golden case, parsed from one file.
 type Case struct {
 	Name    string                // name of the file, without .txtar
-	About   string                // the behavior that the case guards
+	About   string                // the behavior that the case tests
 	Modules map[string][]byte     // Go sources by name
-	Scripts map[string][]byte     // the same modules in TypeScript; some may be missing
+	Scripts map[string][]byte     // TypeScript versions of Modules by name; some may be missing
 	Hooks   map[string][]abi.Hook // the hooks of each Go module, sorted
 
-	// Strict makes tools whose lines state no arguments expect {}. Otherwise they accept any.
+	// Strict makes a tool expect the arguments {} if its line states none. Otherwise the tool
+	// accepts any arguments.
 	Strict bool
 
 	archive   *txtar.Archive
-	arguments map[string][]string // the arguments that the turns of each tool state; "" if a turn states none
+	arguments map[string][]string // by tool: the arguments that each turn states; "" if a turn states none
 	expect    []expectation       // in the file's order
 }
 
-// An expectation is one part of a case that the host is compared with.
+// An expectation is a part of a case with the expected output of the host.
 type expectation struct {
 	kind  string // one of expectations
 	arg   string
 	text  string
-	index int // in the archive
+	index int // index of the part in archive.Files
 }
 
-// part returns the kind and the argument of the expectation as the case's file has them, such as
-// "request 2".
+// part returns the name of the expectation's part in the case's file, such as "request 2".
 func (e *expectation) part() string { return strings.TrimSpace(e.kind + " " + e.arg) }
 
-// Load reads all cases of a folder, sorted by name. It fails if there is none.
+// Load parses all *.txtar files of a folder, sorted by name. It returns an error if there is none.
 func Load(folder fs.FS) ([]*Case, error) {
 	names, err := fs.Glob(folder, "*.txtar")
 	if err != nil {
@@ -70,7 +70,8 @@ func Load(folder fs.FS) ([]*Case, error) {
 	return out, nil
 }
 
-// Parse parses the text of a case. The case has the name of its file.
+// Parse parses a case. file is the path of the case's file, whose base name without .txtar becomes
+// Name.
 func Parse(file string, text []byte) (*Case, error) {
 	a := txtar.Parse(text)
 	c := &Case{Name: strings.TrimSuffix(path.Base(file), ".txtar"), About: strings.TrimSpace(string(a.Comment)),
@@ -95,14 +96,15 @@ func Parse(file string, text []byte) (*Case, error) {
 	return c, err
 }
 
-// The kinds of the files of a case, except modules. A name in inputs is the whole name of a file. A
-// name in expectations may be followed by an argument.
+// Names of the parts of a case's file, except modules. An argument may follow a name in
+// expectations.
 var (
 	inputs       = []string{"agent.yaml", "tools", "messages", "model", "answers"}
 	expectations = []string{"request", "told", "asked", "events", "client", "state", "error"}
 )
 
-// file adds a module or an expectation. request parses the other files.
+// file adds part i of the archive to c if the part is a module, the tools or an expectation. It
+// returns an error if a case has no such part. The method request parses the other parts.
 func (c *Case) file(i int, name string, data []byte) (err error) {
 	kind, arg, _ := strings.Cut(name, " ")
 	switch {
@@ -142,11 +144,11 @@ func (c *Case) ExpectsEvent(t abi.EventType) bool {
 // InTypeScript reports whether all modules of the case also exist in TypeScript.
 func (c *Case) InTypeScript() bool { return len(c.Scripts) > 0 && len(c.Scripts) == len(c.Modules) }
 
-// Request returns the request of the case to a host. Its middlewares name their modules as the case
-// does: NAME.go for an entry of Modules.
+// Request returns the case as a request to a host. The request names modules as the case does:
+// NAME.go for an entry of Modules.
 //
-// An agent of a case that lists no middlewares and no agents has one entry for each entry of
-// Modules. If there is none either, its Middlewares is nil.
+// An agent that lists neither middlewares nor agents gets one middleware for each entry of Modules.
+// If Modules is empty too, its Middlewares is nil.
 func (c *Case) Request() *wire.Request {
 	r, err := c.request()
 	if err != nil {
@@ -155,7 +157,7 @@ func (c *Case) Request() *wire.Request {
 	return r
 }
 
-// request returns the case's request to a host, parsed from the case's files.
+// request parses the parts of the case's file into a request to a host.
 func (c *Case) request() (*wire.Request, error) {
 	r := &wire.Request{
 		Type: "case", ID: c.Name, RunID: "run",
@@ -202,9 +204,10 @@ func (c *Case) request() (*wire.Request, error) {
 	return r, err
 }
 
-// Update returns the text of the case's file, in which the host's report replaces each part that
-// differs from it. It rejects empty expectations: a person writes them first, from the rule that
-// the case guards. It also rejects a report with which the case itself is wrong; see [Case.Defect].
+// Update returns the text of the case's file, with each differing expectation replaced by the
+// host's output. It returns an error for an expectation that is empty, since its first text must be
+// written by hand. It also returns an error if o shows a defect of the case itself; see
+// [Case.Defect].
 func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
 	differences, err := c.Compare(o, true)
 	if err != nil {
@@ -234,9 +237,9 @@ func (c *Case) Update(o *wire.Outcome) ([]byte, error) {
 	return txtar.Format(a), nil
 }
 
-// Defect returns what is wrong with the case itself, according to a host's report: the model has
-// too few replies, or the case expects something of a model call that did not take place. It
-// returns "" if it finds nothing.
+// Defect describes a defect of the case itself, according to a host's report: the model has too few
+// replies, or the case expects a model call that did not take place. It returns "" if it finds
+// none.
 func (c *Case) Defect(o *wire.Outcome) string {
 	calls, replies := len(o.ModelCalls), len(c.Request().Model)
 	if o.Refused != "" {

@@ -76,8 +76,8 @@ func TestUpdate(t *testing.T) {
 	require.ErrorContains(t, err, "the agent cannot be built: no ring")
 }
 
-// TestArguments checks the arguments that tools receive against those that a case states. Without
-// Strict, tools without arguments accept any.
+// TestArguments checks that Compare reports tools that received other arguments than the case
+// states. Without Strict, a tool whose line states no arguments accepts any.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	c, err := Parse(
@@ -116,8 +116,8 @@ func TestArguments(t *testing.T) {
 	require.Len(t, differences, 1, "the result of a call that did not reach its tool")
 }
 
-// TestTexts checks that a host without the capability "texts" may word its own errors, and nothing
-// else.
+// TestTexts checks that without the capability "texts", Compare ignores the wording of the host's
+// own errors, and nothing else.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	c, err := Parse("own-x.txtar", []byte("About.\n-- events fault,run_finished,model_attempt --\n"+

@@ -18,30 +18,31 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// A Difference is one part of a case in which a host differs from what the case expects.
+// A Difference is a part of a case that a host's report does not match.
 type Difference struct {
-	// Part is the part of the case's file, such as "events custom" or "request 2". It is "tools" if
-	// tools received other arguments than the case states, and "start" if the host refused to build
-	// an agent that must run. Got is then the reason.
+	// Part is the name of the part in the case's file, such as "events custom" or "request 2". It
+	// is "tools" if a tool received other arguments than the case states. It is "start" if the host
+	// could not build an agent that must run; Got is then the reason.
 	Part string
 	Want string
 	Got  string
 }
 
-// notStarted is the Part of a difference if the host refused to build an agent that must run.
+// notStarted is the Part of a difference if the host could not build an agent that must run.
 const notStarted = "start"
 
-// String returns the differing lines as a unified diff: those that the case expects with a minus and
-// those of the host with a plus.
+// String returns the differing lines as a unified diff. The prefix - marks expected lines, and +
+// the host's lines.
 func (d Difference) String() string {
 	unified := diff.Diff("", []byte(d.Want+"\n"), "", []byte(d.Got+"\n"))
 	_, hunks, _ := bytes.Cut(unified, []byte("\n@@"))
 	return fmt.Sprintf("%s: - expected, + actual\n@@%s", d.Part, hunks)
 }
 
-// Compare compares what a host reported with what the case expects, in the order of the case's
-// file. If texts is false, it ignores the messages of errors that hosts word themselves. It fails
-// if the report is malformed: for example, if an event lacks a field that its type requires.
+// Compare returns the differences between the case's expectations and a host's report, in the order
+// of the case's file. If texts is false, it ignores error messages whose wording is up to the host.
+// It returns an error if the report is malformed, for example if an event lacks a field that its
+// type requires.
 func (c *Case) Compare(o *wire.Outcome, texts bool) ([]Difference, error) {
 	for i := range o.Events {
 		if err := checkEvent(&o.Events[i]); err != nil {
@@ -72,8 +73,8 @@ func (c *Case) Compare(o *wire.Outcome, texts bool) ([]Difference, error) {
 	return out, nil
 }
 
-// same reports whether got is as expected: equal to want or, for a rejection, an error that
-// contains want. If texts is false, same ignores the messages of errors that hosts word themselves.
+// same reports whether got equals want or, for the kind "error", contains it. If texts is false,
+// same ignores error messages whose wording is up to the host.
 func (e *expectation) same(want, got string, texts bool) bool {
 	switch {
 	case e.kind == "error" && texts:
@@ -90,14 +91,14 @@ func (e *expectation) same(want, got string, texts bool) bool {
 var ownTexts = regexp.MustCompile(`(?m)^((?:child .*\] )?(?:fault \S+ \S+|model_attempt \d+ \S+|` +
 	`run_finished (?:error [a-z_]+|\S+ limit))): .*?(, then \S+)?$`)
 
-// withoutTexts removes the messages of errors that hosts word themselves: causes of faults, and
-// messages of failed model calls and runs. It does not remove other text, which a model, a tool, a
-// module or the caller of a run reads.
+// withoutTexts removes the error messages whose wording is up to the host: causes of faults, and
+// errors of failed model calls and runs. It keeps text that a model, a tool, a module or the caller
+// of a run reads.
 func withoutTexts(lines string) string { return ownTexts.ReplaceAllString(lines, "$1$2") }
 
 const notRefused = "the start was not refused"
 
-// got formats the part of the report to which the expectation refers.
+// got formats the part of the report that e is compared with.
 func (e *expectation) got(o *wire.Outcome) (string, error) {
 	switch e.kind {
 	case "error":
@@ -188,8 +189,8 @@ func formatClient(events []json.RawMessage, types string) (string, error) {
 	return b.String(), nil
 }
 
-// checkEvent returns an error unless an event, and the event in it, has a known type and the fields
-// that the type requires.
+// checkEvent returns an error unless an event has a known type and the fields that the type
+// requires. It also checks the event inside a child event.
 func checkEvent(e *abi.Event) error {
 	missing := ""
 	switch e.Type {

@@ -5,8 +5,9 @@
 //
 //	agent.yaml       optional: the agent in the format of agent-runner; middlewares name modules below. Keys for
 //	                 tests: "runs: 2" runs the agent twice with the same messages, "metadata: {…}" is the metadata
-//	                 of its runs, "given: […]" adds middlewares to its run, "resumed: {…}" is the agent that resumes a paused run, and "agents: {NAME: …}"
-//	                 are agents that are its tools or, with "transfer: true", that it can transfer to
+//	                 of its runs, "given: […]" adds middlewares to its run, and "resumed: {…}" is the agent that
+//	                 resumes a paused run. "agents: {NAME: …}" are agents that it calls as tools or, with
+//	                 "transfer: true", to which it can transfer the conversation
 //	NAME.go          a module: a package with a type Middleware whose methods are its hooks
 //	NAME.ts          the same module in TypeScript; if all modules have one, the case also runs with those
 //	NAME.wat         ignored: the source of NAME.wasm, for cases that need raw Wasm

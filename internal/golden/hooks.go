@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// hooksOf returns the hooks of a module's type Middleware, sorted.
+// hooksOf returns the hooks that the type Middleware in a module's source has as methods, sorted.
 func hooksOf(file string, source []byte) ([]abi.Hook, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
 	if err != nil {

@@ -132,8 +132,8 @@ func FormatEvent(e abi.Event) string {
 	}
 }
 
-// formatDecision formats a decision without the digest of the arguments, which have no place in one
-// line, and without who answered.
+// formatDecision formats a decision without the digest of the arguments and the person who
+// answered.
 func formatDecision(e abi.Event) string {
 	d := e.Decision
 	s := fmt.Sprintf("decision %s.%s %s [%s#%s]", e.Entry, e.Hook, d.Decision, d.Tool, d.CallID)

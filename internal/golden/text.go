@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// Lines returns the lines of text without surrounding space. It omits empty lines, and comments,
+// Lines returns the lines of text without surrounding space. It omits empty lines and comments,
 // which begin with #.
 func Lines(text []byte) []string {
 	var out []string
@@ -30,9 +30,9 @@ func Lines(text []byte) []string {
 // cancels: result" and "name streams: chunk|chunk". Arguments may follow the name.
 var toolLine = regexp.MustCompile(`^(\S+?)(?: (\{.*?\}))?(?: after (\S+)| (cancels)| (streams))?(:|!!?) (.*)$`)
 
-// parseTools parses one turn of a tool per line. Lines of the same tool are its turns in order. A
-// tool streams if its first turn does. parseTools also returns the arguments that the turns of each
-// tool state, or "".
+// parseTools parses lines of the form that toolLine matches. Each line is a turn, and the lines of
+// the same tool are its turns in order. A tool streams if its first turn does. parseTools also
+// returns, by tool, the arguments that each turn states, or "".
 func parseTools(data []byte) (out []wire.Tool, arguments map[string][]string, err error) {
 	out, arguments = []wire.Tool{}, map[string][]string{}
 	for _, l := range Lines(data) {
@@ -88,7 +88,8 @@ func parseMessages(data []byte) ([]abi.Message, error) {
 	return out, nil
 }
 
-// parseAnswers parses one answer per line: "#call JSON", or JSON for all interrupts of a pause.
+// parseAnswers parses one answer per line: JSON for all interrupts of a pause, or "#ID JSON" for
+// the interrupt of one tool call.
 func parseAnswers(data []byte) ([]wire.Answer, error) {
 	var out []wire.Answer
 	for _, l := range strings.Split(strings.TrimSpace(string(data)), "\n") {
@@ -148,8 +149,8 @@ func parseReply(l string) (r wire.Reply, err error) {
 	return r, err
 }
 
-// finish sets the defaults of a reply: the message's role, and the finish reason that follows from
-// the message.
+// finish sets the defaults of a reply with a message: the role assistant, and the finish reason
+// that matches the message.
 func finish(r *wire.Reply) {
 	if r.Message == nil {
 		return

@@ -9,12 +9,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// toolsPart is the Part of a difference if tools received other arguments than a case states.
+// toolsPart is the Part of a difference if a tool received other arguments than the case states.
 const toolsPart = "tools"
 
-// compareTools compares the arguments that the tools received with those that the case states, and
-// reports whether they differ. The calls of a tool may come in any order, since tools run
-// concurrently. A call that the host's events report, but that did not reach its tool, differs too.
+// compareTools compares the arguments that tools received with those that the case states, and
+// reports whether they differ. Each tool's calls may be in any order, since tools run concurrently.
+// A tool result in the host's events without a received call is a difference too.
 func (c *Case) compareTools(o *wire.Outcome) (Difference, bool) {
 	received := map[string][]string{} // arguments by tool
 	for _, call := range o.ToolCalls {
@@ -53,8 +53,8 @@ func (c *Case) compareTools(o *wire.Outcome) (Difference, bool) {
 	return Difference{Part: toolsPart, Want: strings.Join(want, "\n"), Got: strings.Join(got, "\n")}, true
 }
 
-// expectedArguments returns how often a tool must receive which arguments in its first n calls, and
-// the number of those calls that may have any arguments.
+// expectedArguments returns what a tool must receive in its first n calls: the number of calls with
+// each stated argument text, and the number of calls whose arguments are free.
 func (c *Case) expectedArguments(name string, n int) (stated map[string]int, free int) {
 	stated = map[string]int{}
 	turns := c.arguments[name]
@@ -75,7 +75,8 @@ func (c *Case) expectedArguments(name string, n int) (stated map[string]int, fre
 	return stated, free
 }
 
-// countResults counts the results that tools returned, by tool, in an event and the event in it.
+// countResults adds the results that tools returned to results, by tool. It also counts those in
+// the events of child runs.
 func countResults(e *abi.Event, results map[string]int) {
 	if e.Type == abi.EventChild && e.Event != nil {
 		countResults(e.Event, results)

@@ -10,19 +10,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Host runs agents with middlewares. The kit compares it with the cases.
+// A Host runs agents with middlewares. The conformance kit compares its reports with the cases.
 type Host interface {
-	// Hello names the host and lists its capabilities. tck/README.md has their list.
+	// Hello returns the host's name and its capabilities, which tck/README.md lists.
 	Hello(ctx context.Context) (*Hello, error)
-	// Run runs one case and reports everything that happened, or why the host does not support the
-	// case. An error fails the case. ctx is done after the time limit.
+	// Run runs one case and reports all observations, or the reason why the host does not support
+	// the case. An error fails the case. ctx is canceled when the case's time limit is over.
 	Run(ctx context.Context, r *Request) (*Outcome, error)
 }
 
-// Serve is the host's end of the protocol: it reads requests from in, runs them with h, and writes the
-// answers to out. It returns nil at the end of in, and the error of ctx if ctx is done after a request.
-// It fails if h.Hello fails, if the kit speaks another version of the protocol, or if a line cannot be
-// read, decoded or written. It answers an error of h.Run with a line of type "failed", and continues.
+// Serve runs a host's side of the protocol. It reads requests from in, runs them with h, and writes
+// the answers to out. It returns nil at the end of in, and the error of ctx if ctx is done after a
+// request. If h.Run fails, Serve writes a line of type "failed" and continues. It returns an error
+// if h.Hello fails, if the kit has another protocol version, or if a line cannot be read, decoded
+// or written.
 func Serve(ctx context.Context, h Host, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, MaxRequest)
@@ -88,7 +89,7 @@ func serveCase(ctx context.Context, h Host, line []byte, w io.Writer) error {
 	return Write(w, last)
 }
 
-// writeOutcome writes the lines before the result.
+// writeOutcome writes the lines of an outcome that precede its last line.
 func writeOutcome(w io.Writer, id string, o *Outcome) error {
 	for i := range o.Events {
 		if err := Write(w, Line{Type: TypeEvent, ID: id, Event: &o.Events[i]}); err != nil {

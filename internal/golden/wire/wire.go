@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Protocol is the version of the protocol. A host answers with the version that it speaks, and
-// the kit stops if the versions differ.
+// Protocol is the version of the protocol. The kit and the host send their versions, and the kit
+// stops if they differ.
 const Protocol = 1
 
 // A Hello is the first line in each direction.
@@ -52,7 +52,8 @@ type Request struct {
 	Messages []abi.Message `json:"messages"` // the conversation so far, the input of each run
 	Tools    []Tool        `json:"tools"`    // the tools of all agents of the case
 	Model    []Reply       `json:"model"`    // the model's replies in order, one for each call
-	// Answers answer the pauses in order. A run that pauses once more stays paused.
+	// Answers are the answers to the run's pauses, in order. A run that pauses after the last
+	// answer stays paused.
 	Answers []Answer `json:"answers,omitempty"`
 	// Client asks for the events as an AG-UI client receives them.
 	Client bool `json:"client,omitempty"`
@@ -66,13 +67,13 @@ type Agent struct {
 	NoStream       bool         `json:"no_stream,omitempty"`       // the model's answers are not streamed
 	TimeoutMS      int64        `json:"timeout_ms,omitempty"`      // time limit of a run; none if 0
 	Limits         *Limits      `json:"limits,omitempty"`
-	// Retries is the maximum number of repetitions of a failed model call whose error is retryable.
-	// They follow without a delay.
+	// Retries is the maximum number of retries of a failed model call whose error is retryable.
+	// Retries have no delay.
 	Retries   int      `json:"retries,omitempty"`
-	Fallbacks []string `json:"fallbacks,omitempty"` // models to try after the first, in order; all give the same replies
+	Fallbacks []string `json:"fallbacks,omitempty"` // models to try after the first, in order; all return the same replies
 
-	// Agents are agents by name: tools that this agent calls or, with Transfer, agents that it can
-	// transfer the conversation to.
+	// Agents maps names to sub-agents. A sub-agent is a tool of this agent or, if its Transfer is
+	// set, an agent to which this agent can transfer the conversation.
 	Agents   map[string]*Agent `json:"agents,omitempty"`
 	Transfer bool              `json:"transfer,omitempty"`
 
@@ -83,7 +84,8 @@ type Agent struct {
 	ContinueOnResponse bool `json:"continue_on_response,omitempty"`
 }
 
-// Limits are the limits of a run. A zero field is the host's default, which no case reaches.
+// Limits are the limits of a run. Zero fields select the host's defaults, which must be high enough
+// for all cases.
 type Limits struct {
 	MaxSteps    int            `json:"max_steps,omitempty"`
 	ModelCalls  int            `json:"model_calls,omitempty"`
@@ -91,8 +93,8 @@ type Limits struct {
 	Tools       map[string]int `json:"tools,omitempty"`         // calls of a tool, by name
 	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: "error" (default), "end" or "answer"
 	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: "error" (default), "end", "answer" or "refuse"
-	// JournalBytes is the maximum number of bytes that the run may write to its journal. The host
-	// provides the journal.
+	// JournalBytes is the maximum number of bytes that the run may write to its journal. If it is
+	// set, the host must use a journal.
 	JournalBytes int64 `json:"journal_bytes,omitempty"`
 }
 
@@ -100,8 +102,8 @@ type Limits struct {
 type Middleware struct {
 	Name   string `json:"name"`   // the entry's name, which events quote
 	Module string `json:"module"` // path of a module: a .wasm file, or a .ts file
-	// Hooks lists the hooks that the host calls. The module may export more, which it never calls.
-	// If it is absent, the host calls every hook that the module exports.
+	// Hooks lists the hooks that the host calls, out of those that the module exports. If Hooks is
+	// nil, the host calls all exported hooks.
 	Hooks  []abi.Hook      `json:"hooks,omitempty"`
 	Config json.RawMessage `json:"config,omitempty"` // input of the configure hook
 	// Ring is "outer", "tenant" (default) or "inner". Entries of outer rings precede those of inner ones.
@@ -109,11 +111,11 @@ type Middleware struct {
 	OnFault string   `json:"on_fault,omitempty"` // "fail" (default) or "skip"
 	Read    string   `json:"read,omitempty"`     // messages that the entry may read: "all" (default), "last" or "none"
 	Grants  []string `json:"grants,omitempty"`   // "model", "tool:NAME", "set:model", "set:limits", "set:labels"
-	When    *When    `json:"when,omitempty"`     // where the entry is called; everywhere by default
+	When    *When    `json:"when,omitempty"`     // the runs and calls to which the entry applies; all by default
 }
 
-// A When restricts an entry to some runs and calls. All conditions must hold. A trailing * in a name
-// matches anything.
+// A When restricts an entry to runs and calls that meet all of its conditions. A condition lists
+// names or values, of which one must match. A trailing * matches anything.
 type When struct {
 	Agent    []string            `json:"agent,omitempty" yaml:"agent"`       // names of agents
 	Metadata map[string][]string `json:"metadata,omitempty" yaml:"metadata"` // values of the run's metadata, by key
@@ -124,14 +126,15 @@ type When struct {
 // A Tool is a scripted tool.
 type Tool struct {
 	Name string `json:"name"`
-	// Streams reports that the tool streams its results: each turn sends its chunks.
+	// Streams makes the tool stream its results: each turn sends its chunks.
 	Streams bool `json:"streams,omitempty"`
-	// Turns answer the tool's calls in order. The last one answers all further calls.
+	// Turns are the tool's reactions to its calls, in order. The last one is repeated for all
+	// further calls.
 	Turns []Turn `json:"turns"`
 }
 
 // A Turn is the behavior of a tool in one call. At most one of Text, Chunks and Panic is set. A
-// streaming tool sends Chunks and then fails if Error is set.
+// streaming tool sends Chunks, and then fails if Error is set.
 type Turn struct {
 	After   string   `json:"after,omitempty"`   // first wait for a result of this tool, or for the run's end
 	Cancels bool     `json:"cancels,omitempty"` // cancel the run, then return
@@ -152,10 +155,10 @@ type Reply struct {
 	Chunks  []abi.Chunk `json:"chunks,omitempty"`
 	Size    int         `json:"size,omitempty"`
 	DelayMS int64       `json:"delay_ms,omitempty"` // delay before the chunks
-	Hang    bool        `json:"hang,omitempty"`     // after the chunks, answer nothing until the run ends
+	Hang    bool        `json:"hang,omitempty"`     // after the chunks, wait for the end of the run
 }
 
-// An Answer answers the interrupts of one pause.
+// An Answer is the answer to the interrupts of one pause.
 type Answer struct {
 	Call  string          `json:"call,omitempty"` // restricts the answer to the interrupt of this tool call
 	Value json.RawMessage `json:"value"`
@@ -164,7 +167,7 @@ type Answer struct {
 // A Line is one line of a host's answer to a [Request].
 type Line struct {
 	Type string `json:"type"` // "event", "model_call", "tool_call", "client", "result", "skipped" or "failed"
-	ID   string `json:"id"`   // of the request
+	ID   string `json:"id"`   // the ID of the request
 
 	Event *abi.Event `json:"event,omitempty"` // for "event": the next event that the caller of the run receives
 	// ModelCall, for "model_call", is the next request that reached the model. Each retry and each
@@ -195,7 +198,8 @@ type ToolCall struct {
 
 // An Outcome holds everything that a host reports about one case.
 type Outcome struct {
-	// Skipped is why the host does not support the case. If it is set, the other fields are ignored.
+	// Skipped is the reason why the host does not support the case. If it is not empty, the other
+	// fields are ignored.
 	Skipped string
 
 	Events     []abi.Event
