@@ -53,7 +53,7 @@ func (x *exchange) whole(body io.Reader) (*abi.Response, error) {
 	return x.answer.Response(), nil
 }
 
-// readAll reads the body of a response of at most limit bytes.
+// readAll reads the body of a response. It returns an error if the body has more than limit bytes.
 func (x *exchange) readAll(body io.Reader, limit int) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(x.counted(body), int64(limit)+1))
 	if full, ok := errors.AsType[*wire.Error](err); ok {

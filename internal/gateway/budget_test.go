@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/budget"
 )
 
-// leave posts a request with the key of ann, reads n bytes of the answer, and leaves. Without any bytes it leaves once
-// the upstream has the request.
+// leave posts a request with the key of ann, reads n bytes of the answer, and disconnects. If n is 0, it disconnects
+// once the upstream has the request.
 func (s *setting) leave(t *testing.T, path, body string, n int, begun <-chan struct{}) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -38,8 +38,8 @@ func (s *setting) leave(t *testing.T, path, body string, n int, begun <-chan str
 	require.NoError(t, res.Body.Close())
 }
 
-// TestLeavingClientPays checks that a client that leaves before the usage is known pays the most output, before the
-// answer begins and during it.
+// TestLeavingClientPays checks that the maximum output is charged if the client disconnects before the usage is
+// known, before the answer begins and during it.
 func TestLeavingClientPays(t *testing.T) {
 	for name, mws := range map[string][]*native.Middleware{"no modules": nil, "modules": {reader()}} {
 		for _, received := range []int{0, len(streamed)} {
@@ -74,7 +74,8 @@ func TestLeavingClientPays(t *testing.T) {
 	}
 }
 
-// TestLeavingAtEnd checks that a client that leaves after the upstream's report of the usage pays only that.
+// TestLeavingAtEnd checks that only the reported usage is charged if the client disconnects after the upstream's
+// report.
 func TestLeavingAtEnd(t *testing.T) {
 	gone := make(chan struct{}, 1)
 	stream := strings.Join(messagesEvents, "\n\n") + "\n\n"
@@ -113,7 +114,8 @@ func TestCanceledCount(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestUnestimatedRequests checks that only keys with a budget cannot spend what the gateway cannot estimate.
+// TestUnestimatedRequests checks that a request whose tokens cannot be estimated is rejected if its key has a budget,
+// and accepted otherwise.
 func TestUnestimatedRequests(t *testing.T) {
 	u := newUpstream(t, answers(whole))
 	_, _, options := observed(t, budget.Limits{Tokens: 1e6})

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// cacheBreak is the name of the event that reports changes of modules in front of a prompt-cache breakpoint,
-// after which the upstream cannot use its cache. Its data is a cacheBreakData.
+// cacheBreak is the name of the event that reports that modules changed a request in front of a prompt-cache
+// breakpoint, so that the upstream cannot use its cache. Its data is a cacheBreakData.
 const cacheBreak = "cache_break"
 
 type cacheBreakData struct {
@@ -27,7 +27,8 @@ func CacheBreakOf(e *abi.Event) int64 {
 	return data.Tokens
 }
 
-// reportCacheBreak reports changes of modules that the upstream's prompt cache does not know.
+// reportCacheBreak emits a cache_break event if modules changed a cached part of the request, unless they made the
+// same change in an earlier request.
 func (x *exchange) reportCacheBreak() {
 	p, ok := x.endpoint.protocol.(wire.Cacher)
 	if !ok || x.sent == nil || bytes.Equal(x.body, x.sent) {
@@ -46,8 +47,8 @@ func (x *exchange) reportCacheBreak() {
 // DefaultMaxChanges is the default of Options.MaxChanges.
 const DefaultMaxChanges = 1 << 15
 
-// A changeLog remembers how modules changed texts. A change that they repeat in the next request of a
-// conversation does not disturb the upstream's cache. It is safe for concurrent use.
+// A changeLog records how modules changed texts. A change that modules repeat in the next request of a conversation
+// does not invalidate the upstream's cache. It is safe for concurrent use.
 type changeLog struct {
 	seed maphash.Seed
 	max  int // limits each of the two maps
@@ -60,8 +61,8 @@ func newChangeLog(limit int) *changeLog {
 	return &changeLog{seed: maphash.MakeSeed(), max: limit, now: map[uint64]uint64{}}
 }
 
-// broken compares the blocks of the client's request with those after the modules. It returns the
-// number of bytes of before from the first new change to the end, and remembers all changes.
+// broken compares the blocks of the client's request with those after the modules, and records all changes. It
+// returns the number of bytes of before from the first new change to the end.
 func (l *changeLog) broken(before, after []wire.CacheBlock) (n int64) {
 	var was, is maphash.Hash
 	was.SetSeed(l.seed)

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire/messages"
 )
 
-// TestCacheBreak sends the requests of a conversation through a module that replaces "secret", and
-// compares the tokens that are reported as lost for the cache.
+// TestCacheBreak sends the requests of a conversation through a module that replaces "secret", and checks how many
+// tokens are reported as lost for the cache.
 func TestCacheBreak(t *testing.T) {
 	const mark = `,"cache_control":{"type":"ephemeral"}`
 	text := func(s, mark string) string {
@@ -83,7 +83,8 @@ func TestCacheBreak(t *testing.T) {
 	}
 }
 
-// TestChangeLog checks that the log of changes stays small, and that a change of the order is none of the text.
+// TestChangeLog checks that the log of changes stays small, and that it recognizes blocks in another order as a
+// change that can be repeated.
 func TestChangeLog(t *testing.T) {
 	const maxChanges = 1000
 	l := newChangeLog(maxChanges)

@@ -36,7 +36,7 @@ func (g *Gateway) conceal(cause error, err *wire.Error) *wire.Error {
 	return &out
 }
 
-// work calls fn, which parses a body, as Options.Work says.
+// work calls fn, which parses a body of the given number of bytes, through Options.Work if that is set.
 func (g *Gateway) work(ctx context.Context, bytes int, fn func() error) *wire.Error {
 	var err error
 	if g.o.Work == nil {

@@ -7,16 +7,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// The tokens of an answer: an estimate for requests without a limit, and the largest limit that counts.
+// usualOutput is the estimated number of tokens of an answer to a request without a limit. mostOutput caps the limit
+// of a request.
 const (
 	usualOutput = 1000
 	mostOutput  = 1 << 20
 )
 
-// mostChoices is the largest number of answers to one request that counts. OpenAI allows as many.
+// mostChoices caps the number of answers to one request. OpenAI allows the same number.
 const mostChoices = 128
 
-// outputLimit returns a limit of tokens, which is the largest one if upstreams could read it differently, such as 1e4.
+// outputLimit returns the limit of tokens in v, at most mostOutput, and 0 for null. It returns mostOutput for a value
+// that is not a plain integer, such as 1e4, because upstreams could read it differently.
 func outputLimit(v rawjson.Value) int64 {
 	if n, err := strconv.ParseInt(string(v.Text), 10, 64); err == nil {
 		return min(n, mostOutput)

@@ -137,7 +137,7 @@ func (x *exchange) end(run *chain.Run, res *abi.Response, err error) *wire.Error
 	return nil
 }
 
-// runCodes are the codes of a run's end for errors of the gateway.
+// runCodes maps the codes of the gateway's errors to those of the event that ends a run.
 var runCodes = map[wire.Code]abi.Code{
 	wire.CodeUpstream: abi.CodeModel, wire.CodeDenied: abi.CodeDenied, wire.CodeInvalid: abi.CodeInvalid,
 	wire.CodeBusy: abi.CodeLimit, wire.CodeTooLarge: abi.CodeLimit, wire.CodeModule: abi.CodeInternal,

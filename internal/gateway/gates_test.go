@@ -85,11 +85,12 @@ func TestApprover(t *testing.T) {
 	}
 }
 
-// TestApproverOfAnswer checks an answer that is not streamed, and that a client that leaves ends the wait.
+// TestApproverOfAnswer checks that the approver decides on a call in an answer that is not streamed, and that the
+// wait for its decision ends when the client disconnects.
 func TestApproverOfAnswer(t *testing.T) {
 	ended := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that its client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client has disconnected
 		<-r.Context().Done()
 		close(ended)
 	}))

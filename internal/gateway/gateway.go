@@ -1,6 +1,6 @@
-// Package gateway puts chains of middlewares in front of model APIs. Clients send it the requests that
-// they would send to the API, in the protocol of the API; it sends what the modules made of them to
-// the upstream of a route, and the answer back.
+// Package gateway puts chains of middlewares in front of model APIs. Clients send it the same requests as to the API,
+// in the protocol of the API. It sends each request, as changed by the modules, to the upstream of a route, and
+// returns the answer.
 //
 // A [Gateway] is an http.Handler. Package wire has the protocols, package weave decides which
 // parts of a streamed answer a client gets. Gates decide on the tool calls of an answer before the client
@@ -67,8 +67,8 @@ type Options struct {
 	Prices *price.Table
 	// Metrics, if not nil, count requests. Several gateways can share them.
 	Metrics *Metrics
-	// Tracer, if not nil, receives requests and calls of upstreams. Those of hooks go to the tracer of
-	// the route's chain.
+	// Tracer, if not nil, records a span for each request and for each call of an upstream. Spans of hooks go to the
+	// tracer of the route's chain.
 	Tracer tracing.Tracer
 	// TraceUpstream sends the headers that connect traces (traceparent, tracestate, baggage) to
 	// upstreams, too.
@@ -85,13 +85,13 @@ type Options struct {
 	// Hidden lists the names of entries that clients see as "operator", without the text of their
 	// faults.
 	Hidden []string
-	// Work, if not nil, calls fn, which parses a body of the given number of bytes. It can wait, and
-	// fail instead.
+	// Work, if not nil, calls fn, which parses a body of the given number of bytes. It can wait before the call, or
+	// return an error without calling fn.
 	Work func(ctx context.Context, bytes int, fn func() error) error
 
-	// Memory, if not nil, limits what the requests in progress hold: bodies, events that wait for modules,
-	// and what modules read. Several gateways can share it. If the context of a request carries an account,
-	// that account counts instead.
+	// Memory, if not nil, limits the memory of the requests in progress: bodies, events that wait for modules, and
+	// what modules read. Several gateways can share it. If the context of a request has an account, that account is
+	// used instead.
 	Memory      *account.Account
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
 	MaxRequests int           // limits concurrent requests, one of several keys to half; default DefaultMaxRequests
@@ -113,16 +113,16 @@ type Key struct {
 	Limits budget.Limits
 }
 
-// A Route says where requests for some models go, and which modules they pass.
+// A Route defines the upstream of the requests for some models, and the modules that process them.
 type Route struct {
 	Name     string   // the agent's name for modules
 	Models   []string // names, or patterns with * and ?, of the models; none matches every model
 	Upstream Upstream
-	Model    string       // the model to ask the upstream for; the default is the request's
+	Model    string       // the model in the request to the upstream; the default is the request's
 	Chain    *chain.Chain // the middlewares; nil if requests and answers pass unchanged
 	// AllowModel, if not nil, reports whether modules may ask the upstream for a model.
 	AllowModel func(model string) bool
-	// Hold holds streamed answers until after_model, which can then change them.
+	// Hold delays streamed answers until after_model has run, which can then change them.
 	Hold bool
 }
 
@@ -134,11 +134,10 @@ type Upstream struct {
 	Key      string        // the gateway's key; empty if clients send theirs
 	// KeyHeader is the header of the key: Authorization, as a bearer token, or another one.
 	KeyHeader string
-	// Target is the endpoint that answers, if its protocol differs from Protocol. It is nil if it does
-	// not.
+	// Target is the endpoint that answers, if its protocol differs from Protocol, and otherwise nil.
 	Target *Target
-	// Login, if not nil, is the address for requests with a ChatGPT login, whose paths have no /v1 there. It
-	// counts only if clients' credentials pass.
+	// Login, if not nil, is the address for requests with a ChatGPT login. It replaces the address and the /v1 of the
+	// path. It has an effect only if clients' credentials are sent to the upstream.
 	Login *url.URL
 }
 
@@ -256,7 +255,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 }
 
-// admit serves a request if neither its key nor the gateway has too many. It returns an error if it wrote nothing.
+// admit serves a request, unless it has a wrong key or there are too many requests of its key or of all keys. It
+// returns an error if it wrote nothing.
 func (g *Gateway) admit(c *record) *wire.Error {
 	control := http.NewResponseController(c.client)
 	// A client that sends slowly must not keep its slot, nor its connection after a rejection.
@@ -301,7 +301,7 @@ func (g *Gateway) answer(ctx context.Context, c *record, key *Key) *wire.Error {
 	if err != nil {
 		return err
 	}
-	// net/http watches the connection while the request is served. A deadline would end that, and cancel
+	// net/http watches the connection while the request is served. A read deadline would end the watch, and cancel
 	// the requests that follow on the connection.
 	_ = http.NewResponseController(c.client).SetReadDeadline(time.Time{})
 	head, err := headOf(body)

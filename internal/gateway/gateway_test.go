@@ -58,7 +58,7 @@ func (u *upstream) requests() []string {
 	return append([]string(nil), u.bodies...)
 }
 
-// answers returns an upstream's answer: events if the text has some, else JSON.
+// answers returns a handler that responds with text: as events if the text contains some, otherwise as JSON.
 func answers(text string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Request-Id", "req_1")
@@ -122,7 +122,7 @@ func newGateway(t *testing.T, u *upstream, change func(*Options), mws ...*native
 	}}
 }
 
-// ask posts a chat completion, and returns the response's status and body.
+// ask posts a chat completion, and returns the response's status, body and header.
 func (s *setting) ask(t *testing.T, body string, headers ...string) (int, string, http.Header) {
 	return s.post(t, "/v1/chat/completions", body, headers...)
 }
@@ -471,8 +471,8 @@ func TestArgumentsWithDuplicateNames(t *testing.T) {
 	require.Contains(t, got, "the gateway denied the call of rm")
 }
 
-// TestOtherStatus checks that no status but 200 and those of errors reaches a client, which would follow a redirect,
-// and would take other answers for the model's.
+// TestOtherStatus checks that a client gets a status other than 200 only if it reports an error. A client would
+// follow a redirect, and take other responses for the model's answer.
 func TestOtherStatus(t *testing.T) {
 	for _, status := range []int{0, 99, 101, 201, 204, 206, 302, 307, 308, 600, 999} {
 		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { // net/http writes only statuses that exist

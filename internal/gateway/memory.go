@@ -49,8 +49,7 @@ func (m *memory) charge(n int) error {
 	return wire.Errorf(wire.CodeBusy, "the gateway has no memory left for the request; try again later")
 }
 
-// hold counts the bytes of the events that wait for modules, which are now held, and the received
-// chunks.
+// hold sets the number of bytes of the events that wait for modules to held, and counts the received chunks.
 func (m *memory) hold(held int, chunks []abi.Chunk) error {
 	n := held - m.held
 	m.held = held

@@ -50,7 +50,8 @@ func TestMessages(t *testing.T) {
 	require.Contains(t, got, `"stop_reason":"end_turn"`)
 }
 
-// TestMessagesRefused checks the status that Claude Code obeys.
+// TestMessagesRefused checks that a request that a module stops gets the status 403, after which Claude Code does not
+// retry.
 func TestMessagesRefused(t *testing.T) {
 	u := newUpstream(t, answers(""))
 	g := newGateway(t, u, overMessages, &native.Middleware{

@@ -36,7 +36,7 @@ func NewUpstream(r *agentfile.GatewayRoute) (Upstream, error) {
 	return up, nil
 }
 
-// Serves reports whether requests to a path have the protocol that gateway.yaml names.
+// Serves reports whether requests to the path have the given protocol, one of the names in gateway.yaml.
 func Serves(protocol, path string) bool {
 	at := upstreams[protocol].Path
 	return path == at || at == messagesPath && path == messagesPath+countTokens

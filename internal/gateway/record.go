@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A record collects what the log, metrics, spans and budgets say about one request.
+// A record collects the data about one request that the log, metrics, spans and budgets need.
 type record struct {
 	g        *Gateway
 	r        *http.Request
@@ -54,7 +54,7 @@ type record struct {
 	tokens     usage.Tokens
 	estimated  bool // the upstream did not report all tokens
 	cost       price.Amount
-	paid       budget.Amount // what the key's budget pays
+	paid       budget.Amount // the amount that is charged to the key's budget
 	unpriced   bool          // a model has no price
 	cacheBreak int64
 }
@@ -64,7 +64,7 @@ const (
 	outcomeOK       = "ok"
 	outcomePanic    = "panic"           // a defect of the gateway
 	outcomeUpstream = "upstream_error"  // the upstream answered with an error, which the client got
-	outcomeCanceled = "canceled"        // the client left
+	outcomeCanceled = "canceled"        // the client disconnected
 	outcomeBudget   = "budget"          // the key has spent its budget
 	outcomeRate     = "rate"            // the key has sent too many requests in a minute
 	outcomeTimeout  = "request_timeout" // the body of the request did not arrive in time
@@ -77,7 +77,7 @@ type End struct {
 	Took    time.Duration
 	Tokens  usage.Tokens // estimated if the upstream did not report them
 	Entries []abi.EntryStats
-	Denied  int  // calls of tools
+	Denied  int  // number of denied tool calls
 	Count   bool // the request counted tokens
 }
 
@@ -89,7 +89,7 @@ func (g *Gateway) newRecord(w http.ResponseWriter, r *http.Request, e endpoint) 
 		client: &clientWriter{ResponseWriter: w, began: now}}
 }
 
-// fail notes the error with which the request ended.
+// fail records the error with which the request ended.
 func (c *record) fail(err *wire.Error) {
 	if c.limited == "" && c.r.Context().Err() != nil {
 		c.canceled()
@@ -98,12 +98,12 @@ func (c *record) fail(err *wire.Error) {
 	c.ended(cmp.Or(c.limited, string(err.Code)), err.Message)
 }
 
-// passed notes that the client got an error of the upstream.
+// passed records that the client got an error of the upstream.
 func (c *record) passed(status int) {
 	c.ended(outcomeUpstream, "the upstream answered "+strconv.Itoa(status))
 }
 
-// canceled notes that the client left.
+// canceled records that the client disconnected.
 func (c *record) canceled() { c.ended(outcomeCanceled, "") }
 
 func (c *record) ended(outcome, failure string) {
@@ -137,7 +137,8 @@ func (c *record) allow(k *Key) *wire.Error {
 	return nil
 }
 
-// reserve reserves what the request may use of its key's budget.
+// reserve reserves the estimated usage of the request in its key's budget. It returns an error if the budget is
+// spent, or if the usage cannot be estimated and the key has a budget.
 func (c *record) reserve(k *Key, q *head) *wire.Error {
 	c.maxOutput = q.maxOutput
 	if c.g.o.Ledger == nil || k == nil {
@@ -174,14 +175,14 @@ func (c *record) reserve(k *Key, q *head) *wire.Error {
 	}
 	var err error
 	c.reserved, err = c.g.o.Ledger.Begin(k.Name, k.Limits, estimate)
-	if err != nil { // clients would repeat a 429 until the next period
+	if err != nil { // not 429: clients would repeat the request until the next period
 		c.limited = outcomeBudget
 		return wire.Errorf(wire.CodeDenied, "%v", err)
 	}
 	return nil
 }
 
-// observe notes what an event of the run says.
+// observe records the denials, the lost cache and the finish reason that an event of the run reports.
 func (c *record) observe(e *abi.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +199,8 @@ func (c *record) observe(e *abi.Event) {
 	}
 }
 
-// spend adds the tokens t of an answer of model, and their cost. The key's budget pays at least the most output if t is
-// an estimate, so that a client does not save tokens by leaving.
+// spend adds the tokens t of an answer of model, and their cost. If t is an estimate, at least the maximum output is
+// charged to the key's budget, so that a client does not save tokens by disconnecting.
 func (c *record) spend(model string, t *usage.Tokens, estimated bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,8 +219,8 @@ func (c *record) spend(model string, t *usage.Tokens, estimated bool) {
 	}
 }
 
-// added returns the time that the request spent in the gateway. What happened while the upstream or the
-// client was awaited does not count.
+// added returns the time that the request spent in the gateway, without the time in which the gateway waited for the
+// upstream or the client.
 func (c *record) added() time.Duration {
 	return max(0, time.Since(c.began)-c.reading-time.Duration(c.waited.Load()+c.client.waited.Load()))
 }

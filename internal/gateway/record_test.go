@@ -186,7 +186,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestWrongKeys checks that guesses of keys change nothing but one counter, whatever they claim.
+// TestWrongKeys checks that requests with wrong keys change nothing but one counter, whatever they contain.
 func TestWrongKeys(t *testing.T) {
 	u := newUpstream(t, answers(whole))
 	book, r, options := observed(t, budget.Limits{RequestsPerMinute: 1})

@@ -24,8 +24,8 @@ var errCounted = errors.New("the upstream counted the tokens")
 // maxRefusal limits the body of a refusal, in bytes.
 const maxRefusal = 4 << 20
 
-// refuse keeps a refusal, and returns the error for the chain: modules see an error of the upstream,
-// while a count of tokens ends the chain.
+// refuse stores a refusal, and returns the error for the chain. Modules see an error of the upstream. A count of
+// tokens ends the chain.
 func (x *exchange) refuse(res *http.Response) error {
 	body, err := x.readAll(res.Body, maxRefusal)
 	if err != nil {

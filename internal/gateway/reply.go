@@ -102,7 +102,8 @@ func (p *reply) leave(chunks []abi.Chunk) error {
 	return p.err
 }
 
-// finish sends the rest of a streamed answer.
+// finish sends the rest of a streamed answer: res is the answer that left the chain, and denied has the texts that
+// replace denied calls, by ID.
 func (p *reply) finish(res *abi.Response, denied map[string]string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

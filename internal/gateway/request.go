@@ -45,7 +45,7 @@ func clientKey(h http.Header) string {
 	return h.Get(anthropicKey)
 }
 
-// read reads the body of the request, which held counts.
+// read reads the body of the request, and counts its memory in held.
 func (c *record) read(held *memory) ([]byte, *wire.Error) {
 	o := &c.g.o
 	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {

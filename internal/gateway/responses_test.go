@@ -65,7 +65,7 @@ func TestResponses(t *testing.T) {
 	)
 }
 
-// TestResponsesRefused checks the status that Codex obeys.
+// TestResponsesRefused checks that a rejected request gets the status 400, after which Codex does not retry.
 func TestResponsesRefused(t *testing.T) {
 	u := newUpstream(t, answers(""))
 	g := newGateway(t, u, overResponses, &native.Middleware{

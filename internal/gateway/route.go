@@ -125,7 +125,7 @@ func Calls(h abi.Hook) bool {
 	return false
 }
 
-// models lists the models that routes name, in OpenAI's format, which also has the fields of
+// models serves the list of the models that routes name, in OpenAI's format, with the additional fields of
 // Anthropic's.
 func (g *Gateway) models(w http.ResponseWriter, r *http.Request) {
 	if _, err := g.authenticate(r); err != nil {

@@ -45,7 +45,7 @@ func (h *runHost) Send(e abi.Event) abi.Event {
 	return e
 }
 
-// announce sends an event that observers get, too.
+// announce sends an event, and queues it for observers.
 func (h *runHost) announce(e abi.Event) {
 	e = h.Send(e)
 	if h.queue != nil {

@@ -43,8 +43,8 @@ func (u *Upstream) targetHeader(client http.Header) http.Header {
 	return h
 }
 
-// ask sends a body in the clients' protocol to the upstream of the record's route, and returns a call whose response is
-// in that protocol. held counts what translation needs. The caller closes the call.
+// ask sends a body in the clients' protocol to the upstream of the record's route, and returns a call whose response
+// is in that protocol. It counts the memory that translation needs in held. The caller closes the call.
 func (c *record) ask(ctx context.Context, body []byte, model string, held *memory) (*modelCall, *wire.Error) {
 	t := c.route.Upstream.Target
 	if t == nil {

@@ -103,7 +103,7 @@ func TestTranslatedCut(t *testing.T) {
 	require.NotContains(t, got, "tool_calls")
 }
 
-// TestTranslatedCount checks the error for counting tokens with an upstream that cannot.
+// TestTranslatedCount checks the error for counting tokens with an upstream whose protocol cannot count them.
 func TestTranslatedCount(t *testing.T) {
 	u := newUpstream(t, answers(whole))
 	g := newGateway(t, u, func(o *Options) {

@@ -29,8 +29,8 @@ type modelCall struct {
 	end    func(tracing.Outcome)
 }
 
-// send sends a body to the upstream of the record's route, with the headers of the client's request. held counts what
-// it reads ahead of the answer. The caller closes the call.
+// send sends a body to the upstream of the record's route, with the headers of the client's request. It counts the
+// memory for what it reads ahead of the answer in held. The caller closes the call.
 func (c *record) send(ctx context.Context, body []byte, model string, held *memory) (*modelCall, *wire.Error) {
 	call := &modelCall{record: c, model: model, asked: len(body), end: func(tracing.Outcome) {}}
 	if t := c.g.o.Tracer; t != nil {
@@ -127,7 +127,7 @@ func abiUsage(t *usage.Tokens) *abi.Usage {
 	return &abi.Usage{PromptTokens: t.Total() - t.Output, CompletionTokens: t.Output, TotalTokens: t.Total()}
 }
 
-// A callBody is the body of an upstream's response. It notes what is read, and how long that takes.
+// A callBody is the body of an upstream's response. It records how much is read, and how long that takes.
 type callBody struct {
 	io.ReadCloser
 	call *modelCall
@@ -145,8 +145,8 @@ func (b *callBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// credentials replaces the client's credentials with those of the upstream. Without them the client's
-// pass, unless they are a key of the gateway.
+// credentials replaces the client's credentials with those of the upstream. If the upstream has none, the client's
+// are sent, unless the gateway has keys, and the client's credentials are one of them.
 func (g *Gateway) credentials(req *http.Request, u *Upstream) {
 	if u.Key == "" && len(g.o.Keys) == 0 {
 		return

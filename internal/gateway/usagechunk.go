@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// withUsageChunk returns the request for a streamed chat completion whose last chunk has the usage, and whether body
-// does not ask for it.
+// withUsageChunk returns body with a request for the chunk with the usage, and true. It returns body unchanged, and
+// false, if it already requests the chunk, does not request a stream, or has invalid stream_options.
 func withUsageChunk(body []byte) ([]byte, bool) {
 	v, err := rawjson.Parse(body)
 	options := v.Get("stream_options")
@@ -37,7 +37,7 @@ type usageRemover struct {
 	err    error
 }
 
-// removeUsage returns body, of which held counts what is read ahead, without the chunk of the usage.
+// removeUsage returns body without the chunk of the usage. It counts the memory for what it reads ahead in held.
 func removeUsage(body io.ReadCloser, held *memory) io.ReadCloser {
 	return &usageRemover{Closer: body, events: wire.NewEventReader(body, maxEvent, held.charge)}
 }

@@ -35,14 +35,14 @@ type Options struct {
 	Shared  bool          // several keys of clients share the approver; one takes at most half of it
 }
 
-// An Approver asks the endpoint. It is safe for concurrent use.
+// An Approver sends questions to the endpoint of its options. It is safe for concurrent use.
 type Approver struct {
 	o       Options
 	client  *http.Client
 	waiting *budget.Slots
 }
 
-// New returns an approver.
+// New returns an approver. It returns an error if the URL is not an absolute http or https URL.
 func New(o Options) (*Approver, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -55,7 +55,7 @@ func New(o Options) (*Approver, error) {
 	t.MaxIdleConnsPerHost = maxWaiting
 	return &Approver{o: o, waiting: budget.NewSlots(maxWaiting, o.Shared), client: &http.Client{
 		Transport: t,
-		// The question has the arguments of a call, which must not go elsewhere.
+		// The question contains the arguments of a call, which must not be sent to the address of a redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -70,7 +70,7 @@ type Question struct {
 	Model     string `json:"model"`
 	Key       string `json:"key,omitempty"` // the name of the client's key
 	Call      Call   `json:"call"`
-	Asks      []Ask  `json:"asks"`       // by the gates that ask, at least one
+	Asks      []Ask  `json:"asks"`       // the questions of the gates about the call, at least one
 	ExpiresMS int64  `json:"expires_ms"` // when the gateway stops waiting, Unix time in milliseconds
 }
 
@@ -101,7 +101,8 @@ type Answer struct {
 	Approver string `json:"approver"` // the person who decided; it is logged
 }
 
-// Ask asks the endpoint. If the error is not nil, the call is denied.
+// Ask sends the question to the endpoint and returns its answer. It fails if too many questions wait, or if there is
+// no valid answer within the timeout. If the error is not nil, the call is denied.
 func (a *Approver) Ask(ctx context.Context, q Question) (*Answer, error) {
 	free, err := a.waiting.Take(q.Key)
 	if err != nil {
@@ -143,7 +144,7 @@ func (a *Approver) Ask(ctx context.Context, q Question) (*Answer, error) {
 	return parse(b)
 }
 
-// failure returns an error without the address, which may have a secret.
+// failure returns err without the endpoint's address, which may contain a secret.
 func (a *Approver) failure(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("the approver did not answer within %v", a.o.Timeout)

@@ -48,7 +48,7 @@ func TestAsk(t *testing.T) {
 
 // hang reads a question, and never answers it.
 func hang(_ http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that its client leaves
+	_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client has disconnected
 	<-r.Context().Done()
 }
 
@@ -115,8 +115,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestTooMany checks that an approver that hangs cannot make the gateway hold any number of questions, and that one key
-// cannot keep those of others waiting.
+// TestTooMany checks that the number of questions that wait for an approver is limited, and that one key cannot use
+// all places and block the questions of others.
 func TestTooMany(t *testing.T) {
 	asked := make(chan struct{}, maxWaiting)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

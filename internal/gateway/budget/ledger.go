@@ -1,11 +1,11 @@
 // Package budget counts the requests, tokens and money that keys of a gateway spend, and rejects requests
 // of keys that have spent their budgets.
 //
-// A request reserves an estimate before it is sent, and settles it with what it used. It is admitted while
-// something is left of the budget after all reservations, so that a key exceeds its budget by at most
-// one request and what requests in progress use beyond their estimates. A file keeps the sums. It is
-// written within a second of a change, so that a crash forgets at most one second and the requests in
-// progress. One process at a time may use a file.
+// A request reserves an estimate before it is sent, and settles it with what it used. It is admitted while something
+// is left of the budget after all reservations, so that a key exceeds its budget by at most one request and what
+// requests in progress use beyond their estimates. The sums are stored in a file. It is written within a second of a
+// change, so that a crash loses at most one second and the requests in progress. One process at a time may use a
+// file.
 package budget
 
 import (
@@ -94,7 +94,7 @@ type Ledger struct {
 	keys    map[string]*sums
 	changed bool
 
-	stop, stopped chan struct{} // closed to end the goroutine that writes the file, and by it when it has ended
+	stop, stopped chan struct{} // closing stop ends the goroutine that writes the file, which then closes stopped
 }
 
 // sums are the sums of one key.
@@ -107,8 +107,9 @@ type sums struct {
 	rate     *rate.Limiter
 }
 
-// Open returns a ledger that keeps its sums in a file, or only in memory if path is empty. The file need
-// not exist. The caller closes the ledger.
+// Open returns a ledger that stores its sums in a file, or only in memory if path is empty. The file need not exist.
+// Open returns an error if it cannot read or write the file, or if the file is malformed. The caller closes the
+// ledger.
 func Open(path string, log *slog.Logger) (*Ledger, error) {
 	l := &Ledger{path: path, log: log, now: time.Now, keys: map[string]*sums{}}
 	if path == "" {
@@ -257,7 +258,8 @@ func (l *Ledger) saveOften() {
 	}
 }
 
-// Close writes the file.
+// Close stops writing the file periodically, and writes it a last time. It has no effect on a nil ledger or one
+// without a file.
 func (l *Ledger) Close() error {
 	if l == nil || l.path == "" {
 		return nil

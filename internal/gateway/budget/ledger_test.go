@@ -75,7 +75,7 @@ func TestBudget(t *testing.T) {
 	require.ErrorContains(t, err, "a month")
 }
 
-// TestOverflow checks that no amounts make a budget available again.
+// TestOverflow checks that sums do not overflow, so that a spent budget stays spent whatever is added.
 func TestOverflow(t *testing.T) {
 	now := noon
 	l := open(t, "", &now)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Slots limit what is in progress at the same time. They are safe for concurrent use.
+// Slots limit the number of requests that are in progress at the same time. They are safe for concurrent use.
 type Slots struct {
 	total, perKey int
 
@@ -14,7 +14,7 @@ type Slots struct {
 	of   map[string]int // by key
 }
 
-// NewSlots returns slots for total things. If several keys share them, one key takes at most half.
+// NewSlots returns total slots. If several keys share them, one key takes at most half.
 func NewSlots(total int, shared bool) *Slots {
 	s := &Slots{total: total, perKey: total, of: map[string]int{}}
 	if shared {

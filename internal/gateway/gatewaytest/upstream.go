@@ -37,8 +37,8 @@ type Request struct {
 	Schema   bool     // asks for an answer with a JSON Schema
 }
 
-// An Upstream is a model API that answers as a script says. Like the vendors' APIs, it rejects a history
-// in which a call has no result, a result no call, or reasoning no item after it.
+// An Upstream is a model API that answers as a script says. Like the vendors' APIs, it rejects a history in which a
+// call has no result, a result has no call, or reasoning is not followed by another item.
 type Upstream struct {
 	*httptest.Server
 	script   func(*Request) *Answer

@@ -1,8 +1,8 @@
 // Package price reads price files, and computes what the tokens of a model cost.
 //
-// A price file is YAML with prices for a million tokens, or the JSON file with the prices of models
-// that LiteLLM publishes. It is the operator's, but may come from elsewhere: numbers that are negative,
-// not finite or absurdly large are rejected.
+// A price file is YAML with prices for a million tokens, or the JSON file with the prices of models that LiteLLM
+// publishes. The operator may have the file from someone else: numbers that are negative, not finite or absurdly
+// large are rejected.
 package price
 
 import (
@@ -74,7 +74,8 @@ type row struct {
 	price   Price
 }
 
-// Find returns the price of a model, or nil.
+// Find returns the price of a model, or nil if the table has none. The exact name takes precedence over patterns, and
+// an earlier pattern over a later one.
 func (t *Table) Find(model string) *Price {
 	if t == nil {
 		return nil

@@ -64,8 +64,8 @@ func (e *Edits) Members(object Value, change map[string][]byte) {
 	e.list = append(e.list, edit{end, end, b})
 }
 
-// rewrite replaces object. The new object has those of members that change does not remove, with their
-// new values, and then the members of change that more names.
+// rewrite replaces object with a new one. The new object has the members of object that change does not remove, with
+// their new values, followed by the members that change adds, whose names are in more.
 func (e *Edits) rewrite(object Value, members []Member, change map[string][]byte, more []string) {
 	var list [][]byte
 	for _, m := range members {

@@ -17,7 +17,7 @@ import (
 // The limits of a document.
 const (
 	MaxDepth  = 256     // how deeply arrays and objects are nested
-	MaxTokens = 1 << 20 // names, values and ends of arrays and objects; a list of them takes some memory
+	MaxTokens = 1 << 20 // names, values and ends of arrays and objects, to limit the memory of lists of them
 )
 
 // A Value is a part of a JSON document. The zero Value is an absent value; its methods return zero

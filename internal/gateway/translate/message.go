@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// portable returns copies of messages without fields and reasoning that other protocols do not have. It
-// returns an error if an upstream of another protocol would lack more than hints.
+// portable returns copies of messages without fields and reasoning that other protocols do not have. It returns an
+// error if a field or a part is lost that is not one of the hints.
 func portable(in []abi.Message) ([]abi.Message, error) {
 	out := make([]abi.Message, len(in))
 	for i := range in {
@@ -83,7 +83,7 @@ func portableParts(in []abi.Part, where string) ([]abi.Part, error) {
 	return out, nil
 }
 
-// hints are the names of fields that can be left out, since the model is asked the same without them.
+// hints are the names of fields that can be left out, because they do not change the request to the model.
 // portableMessage turns a refusal into text.
 var hints = map[string]bool{
 	"cache_control": true, "prompt_cache_breakpoint": true, "index": true, wire.KindRefusal: true,
@@ -104,7 +104,7 @@ func onlyHints(fields abi.Fields, where string) error {
 	return nil
 }
 
-// isEmpty reports whether a value says nothing: null, false, "", [] or {}.
+// isEmpty reports whether a value is null, false, "", [] or {}.
 func isEmpty(v rawjson.Value) bool {
 	switch {
 	case v.IsNull(), string(v.Text) == "false", string(v.Text) == `""`:

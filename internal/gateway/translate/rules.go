@@ -23,7 +23,7 @@ var common = []string{
 	"logprobs", "top_logprobs", "modalities", "prediction", "audio", "web_search_options",
 }
 
-// rules describe the parts of a client's requests that other protocols can carry.
+// rules describe the parts of a client's requests that other protocols support.
 type rules struct {
 	// names are the client's names of common parameters that differ from those of chat completions.
 	names map[string]string
@@ -33,10 +33,10 @@ type rules struct {
 	expand map[string]func(v rawjson.Value) (abi.Params, error)
 	// tool returns the object that describes a function. It reports false for elements of tools that are not functions.
 	tool func(v rawjson.Value) (rawjson.Value, bool)
-	// toolFields are the fields of that object that are carried or can be left out.
+	// toolFields are the fields of the object that describes a function that are translated or can be left out.
 	toolFields []string
-	// list is the field with the messages or items. For those whose unknown fields are not in the ABI, fields has
-	// the fields that are carried or can be left out, by type. The type "" is a message.
+	// list is the field with the messages or items. For those whose unknown fields are not in the ABI, fields has the
+	// fields that are translated or can be left out, by type. The type "" is a message.
 	list   string
 	fields map[string][]string
 	// asksUsage is set if clients say whether they expect the usage in a stream.

@@ -18,7 +18,7 @@ import (
 type Pair struct {
 	Client, Upstream wire.Protocol
 	// MaxCompletionTokens sends the limit of an answer's tokens to an upstream of chat completions as
-	// max_completion_tokens, which some models of OpenAI demand and other endpoints do not know.
+	// max_completion_tokens, which some models of OpenAI require and other endpoints do not accept.
 	MaxCompletionTokens bool
 }
 

@@ -201,8 +201,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestCutStream cuts the upstream's stream: the client must not take a part for the whole, or get a part of a
-// call.
+// TestCutStream checks that a client that gets a cut stream does not take it for a whole answer, and gets no part of
+// a call.
 func TestCutStream(t *testing.T) {
 	t.Parallel()
 	everyPair(t, func(t *testing.T, p Pair) {

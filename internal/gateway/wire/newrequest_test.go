@@ -105,7 +105,7 @@ func TestNewRequest(t *testing.T) {
 	}
 }
 
-// TestNewRequestRejects checks that the error for what a protocol cannot carry names it.
+// TestNewRequestRejects checks that the error for a call that a protocol does not support names the field.
 func TestNewRequestRejects(t *testing.T) {
 	t.Parallel()
 	user := `[{"role":"user","content":"a"}]`

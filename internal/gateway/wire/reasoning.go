@@ -43,7 +43,7 @@ func HasReasoning(m *abi.Message) bool {
 	return m.Content.IsParts() && slices.ContainsFunc(m.Content.Parts(), func(p abi.Part) bool { return IsReasoning(&p) })
 }
 
-// member returns a field of a part that the ABI does not know.
+// member returns a field of a part that the ABI does not define.
 func member(p *abi.Part, name string) rawjson.Value {
 	for _, f := range p.Unknown {
 		if f.Name == name {
@@ -72,9 +72,9 @@ func ReasoningText(p *abi.Part) string {
 	return ""
 }
 
-// Ordered returns the parts of an assistant's message in the order in which the model wrote them.
-// In an answer whose chunks a module changed, the first part has all of the text, and the reasoning
-// follows. Ordered then moves the text behind the reasoning.
+// Ordered returns the parts of an assistant's message in the order in which the model wrote them. In an answer whose
+// chunks a module changed, the first part has all of the text, and the reasoning follows. Ordered then moves the text
+// after the reasoning.
 func Ordered(parts []abi.Part) []abi.Part {
 	if len(parts) < 2 || parts[0].Type != abi.PartText {
 		return parts

@@ -4,7 +4,7 @@
 //
 // A request or an answer is kept as the text that was received. Modules see it as messages, tools,
 // parameters and chunks of the ABI. Only what modules change is written anew; everything else, also
-// fields that the gateway does not know, keeps its bytes and its order.
+// fields that the gateway does not read, keeps its bytes and its order.
 package wire
 
 import (
@@ -23,9 +23,9 @@ type Protocol interface {
 	// ParseAnswer parses the body of a whole answer with status 200. The error is a *Error with
 	// CodeUpstream.
 	ParseAnswer(body []byte) (Answer, error)
-	// NewRequest returns the body of a new request that makes the call, whose messages may come from
-	// answers of other protocols. Reasoning that only another API can read is left out. The error is
-	// a *Error with CodeInvalid, which names what the protocol cannot carry.
+	// NewRequest returns the body of a new request that makes the call, whose messages may come from answers of other
+	// protocols. Reasoning that only another API can read is left out. The error is a *Error with CodeInvalid, which
+	// names the field that the protocol does not support.
 	NewRequest(call *Call) ([]byte, error)
 	// NewAnswer returns an answer that a module gave instead of the upstream.
 	NewAnswer(res *abi.Response, model string) []byte
@@ -55,7 +55,7 @@ type Call struct {
 	// Messages have IDs that are unique in the request. Instructions come first, with
 	// [abi.RoleSystem] or [abi.RoleDeveloper]. A result of a tool is a message of [abi.RoleTool],
 	// also where the protocol has it within a user's message. A part or an item that the ABI does not
-	// know, such as signed reasoning, is a part of its type with its fields unchanged. See [Opaque].
+	// define, such as signed reasoning, is a part of its type with its fields unchanged. See [Opaque].
 	Messages []abi.Message
 	// Tools has the named tools that the client runs. Tools that the upstream runs, such as a web search,
 	// are not listed and stay in the request.
@@ -89,7 +89,7 @@ type Answer interface {
 }
 
 // Opaque reports whether a part belongs to the upstream: modules may read it, but must return it
-// unchanged, in its place. Every part whose type the ABI does not know is opaque.
+// unchanged, in its place. Every part whose type the ABI does not define is opaque.
 func Opaque(p *abi.Part) bool {
 	switch p.Type {
 	case abi.PartText, abi.PartImage, abi.PartAudio, abi.PartFile:
@@ -108,7 +108,7 @@ const (
 	CodeNotFound Code = "not_found"       // no route for the model, or no such path
 	CodeTooLarge Code = "too_large"       // the request is larger than the limit
 	CodeDenied   Code = "denied"          // a module or a limit rejects the request; not temporary
-	CodeBusy     Code = "busy"            // a limit that time lifts; temporary
+	CodeBusy     Code = "busy"            // a limit is reached that a later request may not reach; temporary
 	CodeModule   Code = "module_failed"   // a module failed, or changed what must not be changed
 	CodeUpstream Code = "upstream_failed" // the upstream cannot be reached, or its answer is not understood
 )
@@ -117,7 +117,7 @@ const (
 type Error struct {
 	Code    Code
 	Message string // for the client's user: what is wrong, and what to do
-	Param   string // the field of the request at fault, if any
+	Param   string // the field of the request at fault; empty if there is none
 	// RetryAfter is the time after which the client can repeat the request, for CodeBusy. The default is
 	// a second.
 	RetryAfter time.Duration

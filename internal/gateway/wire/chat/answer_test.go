@@ -71,7 +71,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestRefusal checks that modules see a refusal as text, and that it stays a refusal.
+// TestRefusal checks that modules see a refusal as text, and that the client still gets it as a refusal.
 func TestRefusal(t *testing.T) {
 	const body = `{"choices":[{"index":0,"message":{"role":"assistant","content":null,"refusal":"No, Bob."},"finish_reason":"stop"}]}`
 	a, err := Protocol{}.ParseAnswer([]byte(body))

@@ -5,7 +5,7 @@
 // function_call are rejected, because gates would not see their calls. The arguments of a call of a
 // custom tool are the object {"input": "…"} for modules, and max_completion_tokens is max_tokens.
 //
-// A refusal is text for modules, unless a message has content, too. Fields that the ABI does not know, such as
+// A refusal is text for modules, unless a message has content, too. Fields that the ABI does not define, such as
 // audio and its transcript, pass unchanged. Modules can read those of messages, but not those of streams.
 package chat
 

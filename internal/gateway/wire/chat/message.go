@@ -79,7 +79,7 @@ func (m *message) readField(name string, v rawjson.Value, budget *int) error {
 		m.toolCalls = v
 		return readCalls(v, &m.abi.ToolCalls, budget)
 	case "id", "extra", "origin", "labels", "part_labels":
-		return nil // the host's in the ABI; those of the client keep their bytes, and modules do not see them
+		return nil // the host's in the ABI; a client's field keeps its bytes, and modules do not see it
 	case "function_call":
 		if !v.IsNull() {
 			return errLegacyCall
@@ -106,7 +106,7 @@ func readText(name string, v rawjson.Value, to *string) error {
 	return nil
 }
 
-// readUnknown reads a field that the ABI does not know.
+// readUnknown reads a field that the ABI does not define.
 func readUnknown(name string, v rawjson.Value, to *abi.Fields) error {
 	if known := misspelled(name); known != "" {
 		return fmt.Errorf("%s is spelled in another case", known)

@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// fieldNames are the fields that the gateway must know, and parameters that modules limit.
+// fieldNames are the fields that the gateway must read, and parameters that modules limit.
 var fieldNames = []string{
 	"arguments", "choices", "content", "custom", "delta", "description", "error", "file", "finish_reason", "function",
 	"function_call", "functions", "id", "image_url", "index", "input", "input_audio", "max_completion_tokens",

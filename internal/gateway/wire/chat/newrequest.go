@@ -13,7 +13,7 @@ import (
 )
 
 // NewRequest returns the body of a new request: the model, the messages and the tools, followed by the parameters in
-// the order of their names. Fields and parts that the ABI does not know pass, except for reasoning that only another
+// the order of their names. Fields and parts that the ABI does not define pass, except for reasoning that only another
 // API can read. Images, audio and files of a tool's result move to a message of the user after the results.
 func (Protocol) NewRequest(call *wire.Call) ([]byte, error) {
 	messages, err := abijson.Marshal(newMessages(call.Messages))

@@ -143,7 +143,8 @@ func TestJoinedText(t *testing.T) {
 	}
 }
 
-// TestAddToTextAnswer adds a call to an answer that a stop sequence ended.
+// TestAddToTextAnswer checks that a call that is added to an answer that a stop sequence ended replaces the stop
+// reason.
 func TestAddToTextAnswer(t *testing.T) {
 	a := parseAnswer(t, `{"content":[{"type":"text","text":"a"}],"stop_reason":"stop_sequence","stop_sequence":"END"}`)
 	next := copiedResponse(t, a.Response())

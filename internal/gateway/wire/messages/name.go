@@ -14,7 +14,7 @@ var fieldNames = strings.Fields(`
 	messages model name partial_json role signature source stop_reason stop_sequences stream system temperature text thread
 	thinking tool_choice tool_use_id tools top_k top_p type url`)
 
-// checkNames rejects a field whose name differs in case only from one that the gateway knows. Some
+// checkNames rejects a field whose name differs in case only from one that the gateway reads. Some
 // endpoints and clients ignore case, so that such a field would hide its value from modules.
 func checkNames(members []rawjson.Member) *fieldError {
 	for _, m := range members {

@@ -533,7 +533,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestThreadRejected checks the details by which Anthropic's clients learn to send all messages.
+// TestThreadRejected checks the details of the error after which Anthropic's clients send all messages.
 func TestThreadRejected(t *testing.T) {
 	_, err := Protocol{}.ParseRequest(
 		[]byte(`{"model":"m","messages":[],"thread":{"type":"continue","previous_message_id":"msg_1"}}`),

@@ -382,7 +382,7 @@ func checkStream(t *testing.T, c *changes, out []byte) {
 	}
 }
 
-// TestThroughWeaver checks that a stream keeps its bytes behind a chain that changes nothing.
+// TestThroughWeaver checks that a stream keeps its bytes after a chain that changes nothing.
 func TestThroughWeaver(t *testing.T) {
 	files, err := filepath.Glob("testdata/streams/*-unchanged.txtar")
 	require.NoError(t, err)

@@ -2,7 +2,7 @@ package responses
 
 import "github.com/agent-runner/agent-runner/internal/gateway/wire"
 
-// fieldNames are the fields that the gateway must know, and parameters that modules limit.
+// fieldNames are the fields that the gateway must read, and parameters that modules limit.
 var fieldNames = []string{
 	"action", "actions", "arguments", "background", "call_id", "content", "content_index", "conversation", "delta",
 	"description", "encrypted_content", "error", "file_data", "file_id", "file_url", "id", "image_url",

@@ -13,7 +13,7 @@ import (
 //
 // A first message of [abi.RoleSystem] with a text is the field instructions. Reasoning without encrypted content is
 // left out, since the upstream finds it only if it has stored it, and so is reasoning of other APIs; other parts that
-// the ABI does not know are items of the API. The answer is not stored unless the parameter store says so.
+// the ABI does not define are items of the API. The answer is not stored unless the parameter store says so.
 //
 // Parameters have the names of chat completions where there are such, otherwise those of the API.
 func (Protocol) NewRequest(call *wire.Call) ([]byte, error) {
@@ -103,7 +103,7 @@ type composer struct {
 
 func (c *composer) add(item []byte) { c.items = append(c.items, item) }
 
-// message appends the items of a message, which where names in errors.
+// message appends the items of a message. Errors name the message with where.
 func (c *composer) message(m *abi.Message, where string) error {
 	if m.Name != "" && m.Role != abi.RoleTool {
 		return invalid(where+".name", "the Responses API has no names of participants")

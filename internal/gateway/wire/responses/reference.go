@@ -33,8 +33,8 @@ func addedText(id string) (text string, ok bool) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), ok && found && err == nil
 }
 
-// withAdded returns the body of a request without the IDs of messages that the gateway has added to
-// answers: the upstream knows none of them. A reference becomes the message, and a message loses its ID. changed
+// withAdded returns the body of a request without the IDs of messages that the gateway has added to answers, because
+// the upstream has not stored these messages. A reference becomes the message, and a message loses its ID. changed
 // reports whether the request has such IDs.
 func withAdded(body []byte, root rawjson.Value) (next []byte, changed bool) {
 	edits := rawjson.Edits{Doc: body}

@@ -22,7 +22,7 @@ type request struct {
 	top   object
 	call  wire.Call
 	items []rawjson.Value // of the input, if it is an array
-	spans map[string]span // which items a message of the call stands for, by its ID
+	spans map[string]span // the items of each message of the call, by its ID
 	forms map[string]form // of calls, by their ID
 	tools tools
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// A writer writes events for the client. It holds which items and parts the client has received.
+// A writer writes events for the client. It records which items and parts the client has received.
 type writer struct {
 	model   string
 	id      string // of the response
