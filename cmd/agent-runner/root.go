@@ -46,6 +46,7 @@ func newRoot(e *cli.Env) *cobra.Command {
 		remote.NewAgents(e),
 		remote.NewReplays(e),
 		remote.NewRollouts(e),
+		remote.NewThreads(e),
 		remote.NewRoutes(e),
 		remote.NewSecrets(e),
 		remote.NewKeys(e),

@@ -13,6 +13,7 @@ type Thread struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	Concurrency string            `json:"concurrency" enum:"reject,queue,cancel" doc:"What happens to a run while another run of the thread is unfinished, unless the run says otherwise: it is rejected (409), it waits in a queue, or it cancels the earlier runs."`
 	Subject     string            `json:"subject,omitempty" doc:"The end user to whom the thread belongs. Empty for the tenant itself."`
+	Parent      string            `json:"parent,omitempty" doc:"The thread that it was forked from. It may be deleted."`
 	Messages    int64             `json:"messages" doc:"Number of messages."`
 	Bytes       int64             `json:"bytes" doc:"Size of the messages, as the quota thread_bytes counts it."`
 	Run         string            `json:"run,omitempty" doc:"The unfinished run, if there is one. Queued runs do not count."`
@@ -35,6 +36,25 @@ type ThreadUpdate struct {
 	Title       *string           `json:"title,omitempty" maxLength:"200" doc:"An empty title makes the first user message the title."`
 	Metadata    map[string]string `json:"metadata,omitempty" doc:"Replaces the metadata."`
 	Concurrency *string           `json:"concurrency,omitempty" enum:"reject,queue,cancel"`
+}
+
+// A ForkThread is a request that forks a thread. Empty fields are those of the thread.
+type ForkThread struct {
+	Message     string            `json:"message,omitempty" maxLength:"200" doc:"The id of the last message to copy. Default: all messages."`
+	Run         string            `json:"run,omitempty" maxLength:"84" doc:"A finished run of the thread: copies the messages that the thread had at its end."`
+	Agent       string            `json:"agent,omitempty" maxLength:"127" doc:"Default: the agent of the thread."`
+	Title       string            `json:"title,omitempty" maxLength:"200" doc:"Default: the title of the thread."`
+	Metadata    map[string]string `json:"metadata,omitempty" doc:"Default: the metadata of the thread."`
+	Concurrency string            `json:"concurrency,omitempty" enum:"reject,queue,cancel" doc:"Default: that of the thread."`
+}
+
+// A ThreadRecord is a line of the export of a thread. One of the fields Thread, Run, Message and End is
+// set.
+type ThreadRecord struct {
+	Thread  *Thread        `json:"thread,omitempty"`
+	Run     *Run           `json:"run,omitempty"`
+	Message *ThreadMessage `json:"message,omitempty"`
+	End     bool           `json:"end,omitempty" doc:"The last line of a complete export."`
 }
 
 // A ThreadMessage is a message of a thread.

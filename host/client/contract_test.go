@@ -464,10 +464,12 @@ func uses() map[string]use {
 			api.Run{},
 		},
 		"list-runs": {func(ctx context.Context, c *client.Client) error {
-			return page(c.Runs(ctx, client.RunFilter{Agent: "a", Version: 2, Statuses: []string{"paused", "finished"},
-				FinishReason: "stop", Module: "sha256:" + strings.Repeat("0", 64), Title: "t",
-				Metadata: map[string]string{"k": "v"},
-				Faults:   new(bool), CreatedFrom: time.Unix(0, 0), Oldest: true}, second))
+			return page(
+				c.Runs(ctx, client.RunFilter{Agent: "a", Version: 2, Thread: "thr_x", Statuses: []string{"paused", "finished"},
+					FinishReason: "stop", Module: "sha256:" + strings.Repeat("0", 64), Title: "t",
+					Metadata: map[string]string{"k": "v"},
+					Faults:   new(bool), CreatedFrom: time.Unix(0, 0), Oldest: true}, second),
+			)
 		}, nil, list[[]*api.Run]{}},
 		"get-run": {func(ctx context.Context, c *client.Client) error { return one(c.Run(ctx, "run_x")) }, nil, api.Run{}},
 		"run-events": {func(ctx context.Context, c *client.Client) error {
@@ -523,6 +525,18 @@ func uses() map[string]use {
 			func(ctx context.Context, c *client.Client) error { return page(c.ThreadMessages(ctx, "thr_x", second)) },
 			nil,
 			list[[]api.ThreadMessage]{},
+		},
+		"fork-thread": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.ForkThread(ctx, "thr_x", &api.ForkThread{}))
+			},
+			api.ForkThread{},
+			api.Thread{},
+		},
+		"export-thread": {
+			func(ctx context.Context, c *client.Client) error { return c.ExportThread(ctx, "thr_x", io.Discard) },
+			nil,
+			nil,
 		},
 		"delete-run": {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
 	}

@@ -10,7 +10,8 @@ import (
 type RunFilter struct {
 	Agent        string
 	Version      int64    // version of Agent; 0 selects all
-	Statuses     []string // "running", "paused", "finished" and "quarantined"
+	Thread       string   // the thread that the runs continue
+	Statuses     []string // "running", "paused", "queued", "finished" and "quarantined"
 	FinishReason string   // such as "stop" or "error"
 	Module       string   // digest of a module that the runs use
 	// Title holds words. Each word must be the beginning of a word in the title of a selected run.
@@ -31,6 +32,7 @@ type RunFilter struct {
 func (f *RunFilter) add(q url.Values) {
 	for name, value := range map[string]string{
 		"agent": f.Agent, "finish_reason": f.FinishReason, "module": f.Module, "title": f.Title,
+		"thread": f.Thread,
 	} {
 		if value != "" {
 			q.Set(name, value)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/agent-runner/agent-runner/host/api"
@@ -69,4 +70,25 @@ func (c *Client) ThreadMessages(
 	}
 	err = c.get(ctx, path("/v1/threads/%s/messages", id), p.query(), &out)
 	return out.Messages, out.Next, err
+}
+
+// ForkThread creates a thread with copies of messages of another one: all of them, or those up to a
+// message or the end of a run.
+func (c *Client) ForkThread(ctx context.Context, id string, f *api.ForkThread) (*api.Thread, error) {
+	out := &api.Thread{}
+	return out, c.call(ctx, &request{method: http.MethodPost, path: path("/v1/threads/%s/fork", id), in: f}, out)
+}
+
+// ExportThread writes a thread with its runs and messages to w, as lines of JSON: see
+// [api.ThreadRecord].
+func (c *Client) ExportThread(ctx context.Context, id string, w io.Writer) error {
+	res, err := c.send(ctx, &request{method: http.MethodGet, path: path("/v1/threads/%s/export", id)})
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(w, res.Body); err != nil {
+		return c.unreachable(ctx, err)
+	}
+	return nil
 }

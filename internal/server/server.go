@@ -186,7 +186,7 @@ func New(o *Options) (*Server, error) {
 		s.runs,
 		s.replays,
 		s.rollouts,
-		&threads.Threads{},
+		&threads.Threads{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
 		s.quarantine,
 		s.members,
 		s.routes,

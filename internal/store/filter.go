@@ -18,6 +18,7 @@ type Filter struct {
 	Agent  string // name of the agent; empty selects the runs of all agents
 	// Version is the version of Agent, which must be set; 0 selects all.
 	Version      int64
+	Thread       string           // the thread that the runs continue; empty selects the runs of all
 	Statuses     []journal.Status // statuses of the runs; none selects all
 	FinishReason string           // how the runs ended; empty selects all
 	Module       string           // digest of a module of the runs; empty selects all
@@ -88,6 +89,10 @@ func (f *Filter) plan() (sources []source, c *conditions) {
 	if f.Agent != "" {
 		sources = append(sources, source{"runs", "id", "agent", f.Agent, len(c.list)})
 		c.add(`agent || '' = ?`, f.Agent) // an expression, so that no index is used for it
+	}
+	if f.Thread != "" {
+		sources = append(sources, source{"runs", "id", "thread <> '' AND thread", f.Thread, len(c.list)})
+		c.add(`thread || '' = ?`, f.Thread)
 	}
 	if n := len(f.Statuses); n == 1 {
 		sources = append(sources, source{"runs", "id", "status", string(f.Statuses[0]), len(c.list)})

@@ -32,6 +32,7 @@ var (
 	// pageIndex matches the steps of these statements: an index that has the list's order, without the table.
 	pageIndex = regexp.MustCompile(`^SEARCH (runs USING COVERING INDEX runs_list \(tenant=\?` +
 		`|runs USING COVERING INDEX runs_list_agent \(tenant=\? AND agent=\?` +
+		`|runs USING COVERING INDEX runs_list_thread \(tenant=\? AND thread=\?` +
 		`|runs USING COVERING INDEX runs_list_status \(tenant=\? AND status=\?` +
 		`|run_terms USING PRIMARY KEY \(tenant=\? AND term=\?)( AND created_ms>\?)?( AND created_ms<\?)?` +
 		`( AND \(created_ms,(id|run)\)[<>]\(\?,\?\))?( AND created_ms<\?)?\)$`)

@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// pruneThreads deletes old threads, the rest of threads whose deletion was interrupted, and messages
-// that no thread and no run has any more.
+// pruneThreads deletes old threads, the rest of threads whose deletion or fork was interrupted, and
+// messages that no thread and no run has any more.
 func (s *store) pruneThreads(ctx context.Context, o PruneOptions) error {
 	condition := `updated_ms <= NOW_MS - $1`
 	if !o.Unfinished {
@@ -54,12 +54,12 @@ func (s *store) deleteThreads(ctx context.Context, condition string, args ...any
 	return nil
 }
 
-// pruneMessages deletes messages that threads no longer have, once the runs that began with them are
-// deleted.
+// pruneMessages deletes messages that threads no longer have, once the runs that left them or began with
+// them are deleted.
 func (s *store) pruneMessages(ctx context.Context) error {
 	const unused = `removed > 0 AND NOT EXISTS (SELECT 1 FROM runs
 		WHERE runs.tenant = thread_messages.tenant AND runs.thread = thread_messages.thread AND runs.thread <> ''
-		AND runs.thread_seq > thread_messages.added AND runs.thread_seq <= thread_messages.removed)`
+		AND runs.thread_seq >= thread_messages.added AND runs.thread_seq <= thread_messages.removed)`
 	keys, err := s.threadIDs(ctx, `SELECT DISTINCT tenant, thread FROM thread_messages WHERE `+unused)
 	if err != nil {
 		return err

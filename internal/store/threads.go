@@ -23,6 +23,7 @@ type Thread struct {
 	Titled      bool   // a client set the title; otherwise it is the first user message, shortened
 	Concurrency string // what happens to a run while another one is unfinished; the server defines the values
 	Metadata    map[string]string
+	Parent      string // the thread that it was forked from; empty if there is none
 
 	// Version is the number of the last run that changed the messages, or 0.
 	Version  int64
@@ -57,14 +58,14 @@ type ThreadUpdate struct {
 func NewThreadID() string { return "thr_" + strings.TrimPrefix(journal.NewRunID(), "run_") }
 
 const threadColumns = `threads.id, threads.subject, threads.agent, threads.title, threads.titled, threads.concurrency,
-	threads.version, threads.runs, threads.messages, threads.bytes, threads.created_ms, threads.updated_ms,
+	threads.parent, threads.version, threads.runs, threads.messages, threads.bytes, threads.created_ms, threads.updated_ms,
 	COALESCE((SELECT runs.id FROM runs WHERE runs.tenant = threads.tenant AND runs.thread = threads.id
 		AND runs.thread <> '' AND runs.status IN ('running', 'paused', 'quarantined')), '')`
 
 func scanThread(scan func(...any) error) (Thread, error) {
 	var h Thread
 	var titled, created, updated int64
-	err := scan(&h.ID, &h.Subject, &h.Agent, &h.Title, &titled, &h.Concurrency, &h.Version, &h.Runs,
+	err := scan(&h.ID, &h.Subject, &h.Agent, &h.Title, &titled, &h.Concurrency, &h.Parent, &h.Version, &h.Runs,
 		&h.Messages, &h.Bytes, &created, &updated, &h.Run)
 	h.Titled, h.Created, h.Updated = titled != 0, time.UnixMilli(created), time.UnixMilli(updated)
 	return h, err

@@ -1566,6 +1566,50 @@ export interface paths {
         patch: operations["update-thread"];
         trace?: never;
     };
+    "/v1/threads/{thread}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export a thread with its runs and messages as lines of JSON
+         * @description The first line has the thread; the lines after it have its runs, the oldest first, and then its messages in
+         *     order. Each message names the run that added it. The messages are those that the thread had when the export began; the
+         *     last line is {"end":true}, which an export that failed does not have.
+         */
+        get: operations["export-thread"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/threads/{thread}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork a thread: create one with copies of its messages
+         * @description The fork begins with the messages of the thread, or with those up to a message or a finished run. It has
+         *     the agent, the title, the metadata, the concurrency and the subject of the thread, unless the request sets others. Runs are
+         *     not copied; both threads then continue independently.
+         */
+        post: operations["fork-thread"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/threads/{thread}/messages": {
         parameters: {
             query?: never;
@@ -1875,6 +1919,25 @@ export interface components {
             };
         } & {
             [key: string]: unknown;
+        };
+        ForkThread: {
+            /** @description Default: the agent of the thread. */
+            agent?: string;
+            /**
+             * @description Default: that of the thread.
+             * @enum {string}
+             */
+            concurrency?: "reject" | "queue" | "cancel";
+            /** @description The id of the last message to copy. Default: all messages. */
+            message?: string;
+            /** @description Default: the metadata of the thread. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description A finished run of the thread: copies the messages that the thread had at its end. */
+            run?: string;
+            /** @description Default: the title of the thread. */
+            title?: string;
         };
         Gateway: {
             /** Format: date-time */
@@ -3115,6 +3178,8 @@ export interface components {
             metadata?: {
                 [key: string]: string;
             };
+            /** @description The thread that it was forked from. It may be deleted. */
+            parent?: string;
             /** @description The unfinished run, if there is one. Queued runs do not count. */
             run?: string;
             /** @description The end user to whom the thread belongs. Empty for the tenant itself. */
@@ -3139,6 +3204,13 @@ export interface components {
             position: number;
             /** @description The run that added or last changed the message. It may be deleted. */
             run?: string;
+        };
+        ThreadRecord: {
+            /** @description The last line of a complete export. */
+            end?: boolean;
+            message?: components["schemas"]["ThreadMessage"];
+            run?: components["schemas"]["Run"];
+            thread?: components["schemas"]["Thread"];
         };
         ThreadUpdate: {
             agent?: string;
@@ -7369,8 +7441,10 @@ export interface operations {
                 agent?: string;
                 /** @description Only runs of this version of the agent. Needs agent. */
                 version?: number;
+                /** @description Only runs of this thread. */
+                thread?: string;
                 /** @description Only runs with one of these statuses. Repeat the parameter for several. */
-                status?: ("running" | "paused" | "finished" | "quarantined")[];
+                status?: ("running" | "paused" | "queued" | "finished" | "quarantined")[];
                 /** @description Only runs that ended for this reason, such as stop, error, canceled or limit. */
                 finish_reason?: string;
                 /** @description Only runs that use the module with this digest. */
@@ -9496,6 +9570,128 @@ export interface operations {
         responses: {
             /** @description OK */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Thread"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "export-thread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The thread's id. */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One record a line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["ThreadRecord"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "fork-thread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The thread's id. */
+                thread: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkThread"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };

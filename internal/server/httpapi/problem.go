@@ -167,6 +167,7 @@ func ProblemOf(err error) *Problem {
 		errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule),
 		errors.Is(err, store.ErrNoMember),
+		errors.Is(err, store.ErrNoMessage),
 		errors.Is(err, journal.ErrNoRun),
 		errors.Is(err, journal.ErrNoThread):
 		return NewProblem(api.CodeNotFound, "%v", err)

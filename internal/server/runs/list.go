@@ -21,7 +21,8 @@ const maxMetadataFilters = 8
 type listRunInput struct {
 	Agent        string                 `query:"agent" maxLength:"63" doc:"Only runs of this agent."`
 	Version      int64                  `query:"version" minimum:"1" doc:"Only runs of this version of the agent. Needs agent."`
-	Status       []string               `query:"status,explode" maxItems:"4" enum:"running,paused,finished,quarantined" doc:"Only runs with one of these statuses. Repeat the parameter for several."`
+	Thread       string                 `query:"thread" pattern:"^thr_[A-Za-z0-9_-]{1,80}$" doc:"Only runs of this thread."`
+	Status       []string               `query:"status,explode" maxItems:"5" enum:"running,paused,queued,finished,quarantined" doc:"Only runs with one of these statuses. Repeat the parameter for several."`
 	FinishReason string                 `query:"finish_reason" maxLength:"40" pattern:"^[a-z_]*$" doc:"Only runs that ended for this reason, such as stop, error, canceled or limit."`
 	Module       string                 `query:"module" pattern:"^(sha256:)?[0-9a-f]{64}$" doc:"Only runs that use the module with this digest."`
 	Title        string                 `query:"title" maxLength:"200" doc:"Only runs whose title has, for each of these words, a word that starts with it. Upper and lower case are equal. The first 32 words of a title are searched."`
@@ -43,6 +44,7 @@ func (in *listRunInput) filter() (*store.Filter, error) {
 	f := &store.Filter{
 		Agent:        in.Agent,
 		Version:      in.Version,
+		Thread:       in.Thread,
 		FinishReason: in.FinishReason,
 		Module:       httpapi.TrimDigest(in.Module),
 		Title:        in.Title,
@@ -86,6 +88,11 @@ func (r *Service) list(ctx context.Context, c *httpapi.Caller, in *listRunInput)
 			return nil, httpapi.NewParameterProblem("before", "before and cursor are mutually exclusive; send only the cursor")
 		}
 		f.After = &store.Position{Created: in.Before}
+	}
+	if f.Thread != "" {
+		if _, err := c.Thread(ctx, f.Thread); err != nil {
+			return nil, err
+		}
 	}
 	infos, next, err := c.Tenant.Runs(ctx, f)
 	if err != nil {

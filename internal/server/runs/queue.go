@@ -55,7 +55,7 @@ func (r *Service) beginLater(
 	client Client,
 	busy *journal.ThreadBusyError,
 ) error {
-	h, err := c.Tenant.Thread(ctx, client.Turn.Thread)
+	h, err := c.Thread(ctx, client.Turn.Thread)
 	if err != nil {
 		return err
 	}

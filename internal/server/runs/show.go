@@ -34,6 +34,9 @@ func showInterrupts(list []abi.Pending) (out []api.Interrupt) {
 	return out
 }
 
+// Show returns the API's form of a run without its output and the operator's data.
+func (r *Service) Show(info *journal.RunInfo) *api.Run { return r.showRun(info) }
+
 // showRun returns the redacted API form of a run.
 func (r *Service) showRun(info *journal.RunInfo) *api.Run {
 	hide := NewRedactor(info.Modules)

@@ -78,7 +78,7 @@ func (r *Service) beginTurn(
 // turnInput returns the input of a run that continues a thread: the messages of the thread, and those
 // of in.
 func (r *Service) turnInput(ctx context.Context, c *httpapi.Caller, in agent.Input, turn *Turn) (agent.Input, error) {
-	h, err := c.Tenant.Thread(ctx, turn.Thread)
+	h, err := c.Thread(ctx, turn.Thread)
 	if err != nil {
 		return in, err
 	}
@@ -129,7 +129,7 @@ func (r *Service) agentOfTurn(ctx context.Context, c *httpapi.Caller, name, thre
 	if name != "" {
 		return name, nil
 	}
-	h, err := c.Tenant.Thread(ctx, thread)
+	h, err := c.Thread(ctx, thread)
 	if err == nil && h.Agent == "" {
 		err = httpapi.NewProblem(api.CodeInvalid, "agent is missing, and thread %s has none", thread)
 	}

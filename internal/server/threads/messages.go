@@ -32,7 +32,7 @@ type (
 // messages returns a page of the messages of a thread. Its cursor has the version of the messages in
 // place of a time, so that runs that end between two pages change neither.
 func (x *Threads) messages(ctx context.Context, c *httpapi.Caller, in *messagesInput) (*messagesOutput, error) {
-	h, err := c.Tenant.Thread(ctx, in.Thread)
+	h, err := c.Thread(ctx, in.Thread)
 	if err != nil {
 		return nil, err
 	}

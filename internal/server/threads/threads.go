@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/server/runs"
@@ -12,7 +13,11 @@ import (
 )
 
 // Threads serves the routes for threads.
-type Threads struct{}
+type Threads struct {
+	Runs      *runs.Service
+	Admission *admission.Controller
+	Timeouts  *httpapi.Timeouts
+}
 
 type (
 	// ThreadPath is embedded in inputs. It has the path parameter "thread".
@@ -98,6 +103,29 @@ func (x *Threads) Routes(rt *httpapi.Router) {
 		About: `The pages show the thread as it was when the first one was read. The messages of a run are part of the
 thread when the run has ended.`,
 	}, x.messages)
+	httpapi.Register(rt, httpapi.Route{
+		ID:      "fork-thread",
+		Method:  "POST",
+		Path:    one + "/fork",
+		Scope:   httpapi.RunsWrite,
+		Tag:     tag,
+		Status:  201,
+		Summary: "Fork a thread: create one with copies of its messages",
+		About: `The fork begins with the messages of the thread, or with those up to a message or a finished run. It has
+the agent, the title, the metadata, the concurrency and the subject of the thread, unless the request sets others. Runs are
+not copied; both threads then continue independently.`,
+	}, x.fork)
+	rt.Raw(httpapi.Route{
+		ID:      "export-thread",
+		Method:  "GET",
+		Path:    one + "/export",
+		Scope:   httpapi.RunsRead,
+		Tag:     tag,
+		Summary: "Export a thread with its runs and messages as lines of JSON",
+		About: `The first line has the thread; the lines after it have its runs, the oldest first, and then its messages in
+order. Each message names the run that added it. The messages are those that the thread had when the export began; the
+last line is {"end":true}, which an export that failed does not have.`,
+	}, describeExport, x.export)
 }
 
 func showThread(h *store.Thread) *api.Thread {
@@ -108,6 +136,7 @@ func showThread(h *store.Thread) *api.Thread {
 		Metadata:    h.Metadata,
 		Concurrency: string(runs.ConcurrencyOf(h)),
 		Subject:     h.Subject,
+		Parent:      h.Parent,
 		Messages:    h.Messages,
 		Bytes:       h.Bytes,
 		Run:         h.Run,
@@ -131,6 +160,9 @@ func (x *Threads) create(ctx context.Context, c *httpapi.Caller, in *createThrea
 		return nil, err
 	}
 	if err := checkAgent(ctx, c, &b.Agent); err != nil {
+		return nil, err
+	}
+	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}
 	created, err := c.Tenant.CreateThread(ctx, h)
@@ -166,7 +198,7 @@ func (x *Threads) list(ctx context.Context, c *httpapi.Caller, in *listThreadsIn
 }
 
 func (x *Threads) get(ctx context.Context, c *httpapi.Caller, in *ThreadPath) (*threadOutput, error) {
-	h, err := c.Tenant.Thread(ctx, in.Thread)
+	h, err := c.Thread(ctx, in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +213,9 @@ func (x *Threads) update(ctx context.Context, c *httpapi.Caller, in *updateThrea
 	if err := checkAgent(ctx, c, b.Agent); err != nil {
 		return nil, err
 	}
+	if _, err := c.Thread(ctx, in.Thread); err != nil {
+		return nil, err
+	}
 	h, err := c.Tenant.UpdateThread(ctx, in.Thread, &store.ThreadUpdate{
 		Title: b.Title, Agent: b.Agent, Concurrency: b.Concurrency, Metadata: b.Metadata})
 	if err != nil {
@@ -190,6 +225,9 @@ func (x *Threads) update(ctx context.Context, c *httpapi.Caller, in *updateThrea
 }
 
 func (x *Threads) delete(ctx context.Context, c *httpapi.Caller, in *ThreadPath) (*struct{}, error) {
+	if _, err := c.Thread(ctx, in.Thread); err != nil {
+		return nil, err
+	}
 	return nil, c.Tenant.DeleteThread(ctx, in.Thread)
 }
 

@@ -227,3 +227,16 @@ func (b *Body) Size() (int, error) {
 func corrupt(id string, n int64) error {
 	return database.Corruptf("piece %d of the large bytes %s is missing or damaged", n, id)
 }
+
+// Copy copies the pieces with the given id, and returns the id of the copy. The caller stores that id in
+// a row in the same transaction.
+func Copy(t database.Tx, id string) (string, error) {
+	_, size, _ := strings.Cut(id, "-")
+	to := rand.Text() + "-" + size
+	_, err := t.Exec(
+		`INSERT INTO pieces (id, piece, body) SELECT CAST($2 AS TEXT), piece, body FROM pieces WHERE id = $1`,
+		id,
+		to,
+	)
+	return to, err
+}

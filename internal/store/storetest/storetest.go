@@ -96,6 +96,8 @@ func Run(t *testing.T, open Opener) {
 		"large bytes swept":        testLargeSwept,
 		"large bytes corrupt":      testLargeCorrupt,
 		"threads":                  testThreads,
+		"thread forks":             testThreadForks,
+		"quotas of thread forks":   testThreadForkQuotas,
 		"erasure in threads":       testThreadErasure,
 		"queues of threads":        testThreadQueue,
 		"busy threads":             testThreadBusy,

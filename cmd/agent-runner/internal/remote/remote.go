@@ -220,6 +220,7 @@ const names = "; want up to 63 lowercase letters, digits, dots, dashes and under
 // misplaced maps invalid parts of requests to errors about the command line.
 var misplaced = map[string]string{
 	"path.run":    "not a run id; want one such as run_abc…, as listed by agent-runner runs list",
+	"path.thread": "not a thread id; want one such as thr_abc…, as listed by agent-runner threads list",
 	"path.digest": "not a module digest; want sha256: and 64 hexadecimal digits, as listed by agent-runner modules list -o json",
 	"path.agent":  "not an agent name" + names + ", as listed by agent-runner agents list",
 	"path.tenant": "not a tenant id" + names + ", as listed by agent-runner tenants list",
@@ -237,7 +238,7 @@ const scopeOperator = "operator"
 // missing one.
 func elsewhere(detail string) string {
 	switch noun, _, _ := strings.Cut(detail, " "); noun {
-	case "agent", "module", "run", "tenant", "key", "secret":
+	case "agent", "module", "run", "tenant", "thread", "key", "secret":
 		return fmt.Sprintf("; list them with: agent-runner %ss list", noun)
 	}
 	return ""

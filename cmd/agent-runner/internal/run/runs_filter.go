@@ -30,7 +30,7 @@ func (r *runsFilter) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	r.flags = f
 	f.StringSliceVar(&r.filter.Statuses, "status", nil,
-		"list only runs with one of these statuses: `running`, paused, finished or quarantined")
+		"list only runs with one of these statuses: `running`, paused, queued, finished or quarantined")
 	f.StringVar(
 		&r.filter.FinishReason,
 		"finish-reason",
@@ -38,6 +38,7 @@ func (r *runsFilter) add(cmd *cobra.Command) {
 		"list only runs that ended for this `REASON`, such as stop or error",
 	)
 	f.StringVar(&r.filter.Agent, "agent", "", "list only runs of the agent `NAME`")
+	f.StringVar(&r.filter.Thread, "thread", "", "list only runs of the thread with this `ID`")
 	f.Int64Var(&r.filter.Version, "agent-version", 0, "list only runs of version `N` of the agent")
 	f.StringVar(&r.filter.Module, "module", "", "list only runs that use the module with this `DIGEST`")
 	f.StringVar(&r.filter.Title, "title", "", "list only runs whose title has words that start with these `WORDS`")
@@ -66,9 +67,10 @@ func (r *runsFilter) parse() (client.RunFilter, error) {
 	f := r.filter
 	for _, s := range f.Statuses {
 		switch journal.Status(s) {
-		case journal.StatusRunning, journal.StatusPaused, journal.StatusFinished, journal.StatusQuarantined:
+		case journal.StatusRunning, journal.StatusPaused, journal.StatusQueued,
+			journal.StatusFinished, journal.StatusQuarantined:
 		default:
-			return f, cli.Usagef("--status is %q; want running, paused, finished or quarantined", s)
+			return f, cli.Usagef("--status is %q; want running, paused, queued, finished or quarantined", s)
 		}
 	}
 	if f.Version != 0 && f.Agent == "" {
@@ -116,6 +118,7 @@ func stored(f *client.RunFilter) store.Filter {
 	s := store.Filter{
 		Agent:        f.Agent,
 		Version:      f.Version,
+		Thread:       f.Thread,
 		FinishReason: f.FinishReason,
 		Module:       strings.TrimPrefix(f.Module, "sha256:"),
 		Title:        f.Title,

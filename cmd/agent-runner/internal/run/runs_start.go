@@ -22,8 +22,9 @@ const maxPrompt = 4 << 20
 func runsStart(e *cli.Env) *cobra.Command {
 	var version int64
 	var detach, noFollow, verbose bool
+	var thread, concurrency string
 	cmd := remote.Command(e, &cobra.Command{
-		Use:   "start AGENT PROMPT",
+		Use:   "start [AGENT] PROMPT",
 		Short: "Start a run of an agent on a server, and follow it",
 		Long: `Starts a run of a server's agent on a prompt, and shows it as agent-runner run does.
 AGENT may also be AGENT@VERSION or AGENT@ALIAS. A name alone means the alias stable, or
@@ -31,15 +32,23 @@ the newest version if the agent has no such alias. If
 the prompt is -, it is read from standard input. If the connection breaks, the command
 reconnects and continues with the next event.
 
+With --thread, the run continues a thread, and AGENT is optional if the thread has one.
+
 Ctrl-C cancels the run; with --detach, the run continues. If the run needs an answer,
 the command asks on the terminal. Without a terminal, resume the run with:
 agent-runner runs resume RUN --answer ID=ANSWER
 
 Exit codes: those of run.`,
 		Example: `  agent-runner runs start support "Where is my order?"
-  agent-runner runs start report --no-follow - < notes.txt`,
+  agent-runner runs start report --no-follow - < notes.txt
+  agent-runner runs start --thread thr_abc "And when does it arrive?"`,
 	}, func(ctx context.Context, r *remote.Session, args []string) error {
-		prompt := args[1]
+		agent, prompt := "", args[len(args)-1]
+		if len(args) == 2 {
+			agent = args[0]
+		} else if thread == "" {
+			return cli.Usagef("want an agent and a prompt, or --thread ID and a prompt")
+		}
 		if prompt == "-" {
 			b, err := io.ReadAll(io.LimitReader(e.In, maxPrompt+1))
 			if err != nil {
@@ -50,7 +59,8 @@ Exit codes: those of run.`,
 		if prompt == "" || len(prompt) > maxPrompt {
 			return cli.Usagef("the prompt has %d bytes; want 1 to %d", len(prompt), maxPrompt)
 		}
-		run, err := r.StartRun(ctx, &api.StartRun{Agent: args[0], Version: version, Input: prompt}, "")
+		run, err := r.StartRun(ctx, &api.StartRun{Agent: agent, Version: version, Input: prompt, Thread: thread,
+			Concurrency: concurrency}, "")
 		if err != nil {
 			return err
 		}
@@ -65,6 +75,9 @@ Exit codes: those of run.`,
 		return f.follow(ctx, run.ID, 0)
 	})
 	cmd.Flags().Int64Var(&version, "version", 0, "version `N` of the agent")
+	cmd.Flags().StringVar(&thread, "thread", "", "continue the thread with this `ID`")
+	cmd.Flags().StringVar(&concurrency, "concurrency", "",
+		"`reject`, queue or cancel while another run of the thread is unfinished (default: the thread's)")
 	cmd.Flags().BoolVar(&detach, "detach", false, "leave the run running on Ctrl-C")
 	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "print the run's id and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more detail")

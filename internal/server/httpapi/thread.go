@@ -1,0 +1,18 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Thread returns a thread that the caller may use: read, continue, fork, export, change and delete. It
+// fails with journal.ErrNoThread if the tenant has no such thread. Every request that names a thread,
+// or a run of one by its response id, calls it before it uses the thread.
+func (c *Caller) Thread(ctx context.Context, id string) (*store.Thread, error) {
+	return c.Tenant.Thread(ctx, id)
+}
+
+// CheckNewThread fails if the caller may not create the thread h. Every request that creates a thread
+// calls it first, also if the new thread is a fork.
+func (c *Caller) CheckNewThread(_ context.Context, _ *store.Thread) error { return nil }

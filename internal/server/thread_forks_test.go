@@ -1,0 +1,103 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent"
+)
+
+// TestThreadForks checks that a fork continues from any message or run, that its thread is not changed,
+// and that the runs of each are listed.
+func TestThreadForks(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"counter": counting})
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "counter", []byte("{}"), nil)
+	require.NoError(t, err)
+	h := f.thread(f.acme, api.CreateThread{Agent: "counter", Metadata: map[string]string{"team": "a"}, Subject: "ann"})
+	first := f.say(f.acme, h.ID, "one")
+	f.say(f.acme, h.ID, "two")
+
+	fork := func(in api.ForkThread) *api.Thread {
+		var out api.Thread
+		require.Equal(t, 201, f.ok("POST", "/v1/threads/"+h.ID+"/fork", f.acme, in, &out).status)
+		require.Equal(t, h.ID, out.Parent)
+		require.Equal(t, []string{"counter", "ann", "a"}, []string{out.Agent, out.Subject, out.Metadata["team"]})
+		return &out
+	}
+	var page struct{ Messages []api.ThreadMessage }
+	f.ok("GET", "/v1/threads/"+h.ID+"/messages", f.acme, nil, &page)
+	message := fork(api.ForkThread{Message: page.Messages[2].ID})
+	require.EqualValues(t, 3, message.Messages)
+	require.Equal(t, "one", message.Title)
+	run := fork(api.ForkThread{Run: first.ID, Title: "Again"})
+	require.Equal(t, "Again", run.Title)
+	all := fork(api.ForkThread{})
+	require.Equal(t, "3: other", f.say(f.acme, run.ID, "other").Output)
+	require.Equal(t, "5: other", f.say(f.acme, all.ID, "other").Output)
+	require.Equal(
+		t,
+		[]string{"user: one", "assistant: 1: one", "user: other", "assistant: 3: other"},
+		f.said(f.acme, run.ID),
+	)
+	require.Equal(t, []string{"user: one", "assistant: 1: one", "user: two", "assistant: 3: two"}, f.said(f.acme, h.ID))
+
+	var list struct{ Runs []api.Run }
+	f.ok("GET", "/v1/runs?thread="+h.ID+"&order=oldest", f.acme, nil, &list)
+	require.Len(t, list.Runs, 2)
+	require.Equal(t, first.ID, list.Runs[0].ID)
+	f.ok("GET", "/v1/runs?agent=counter&status=finished&thread="+run.ID, f.acme, nil, &list)
+	require.Len(t, list.Runs, 1)
+
+	for name, in := range map[string]api.ForkThread{
+		"other thread's message": {Message: "none"},
+		"run of another thread":  {Run: list.Runs[0].ID},
+		"control character":      {Message: "a\x00"},
+		"both":                   {Message: "a", Run: first.ID},
+		"unknown agent":          {Agent: "none"},
+	} {
+		r := f.send("POST", "/v1/threads/"+h.ID+"/fork", f.acme, in)
+		require.Contains(t, []int{404, 422}, r.status, "%s: %s", name, r.body)
+	}
+	f.send("POST", "/v1/threads/"+h.ID+"/fork", f.beta, api.ForkThread{}).problem(t, 404)
+	f.send("GET", "/v1/threads/"+h.ID+"/export", f.beta, nil).problem(t, 404)
+	f.send("GET", "/v1/runs?thread="+h.ID, f.beta, nil).problem(t, 404)
+}
+
+// TestThreadExport checks that an export has the thread, its runs and its messages, also of a thread of
+// several pages.
+func TestThreadExport(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	populateThread(t, f, f.store.Tenant("acme"), 1234)
+	r := f.ok("GET", "/v1/threads/thr_long/export", f.acme, nil, nil)
+	require.Equal(t, "application/x-ndjson", r.header.Get("Content-Type"))
+	var kinds []string
+	var records []api.ThreadRecord
+	for line := range bytes.Lines(r.body) {
+		var record api.ThreadRecord
+		require.NoError(t, json.Unmarshal(line, &record))
+		records = append(records, record)
+	}
+	for i, record := range records {
+		switch {
+		case record.Thread != nil:
+			kinds = append(kinds, "thread")
+		case record.Run != nil:
+			kinds = append(kinds, "run")
+			require.Equal(t, "thr_long", record.Run.Thread)
+		case record.Message != nil:
+			require.EqualValues(t, i-2, record.Message.Position)
+			require.Equal(t, records[1].Run.ID, record.Message.Run)
+		}
+	}
+	require.Equal(t, []string{"thread", "run"}, kinds)
+	require.Len(t, records, 1234+3)
+	require.True(t, records[len(records)-1].End)
+	require.Equal(t, fmt.Sprint(1234), fmt.Sprint(records[0].Thread.Messages))
+}
