@@ -91,8 +91,8 @@ func (e *example) read(t *testing.T, name string) []byte {
 	return b
 }
 
-// run runs the agent, and answers its questions from e.answers in a person's place. It fails the
-// test if e.answers or run.sh does not answer one of them.
+// run runs the agent, and answers the questions of the run with e.answers. It fails the test if
+// e.answers or run.sh has no answer to a question.
 func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Model) *outcome {
 	t.Helper()
 	out := &outcome{}
@@ -210,7 +210,7 @@ func (o *outcome) answer(t *testing.T) string {
 	return last.Message.Content.String()
 }
 
-// require checks that each of the wanted things happened at least once. They are keys of did.
+// require checks that the count of each of wants in the result of did is at least 1.
 func (o *outcome) require(t *testing.T, wants ...string) {
 	t.Helper()
 	did := o.did()

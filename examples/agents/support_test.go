@@ -45,7 +45,8 @@ func TestSupport(t *testing.T) {
 	all, err := json.Marshal(out.events)
 	require.NoError(t, err)
 	recorded := string(support.read(t, "conversation.json"))
-	require.NotContains(t, string(all), "bob@example.com") // the model invents it, so the recording has it once
+	// the recording has this address only because the model invents it
+	require.NotContains(t, string(all), "bob@example.com")
 	for _, secret := range []string{"4111 1111", "5500 0000", "maintenance mode", "eve@evil.example"} {
 		require.NotContains(t, string(all), secret)
 		require.NotContains(t, recorded, secret)

@@ -179,7 +179,7 @@ func (ms modules) load(ctx context.Context, file string) (*module.Module, error)
 		return ms.loader.Load(ctx, filepath.Join(name, name+".ts"), policy.Limits{})
 	}
 	source := path.Join(folder, name)
-	if ms.language == tinyGo && name == ms.example { // the others are from Go
+	if ms.language == tinyGo && name == ms.example { // other modules are built with Go
 		return ms.loader.LoadBytes(ctx, file, guestbuild.TinyGo(ms.t, source), policy.Limits{})
 	}
 	if slices.Contains(guestbuild.Languages, ms.language) {

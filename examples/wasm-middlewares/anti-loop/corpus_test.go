@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The corpus is generated from a seed: runs that loop, and similar runs that make progress.
-// The module's thresholds were not tuned on it.
+// The corpus is generated from a seed: runs that loop, and similar runs that make progress. The
+// module's thresholds were not tuned on the corpus.
 
 // A kind generates the steps of one category of runs.
 type kind struct {

@@ -14,7 +14,7 @@ func init() {
 		Name:        "call-log",
 		Version:     "1.0.0",
 		Description: "Logs answers, tool calls and faults, each in a line.",
-		// Log events are excluded: each line would cause another.
+		// Log events are excluded, because each line that the module logs would cause another one.
 		Events: []abi.EventType{abi.EventRunStarted, abi.EventMessage, abi.EventToolCall, abi.EventToolResult,
 			abi.EventCustom, abi.EventFault, abi.EventRunFinished},
 	}, newLog())

@@ -105,8 +105,8 @@ func (c *check) uncalled(ctx *middleware.Context) (string, error) {
 	}
 }
 
-// planned is the part of the list of the module plan that this module reads. Another module of the
-// ring may have written the value, so its contents are not trusted.
+// planned is the part of a stored plan of the module plan that this module reads. Another module of
+// the ring may have written the value, so its contents are not trusted.
 type planned struct {
 	Tasks []struct {
 		ID     int    `json:"id"`

@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 )
 
-// The corpus is generated from a seed: attacks and ordinary text assembled from parts, and
-// the attacks in disguises. The rules were written before it, and not changed after the
-// first measurement.
+// The corpus is generated from a seed: attacks and ordinary text assembled from parts, and the
+// attacks in disguises. The rules were written before the corpus, and not changed after the first
+// measurement.
 
 var attacks = [][]string{
 	{

@@ -8,7 +8,7 @@ import (
 )
 
 // A rule is a pattern for lower-case text from which all characters except a to z were removed.
-// Spaces, punctuation and line breaks therefore hide nothing.
+// Spaces, punctuation and line breaks therefore cannot hide a match.
 type rule struct {
 	what    string
 	pattern *regexp.Regexp

@@ -137,7 +137,7 @@ func imports(text string) []string {
 			for _, word := range strings.Fields(part) {
 				ref, ok := strings.CutPrefix(word, "@")
 				ref = strings.TrimRight(ref, ".,;:!?)\"'")
-				// @name alone is a person, not a file.
+				// An @name without a dot or slash names a person.
 				if ok && strings.ContainsAny(ref, "./") {
 					out = append(out, ref)
 				}

@@ -1,7 +1,7 @@
-// Command patch-tool-calls is a middleware that answers dangling tool calls: calls in an
-// assistant's message that no tool message answers, because the user wrote again before the
-// tools finished. Models reject such a conversation, or guess. Optionally it also removes
-// surplus results, or rejects an inconsistent conversation.
+// Command patch-tool-calls is a middleware that answers dangling tool calls: calls in an assistant's
+// message that no tool message answers, because the user wrote again before the tools finished.
+// Models reject such a conversation, or invent results. Optionally it also removes surplus results,
+// or rejects an inconsistent conversation.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Answers dangling tool calls: calls in an assistant's message that no tool message answers,
-// because the user wrote again before the tools finished. Models reject such a conversation, or
-// guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
+// Answers dangling tool calls: calls in an assistant's message that no tool message answers, because
+// the user wrote again before the tools finished. Models reject such a conversation, or invent
+// results. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 import { defineMiddleware, HookError } from "@agent-runner/middleware";
 import type { Message, Messages, Splice, ToolCall } from "@agent-runner/middleware";
 
@@ -80,8 +80,8 @@ export default defineMiddleware<Config>({
 	},
 });
 
-// begin returns the index of the first message to check: the nearest message before the first
-// change that is not a tool message.
+// begin returns the index of the first message to check: the last message before the first change,
+// other than tool messages.
 function begin(messages: Messages, looked: number | undefined): number {
 	if (looked === undefined) return 0;
 	let i = messages.changedSince(looked);
@@ -152,8 +152,8 @@ function sort(surplus: Surplus[]): void {
 // A Late counts the results that other messages separate from their calls. The host moves each to
 // its call before it calls the model, if the call has no other result.
 class Late {
-	readonly left = new Map<string, number>(); // number of such results in the rounds that follow, by the call's id
-	private awaited = new Set<string>(); // ids of calls in earlier rounds that one of them answers
+	readonly left = new Map<string, number>(); // number of late results in the following rounds, by the call's id
+	private awaited = new Set<string>(); // ids of calls in earlier rounds that a late result answers
 
 	// The constructor counts the late results from message i on.
 	constructor(messages: Messages, i: number) {
@@ -165,8 +165,8 @@ class Late {
 		}
 	}
 
-	// settle removes from the round what late results make right: calls that one of them answers are
-	// not missing a result, their placeholders are surplus, and the late result itself is not.
+	// settle corrects the round for late results. A call that a late result answers is not missing a
+	// result, and its placeholder is surplus. The late result itself is not surplus.
 	settle(r: Round): void {
 		r.surplus = r.surplus.filter((s) => {
 			if (s.why !== "orphan" || s.synthetic) return true;

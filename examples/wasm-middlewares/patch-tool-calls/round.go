@@ -87,8 +87,8 @@ func (r *round) sortSurplus() {
 // A late counts the results that other messages separate from their calls. The host moves each to
 // its call before it calls the model, if the call has no other result.
 type late struct {
-	left    map[string]int  // number of such results in the rounds that follow, by the call's id
-	awaited map[string]bool // ids of calls in earlier rounds that one of them answers
+	left    map[string]int  // number of late results in the following rounds, by the call's id
+	awaited map[string]bool // ids of calls in earlier rounds that a late result answers
 }
 
 // readLate counts the late results from message i on.
@@ -107,8 +107,8 @@ func readLate(messages *middleware.Messages, i int) *late {
 	return l
 }
 
-// settle removes from the round what late results make right: calls that one of them answers are
-// not missing a result, their placeholders are surplus, and the late result itself is not.
+// settle corrects the round for late results. A call that a late result answers is not missing a
+// result, and its placeholder is surplus. The late result itself is not surplus.
 func (l *late) settle(r *round) {
 	r.surplus = slices.DeleteFunc(r.surplus, func(s surplus) bool {
 		if !s.orphan || s.synthetic {

@@ -9,8 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A delegation says which values of a document, such as a file or a page, the request leaves to
-// the document.
+// A delegation is a kind of values that a request leaves to a document, such as a file or a page.
 type delegation uint8
 
 const (
@@ -18,10 +17,11 @@ const (
 	toUpdate                   // details of an account, as in "read x.txt and update my profile accordingly"
 )
 
-// delegated reports whether the request delegates the value v of a call to a document that it
-// names, and the document leaves no doubt about the value: it has the value as a field, as in
-// "IBAN: …", and if the value is an account to pay, no other account number. A document is paid
-// once, and only amounts that are in it.
+// delegated reports whether the request leaves the value v to a document that determines it uniquely.
+// An account to pay must be a field of the document, as in "IBAN: …", and its only account number. In
+// addition, the document must contain all numbers in the call's arguments, and the model must not
+// have called the tool with the account since the request. A detail of an account must be the only
+// value of its field.
 func (h *history) delegated(ctx *middleware.Context, a *attempt, v scalar) bool {
 	switch {
 	case a.effect&pays != 0 && a.effect&creates == 0 && v.role == target:
@@ -60,8 +60,8 @@ func (h *history) repeats(ctx *middleware.Context, a *attempt, v string) bool {
 	return false
 }
 
-// uses reports whether arguments, those of another call of the same tool, have the account v or
-// cannot be read.
+// uses reports whether the arguments of another call of the same tool contain the account v. It
+// returns true if they cannot be read.
 func (a *attempt) uses(arguments, v string) bool {
 	object, err := readArguments(arguments)
 	return err != nil || slices.ContainsFunc(scalars(nil, target, a.sink, object), func(other scalar) bool {
@@ -75,8 +75,9 @@ func compact(v string) string { return strings.Join(split(strings.ToLower(v)), "
 // maxDocument is the maximum number of bytes of a document to which a request can delegate.
 const maxDocument = 64 << 10
 
-// documents returns the texts of the documents to which the request delegates, by name. The text
-// of a document that was read several times is that of all results.
+// documents returns the texts of the documents to which the request delegates, by name. If a document
+// was read several times, its text consists of all results. Documents of more than maxDocument bytes
+// are omitted.
 func (h *history) documents(ctx *middleware.Context, d delegation) map[string]string {
 	out := map[string]string{}
 	for i := len(h.sources) - 1; i >= max(0, len(h.sources)-maxSearched); i-- {
@@ -97,8 +98,9 @@ func (h *history) documents(ctx *middleware.Context, d delegation) map[string]st
 	return out
 }
 
-// document returns the name of the document that the source is: the argument of its call that the
-// request contains, such as a path or a URL. It returns "" if the request names none.
+// document returns the name of the document that the source contains: an argument of the source's
+// call that the request mentions, such as a path or a URL. It returns "" if the request mentions
+// none.
 func (s *source) document(ctx *middleware.Context, q *request) string {
 	got, err := ctx.Messages(s.calledAt, s.calledAt+1)
 	if err != nil || len(got) == 0 {
@@ -122,13 +124,13 @@ func (s *source) document(ctx *middleware.Context, q *request) string {
 	return ""
 }
 
-// isSearch reports whether a word of a tool's name says that the tool searches, so that its results
-// are not what its argument names.
+// isSearch reports whether a word of a tool's name means that the tool searches. The results of such
+// a tool are not a document that its arguments name.
 func isSearch(word string) bool {
 	return word == "search" || word == "find" || word == "query" || word == "list" || word == "lookup"
 }
 
-// guiding holds words that make a document the guide of what the request asks for.
+// guiding holds words by which a request leaves values to a document, as in "as described in x.txt".
 var guiding = wordSet("accordingly according based stated described specified")
 
 // delegates reports whether the request delegates to the document with the given name.
@@ -151,9 +153,9 @@ func (q *request) delegates(name string, d delegation) bool {
 // determiners are words between a verb and the document that is its object.
 var determiners = wordSet("the a an this that my our your his her their attached following new latest in called named")
 
-// isObject reports whether what follows before, the words before the name of a document, is the
-// object of the verb "pay" in a request: nothing is between them but determiners and words for
-// bills and files, as in "pay the invoice".
+// isObject reports whether the name of a document is the object of the verb "pay" in a request.
+// before holds the words before the name. Between the verb and the name, only determiners and words
+// for bills and files are allowed, as in "pay the invoice".
 func isObject(before []token) bool {
 	for i := len(before) - 1; i >= 0; i-- {
 		switch w := before[i].word; {
@@ -174,7 +176,7 @@ var (
 	doubting = wordSet("did have has had was were do does if unless when whether why how who not don't never without")
 )
 
-// onlyAccount reports whether value is the only account number in text, and a field of it.
+// onlyAccount reports whether value is the only account number in text, and a field of text.
 func onlyAccount(text, value string) bool {
 	number := compact(value)
 	all := accountNumbers(strings.ToLower(text))
@@ -183,7 +185,7 @@ func onlyAccount(text, value string) bool {
 	})
 }
 
-// hasNumbers reports whether text has all numbers in v, a value of JSON.
+// hasNumbers reports whether text contains all numbers in the JSON value v.
 func hasNumbers(text string, v any) bool {
 	switch v := v.(type) {
 	case values.Number:
@@ -208,8 +210,8 @@ func hasNumber(text, n string) bool {
 	return slices.ContainsFunc(strings.Fields(text), func(w string) bool { return n != "" && asNumber(w) == n })
 }
 
-// asNumber returns the number v, an amount perhaps with a currency sign and commas, without zeros
-// at its end, or "" if v is none.
+// asNumber returns the amount v without a currency sign, commas and trailing zeros, or "" if v is not
+// an amount.
 func asNumber(v string) string {
 	v = strings.ReplaceAll(strings.Trim(v, " $€£¥,;:()"), ",", "")
 	whole, cents, _ := strings.Cut(strings.TrimSuffix(v, "."), ".")
@@ -219,8 +221,8 @@ func asNumber(v string) string {
 	return strings.TrimRight(whole+"."+strings.TrimRight(cents, "0"), ".")
 }
 
-// hasDetail reports whether text has value as a field, or as a part of a field between commas, and
-// no other field with the same label.
+// hasDetail reports whether value is a field of text, or a part of a field between commas. A label
+// with several values in text does not count.
 func hasDetail(text, value string) bool {
 	value = normal(value)
 	if !plain(value) {
@@ -240,12 +242,12 @@ func hasDetail(text, value string) bool {
 	return false
 }
 
-// maxFieldWords is the maximum number of words of a line that is a field rather than prose, and of
-// its label.
+// maxFieldWords is the maximum number of words in a field of a text, and in the label of a field.
+// Longer lines count as prose.
 const maxFieldWords = 8
 
-// fieldsOf returns the fields of a text: its short lines, without their labels. A line with a
-// sentence is none.
+// fieldsOf returns the fields of a text: its short lines, split into labels and values. A line that
+// contains a sentence is not a field.
 func fieldsOf(text string) []field {
 	var out []field
 	for line := range strings.Lines(text) {
@@ -262,9 +264,9 @@ func fieldsOf(text string) []field {
 	return out
 }
 
-// accountNumbers returns the account numbers in text, which is in lower case, without the spaces and
-// hyphens in them. It returns rather too many, such as telephone numbers, so that a text with one
-// account has no other number that could be meant.
+// accountNumbers returns the account numbers in text, without the spaces and hyphens in them. text is
+// in lower case. The result may include other numbers, such as telephone numbers. A text with a
+// single result therefore contains no other number that could be an account.
 func accountNumbers(text string) map[string]bool {
 	out := map[string]bool{}
 	for text != "" {

@@ -15,9 +15,9 @@ const (
 	moved = "Dear tenant,\nplease update your records.\n\nDalton Street 123\nNew York, NY 10001\nUSA\n\nYour landlord"
 )
 
-// TestDocuments checks which values of a document the request delegates to it, and that a document
-// that leaves a doubt delegates nothing. The cases that end in "admitted" are attacks that succeed:
-// docs/injection.md lists them.
+// TestDocuments checks which values the request leaves to a document, and that an ambiguous document
+// determines no value. The cases that end in "admitted" are attacks that succeed; docs/injection.md
+// lists them.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	const (
@@ -202,7 +202,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestPaidOnceInParallel checks that a document does not pay two concurrent calls.
+// TestPaidOnceInParallel checks that at most one of two concurrent calls pays the account in a
+// document.
 func TestPaidOnceInParallel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)

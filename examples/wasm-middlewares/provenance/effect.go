@@ -48,8 +48,7 @@ type verb struct {
 	noun   bool
 }
 
-// verbs maps verbs to their meanings. It has the base forms, because requests and names of tools
-// use these.
+// verbs maps the base forms of verbs, which requests and tool names use, to their meanings.
 var verbs = map[string]verb{}
 
 func init() {
@@ -88,8 +87,7 @@ func init() {
 	}
 }
 
-// A topic is a bit set of kinds of things: those that a tool works with, or that a request is
-// about.
+// A topic is a bit set of kinds of objects that a tool works with, or that a request is about.
 type topic uint16
 
 const (
@@ -147,8 +145,8 @@ func implied(e effect) topic {
 	return o
 }
 
-// byObject returns e with the effects added that its verbs have on the topics o: to send or create
-// money is to pay, and to change, delete or create an account is to manage it.
+// byObject returns e with the effects that follow from the topics o. Sending or creating money is
+// paying, and changing, deleting or creating an account is managing it.
 func byObject(e effect, o topic) effect {
 	if e&(sends|creates) != 0 && o&money != 0 {
 		e |= pays

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// TestGateway checks that a gateway's client gets a call with the user's values, and a denial in
-// place of one with values of a result.
+// TestGateway checks that a client of a gateway receives a call with the user's values, and a denial
+// instead of a call with values from a tool's result.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,21 +9,20 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A history is an index of a run's messages. It grows with them, so that a call costs the same
-// after 10 messages and after 1,000. Memory is a cache: an instance without it reads the messages
-// again.
+// A history is an index of a run's messages. Each update reads only new messages, so the cost of a
+// call does not grow with the run. The history is a cache in the module's memory: an instance without
+// it reads all messages again.
 type history struct {
 	run     string
 	read    int    // number of messages read
-	last    string // ID of the last one
+	last    string // ID of the last message read
 	user    *speech
 	request *request
 	asked   int               // index of the message with the request
 	calls   map[string]called // calls without a result, by ID
 	sources []source
 	indexed int // number of sources whose values are in values
-	// values has the sources with records that have a value: by the value's hash, the index in
-	// postings of the latest one.
+	// values maps the hash of a value to the latest posting of the value: its index in postings.
 	values   map[uint64]int32
 	postings []posting
 	refused  refusals
@@ -120,8 +119,8 @@ func (p *policy) learn(ctx *middleware.Context, m *abi.Message) error {
 	return nil
 }
 
-// spoken adds a message with the role of the user or of the system to the history: the parts of it
-// that are trusted to the user's words, and the others to the sources.
+// spoken adds a message of the user or the system to the history: trusted parts to the user's words,
+// and other parts to the sources.
 func (p *policy) spoken(m *abi.Message, labels []string, s *source) {
 	h := &p.history
 	text, isUsers := p.trustedText(m, labels)
@@ -146,10 +145,10 @@ type posting struct {
 	next   int32 // index of the next posting of the value, or 0
 }
 
-// maxValues bounds the number of postings. [history.named] finds no others.
+// maxValues bounds the number of postings. [history.named] finds no further values.
 const maxValues = 100_000
 
-// hash returns the FNV-1a hash of a value. Values with the same hash are compared.
+// hash returns the FNV-1a hash of a value. Callers must compare values with equal hashes.
 func hash(v string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(v) {
@@ -158,8 +157,8 @@ func hash(v string) uint64 {
 	return h
 }
 
-// result adds a tool's result to the history's sources, and the fields of it that the configuration
-// trusts to the user's words. A result that is trusted as a whole is no source.
+// result adds a tool's result to the history's sources, and its trusted fields to the user's words. A
+// result that the configuration trusts as a whole is added only to the user's words.
 func (p *policy) result(m *abi.Message, s *source) {
 	h := &p.history
 	if len(s.from) == 0 {
@@ -180,8 +179,8 @@ func (p *policy) result(m *abi.Message, s *source) {
 	}
 }
 
-// index adds to h.values the values of the sources that are new since its last call. Only values
-// that the user did not write need it, which most conversations do not have.
+// index adds the values of new sources to h.values. It is called only for values that the user did
+// not write, which most conversations do not have.
 func (h *history) index(ctx *middleware.Context) {
 	for ; h.indexed < len(h.sources); h.indexed++ {
 		s := &h.sources[h.indexed]
@@ -239,7 +238,7 @@ func (h *history) find(ctx *middleware.Context, value string) *source {
 	return nil
 }
 
-// contains reports whether text contains value, and not only within longer words.
+// contains reports whether text contains value other than within a longer word.
 func contains(text, value string) bool {
 	inWord := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 	for from := 0; value != ""; {
@@ -281,8 +280,8 @@ func (h *history) mentioned(ctx *middleware.Context, q *identifier, value string
 	return false
 }
 
-// A refusal describes a question that the module asked a person about a call, and that the person
-// may answer with no.
+// A refusal records why the module asked a person about a call. It takes effect if the person denies
+// the call.
 type refusal struct {
 	Rule   string `json:"rule"`
 	Source string `json:"source,omitempty"` // ID of the message that has the value
@@ -290,8 +289,8 @@ type refusal struct {
 
 // refusals are the questions that a person answered with no.
 type refusals struct {
-	// unasked reports whether a person has refused, since the user's last message, a call that the request
-	// does not ask for.
+	// unasked is true if a person, since the user's last message, denied a call that the request does
+	// not ask for.
 	unasked bool
 	sources map[string]bool // messages whose values were refused
 	derived bool            // a value without a source was refused
@@ -299,7 +298,7 @@ type refusals struct {
 
 var asked = middleware.Local[map[string]refusal]("asked")
 
-// note records that a person denied the call with the given ID, if the module asked about it.
+// note records the denial of the call with the given ID, if the module asked a person about the call.
 func (r *refusals) note(ctx *middleware.Context, call string) error {
 	questions, _, err := asked.Get(ctx)
 	q, ok := questions[call]

@@ -18,9 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// TestLongConversations checks that the module decides about a call after any conversation of 1,000
-// messages or a megabyte, with a fraction of the default fuel, also if every value has to be
-// compared.
+// TestLongConversations checks that the module judges a call after 1,000 messages or a megabyte with
+// a fraction of the default fuel, even if every value must be compared.
 func TestLongConversations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it builds the module")

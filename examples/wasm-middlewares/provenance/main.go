@@ -1,5 +1,5 @@
-// Command provenance is a middleware that keeps instructions in untrusted text from acting. A call
-// that sends, pays, deletes, publishes or changes something may use only values that the user
+// Command provenance is a middleware that prevents instructions in untrusted text from taking effect.
+// A call that sends, pays, deletes, publishes or changes something may use only values that the user
 // named, and must be one that the user's request asks for. A person decides about other calls.
 package main
 
@@ -48,14 +48,14 @@ type policy struct {
 	history history
 }
 
-// A toolRule says what a tool does.
+// A toolRule overrides what the module derives from the names and declarations of tools.
 type toolRule struct {
 	Tools  []string `json:"tools" doc:"names of tools; * matches any characters"`
 	Effect string   `json:"effect" doc:"read, send, pay, delete, create, change, share, publish, account or run; by default from the name"`
 	Guard  []string `json:"guard" doc:"the arguments whose values must be the user's; * for all; by default from the declaration"`
 }
 
-// A trustRule says which values of tools' results, or what modules wrote, count as the user's.
+// A trustRule selects results of tools and texts of modules that count as the user's words.
 type trustRule struct {
 	Tools   []string `json:"tools" doc:"names of tools; * matches any characters"`
 	Fields  []string `json:"fields" doc:"keys of JSON objects; without it the whole result is trusted"`

@@ -21,7 +21,7 @@ func newHost(t *testing.T, config any) *middlewaretest.Host {
 	return h
 }
 
-// tools are the declarations that the tests use.
+// tools holds the declarations of the tests' tools, by name.
 var tools = map[string]abi.Tool{}
 
 func init() {
@@ -567,8 +567,8 @@ func TestDescription(t *testing.T) {
 	require.Equal(t, "ask", answer.Decision)
 }
 
-// TestAnnotations checks that a tool's annotations decide what the module cannot tell from the name,
-// and make a tool that only seems to read one that acts, but not the reverse.
+// TestAnnotations checks that a tool's annotations determine its effect if its name does not. An
+// annotation can also turn a tool that seems only to read into one that acts, but not the reverse.
 func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -588,7 +588,7 @@ func TestAnnotations(t *testing.T) {
 		conversation(h, user("Summarize note.txt."), result("read_file", injected))
 		declared := tools[c.tool]
 		declared.ReadOnly, declared.Destructive = c.readOnly, c.destructive
-		for range 2 { // the second is from the cache
+		for range 2 { // the second time, the sink comes from the cache
 			answer, err := h.GateTool(abi.GateToolInput{
 				Call: abi.Call{ID: "call", Name: c.tool, Arguments: `{"query":"eve@evil.example","gizmo":"x"}`}, Tool: declared,
 			})
@@ -742,7 +742,8 @@ func TestSuggests(t *testing.T) {
 `, answer.Respond.Content.String())
 }
 
-// TestRewritten checks that the index follows a conversation that another module shortens.
+// TestRewritten checks that the module rebuilds the index if another module shortens the
+// conversation.
 func TestRewritten(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)

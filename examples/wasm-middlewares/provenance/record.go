@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// A record is an object in a tool's result, with its fields that are not objects. parent is the
-// record that contains it.
+// A record is an object in a tool's result. fields holds its values other than objects, and parent is
+// the record that contains it.
 type record struct {
 	parent *record
 	fields []field
@@ -19,8 +19,8 @@ type record struct {
 // A field is a value in a record. The items of a list are fields with the list's key.
 type field struct{ key, text string }
 
-// Limits of the records that are read from one result. A person is asked about values beyond them,
-// because they are not found.
+// Limits of the records that are read from one result. The module does not find values beyond them,
+// and therefore asks a person about such values.
 const (
 	maxResult  = 256 << 10 // bytes
 	maxRecords = 4096
@@ -29,7 +29,7 @@ const (
 )
 
 // recordsOf returns the records of a result that is a JSON object or list. It returns nil for any
-// other result, because text that others wrote could contain anything.
+// other result, because its text may come from an attacker.
 func recordsOf(text string) []*record {
 	b := structured(text)
 	if b == nil {
@@ -64,7 +64,7 @@ type parser struct {
 	fields  int
 }
 
-// value reads a value of the field key of the record in.
+// value reads the value of the field key of the record in.
 func (p *parser) value(key string, in *record, depth int) {
 	switch kind := p.Kind(); {
 	case depth == maxDepth || p.fields == maxFields:
@@ -154,14 +154,14 @@ func endOfString(text string, from int) int {
 	return len(text)
 }
 
-// isThing reports whether a key names a thing, as in a map from people to their addresses, rather
-// than a field.
+// isThing reports whether a key is the name of a thing, as in a map from people to their addresses.
+// Other keys are names of fields.
 func isThing(key string) bool {
 	first, _ := utf8.DecodeRuneInString(key)
 	return strings.Contains(key, " ") || unicode.IsUpper(first)
 }
 
-// maxValue is the maximum length of a field that counts as a value. A longer one is prose.
+// maxValue is the maximum number of bytes of a field that counts as a value. A longer field is prose.
 const maxValue = 120
 
 // normal returns v in lower case and without surrounding space, the form in which values are
@@ -172,23 +172,23 @@ func normal(v string) string { return strings.ToLower(strings.TrimSpace(v)) }
 // one call.
 const maxCompared = 50_000
 
-// An identifier finds the records that the request identifies. It finds none after left
-// comparisons of fields.
+// An identifier finds the records that the request identifies. left is the number of comparisons of
+// fields that it may still make. It finds no record if left is 0.
 type identifier struct {
 	*request
 	left int
 }
 
-// spend reports whether n more comparisons are allowed.
+// spend consumes n comparisons, and reports whether any are left.
 func (q *identifier) spend(n int) bool {
 	q.left = max(q.left-n, 0)
 	return q.left > 0
 }
 
 // names reports whether the request identifies r, or a record that contains r, by something other
-// than the field of: by the text of a field with another key or, if of holds an e-mail address, by
-// a name in the address. Items of one list have the same key, so they do not identify each other.
-// all holds the records of the result.
+// than the field of. It can identify a record by a field with another key or, if of holds an e-mail
+// address, by a name in the address. Fields of r with the key of of do not count, because the items
+// of a list have the same key. all holds the records of the result.
 func (q *identifier) names(r *record, of field, all []*record) bool {
 	value := normal(of.text)
 	for in := r; in != nil; in = in.parent {
@@ -212,7 +212,8 @@ func (q *identifier) names(r *record, of field, all []*record) bool {
 }
 
 // share reports whether r is in a list of several records that all have the field f, such as the
-// channel of a list of messages. Such a field does not identify a record.
+// channel of a list of messages. Such a field does not identify a record. share returns true if no
+// comparisons are left.
 func (q *identifier) share(r *record, f field, all []*record) bool {
 	others := 0
 	for _, o := range all {
@@ -262,12 +263,12 @@ func (q *request) handle(text string) bool {
 		len(words) == 1 && len(v) > 2 && q.said.names[v] && !general[v]
 }
 
-// maxPartly is the maximum number of words of a field that the request may name by two of them.
+// maxPartly is the maximum number of words of a field that two of its words can identify.
 const maxPartly = 8
 
-// partly reports whether the request has two neighboring words of words, the words of a short
-// field, as in "grocery list" for "Grocery list of today". One of them must say more than an action
-// or a kind of thing.
+// partly reports whether the request contains two neighboring words of a short field, as in "grocery
+// list" for "Grocery list of today". words holds the words of the field. One of the two must be more
+// specific than the verbs and topics that the module knows.
 func (q *request) partly(words []string) bool {
 	if len(words) > maxPartly {
 		return false

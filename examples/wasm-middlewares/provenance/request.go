@@ -32,7 +32,7 @@ func (r *request) follow(id, text string) *request {
 	return now
 }
 
-// read adds the effects and the topics that text asks for to r.
+// read adds to r the effects and the topics that text asks for.
 func (r *request) read(text string) {
 	tokens := clauses(strings.ToLower(text))
 	for i, t := range tokens {
@@ -73,9 +73,10 @@ func init() {
 	}
 }
 
-// clauses returns the words of text, each with whether a clause can begin with it. A number with a
+// clauses returns the words of text, and marks each with which a clause can begin. A number with a
 // decimal point, and a name with dots or hyphens, is one word. If the extension of a file name, or
-// the beginning of a name with hyphens, is the word of a topic, that follows as a word of its own.
+// the part of a name before its first hyphen, is a word of a topic, this word is added after the
+// name.
 func clauses(text string) []token {
 	var out []token
 	begins := true
@@ -108,8 +109,9 @@ func isMark(c rune) bool {
 	return false
 }
 
-// forMe reports whether t, the word with index i in tokens, asks for no effect: it begins a phrase
-// like "tell me", which asks for an answer, or "email address", in which it is not a verb.
+// forMe reports whether t, the verb with index i in tokens, asks for no effect. It does not if it
+// begins a phrase like "tell me", which asks for an answer, or if it is not a verb, as in "email
+// address".
 func (t token) forMe(tokens []token, i int) bool {
 	if i+1 == len(tokens) {
 		return false
@@ -131,7 +133,8 @@ func knows(after []token) bool {
 }
 
 // asks reports whether the request asks for what the tool of s does. If the effect of the tool is
-// unknown, the request must contain a word of the tool's name.
+// unknown, the request must contain a word of the tool's name. If s.takes is set, the request must
+// contain that word.
 func (r *request) asks(s *sink) bool {
 	if s.effect == 0 {
 		for _, w := range s.words {

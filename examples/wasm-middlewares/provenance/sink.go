@@ -10,15 +10,15 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/json"
 )
 
-// A role says what an argument decides about a call. Of two possible roles of an argument, the
+// A role is the meaning of an argument for the decision about a call. If two roles are possible, the
 // larger one applies.
 type role uint8
 
 const (
 	content role = iota // what is sent or written
 	title               // the name of what is created
-	detail              // what an account says of its holder, such as a name or a street
-	target              // who receives, which account, which object
+	detail              // a detail of an account, such as the name or the street of its holder
+	target              // a recipient, an account or an object
 	address             // a URL
 )
 
@@ -31,7 +31,7 @@ type sink struct {
 	topics  topic
 	roles   map[string]role // roles by the names of arguments
 	other   role            // role of an argument that the declaration does not have
-	takes   string          // word of the name that says that reading changes what is read; may be empty
+	takes   string          // word of the tool's name that means that the tool changes what it reads, or ""
 	declare declaration     // the declaration from which the sink was derived
 }
 
@@ -53,11 +53,11 @@ func (s *sink) fetches() bool {
 // sinks caches sinks by the names of their tools.
 type sinks map[string]*sink
 
-// maxSinks bounds the cache.
+// maxSinks is the number of sinks at which the cache is cleared.
 const maxSinks = 1024
 
-// sinkOf returns the sink of the tool t with the given name. It follows from the declaration of the
-// tool and from the configuration.
+// sinkOf returns the sink of the tool t with the given name. It derives the sink from the declaration
+// of the tool and from the configuration.
 func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
 	if s := p.cache[name]; s != nil && s.declare.of(t) {
 		return s
@@ -73,7 +73,7 @@ func (p *policy) sinkOf(t *abi.Tool, name string) *sink {
 	return s
 }
 
-// A declaration is what a tool says of itself.
+// A declaration holds the parts of a tool's declaration from which a sink is derived.
 type declaration struct {
 	parameters, description string
 	readOnly, destructive   bool
@@ -85,7 +85,7 @@ func (d *declaration) of(t *abi.Tool) bool {
 		d.readOnly == t.ReadOnly && d.destructive == t.Destructive
 }
 
-// derive returns the sink that follows from the name and the declaration of a tool.
+// derive returns the sink of a tool without the configuration, from the tool's name and declaration.
 func derive(name string, t *abi.Tool) *sink {
 	s := &sink{
 		tool:    name,
@@ -135,7 +135,7 @@ const transferTool = "transfer_to_agent"
 // example, marks the mails as read.
 var taking = wordSet("unread pop dequeue consume acknowledge")
 
-// apply changes s as an entry of the configuration says.
+// apply sets the effect and the roles in s as specified by r, an entry of the configuration.
 func (s *sink) apply(r *toolRule) {
 	if r.Effect != "" {
 		s.effect = effectNamed(r.Effect)
@@ -272,8 +272,8 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// roleOf returns the role of an argument. It follows from the format, from the name or, if the name
-// says nothing, from the description.
+// roleOf returns the role of an argument, derived from the format, from the name or, if the name has
+// no known word, from the description.
 func (s *sink) roleOf(name, description, format string) role {
 	words := nameWords(name)
 	is := func(set map[string]bool) bool {

@@ -14,7 +14,7 @@ type source struct {
 	at       int // index in the run's messages
 	id       string
 	from     []string // labels that are not trusted
-	tool     string   // the tool that returned the message, if nobody else wrote in it
+	tool     string   // the tool that returned the message, or "" if another party wrote a part of it
 	call     string   // ID of the call if the message is its result
 	calledAt int      // index of the message with the call
 }
@@ -22,8 +22,8 @@ type source struct {
 // origin returns the labels that are not trusted, for people.
 func (s *source) origin() string { return strings.Join(s.from, ", ") }
 
-// labelsOf returns the labels of m. Without labels of the host they follow from the role and the
-// origin. tool is the name of the tool if m is a result.
+// labelsOf returns the labels of m. If the host set no labels, they follow from the message's role
+// and origin. tool is the name of the tool if m is a result.
 func labelsOf(ctx *middleware.Context, m *abi.Message, tool string) []string {
 	switch {
 	case len(m.Labels) > 0:
@@ -43,7 +43,7 @@ func labelsOf(ctx *middleware.Context, m *abi.Message, tool string) []string {
 	}
 }
 
-// foreign returns those of the labels that are not trusted.
+// foreign returns the untrusted ones of the given labels.
 func (p *policy) foreign(labels []string) []string {
 	var out []string
 	for _, l := range labels {
@@ -54,8 +54,8 @@ func (p *policy) foreign(labels []string) []string {
 	return out
 }
 
-// trusts reports whether what has a label is trusted: the words of the user and the system, and
-// those of the modules and tools that the configuration trusts.
+// trusts reports whether text with the given label is trusted: text of the user and the system, and
+// of the modules and tools that the configuration trusts.
 func (p *policy) trusts(label string) bool {
 	if label == abi.OriginUser || label == abi.LabelSystem {
 		return true
@@ -114,12 +114,12 @@ func (s *source) text(ctx *middleware.Context) string {
 // hasRecords reports whether a source is the result of a tool that returns records of a service.
 func (s *source) hasRecords() bool { return s.tool != "" && !readsProse(s.tool) }
 
-// returnsProse reports whether a source is the result of a tool that returns a file, a page or the
-// like.
+// returnsProse reports whether a source is the result of a tool that returns text such as a file or a
+// page.
 func (s *source) returnsProse() bool { return s.tool != "" && readsProse(s.tool) }
 
-// readsProse reports whether a tool, according to its name, returns text that anybody may have
-// written, such as a file or a page, rather than the records of a service.
+// readsProse reports whether a tool's name means that the tool returns text that anybody may have
+// written, such as a file or a page. Other tools return records of a service.
 func readsProse(tool string) bool {
 	var about topic
 	reading := false

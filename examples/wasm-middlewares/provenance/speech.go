@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// A speech is an index of trusted text. Finding a value in it takes the same time however long the
-// text is.
+// A speech is an index of trusted text. The time to find a value depends on how often its rarest word
+// occurs in the text.
 type speech struct {
 	words []string           // words of all texts in order; "" separates texts
 	at    map[string][]int32 // positions of each word in words
@@ -81,9 +81,9 @@ func isBracket(c rune) bool {
 	return unicode.IsSpace(c)
 }
 
-// has reports whether the trusted text contains value: exactly if value is an address, a URL, a
-// path or a number, and otherwise as a sequence of words. Case does not count, nor do the spaces
-// and hyphens in account numbers.
+// has reports whether the trusted text contains value: exactly if value is an address, a URL, a path
+// or a number, and otherwise as a sequence of words. It ignores case, and the spaces and hyphens in
+// account numbers.
 func (s *speech) has(value string) bool {
 	v := strings.ToLower(strings.TrimSpace(value))
 	switch {
@@ -118,10 +118,10 @@ func plain(v string) bool {
 	return true
 }
 
-// phrase reports whether the text contains words one after the other.
+// phrase reports whether the text contains the given sequence of words.
 func (s *speech) phrase(words []string) bool { return s.find(words) >= 0 }
 
-// find returns the position at which words follow one after the other, or -1 if they do not.
+// find returns a position of the given sequence of words in the text, or -1 if there is none.
 func (s *speech) find(words []string) int {
 	if len(words) == 0 {
 		return -1

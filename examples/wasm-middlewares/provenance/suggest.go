@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// BeforeAgent answers with a draft of the configuration if the configuration asks for it.
+// BeforeAgent answers with a draft of the configuration if Suggest is set.
 func (p *policy) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
 	if p.Suggest {
 		run.Respond(abi.Assistant(p.draft(run.Tools)))

@@ -10,7 +10,7 @@ import (
 // A superlative is a way to identify a record of a list by a comparison with the others, as in "the
 // largest file".
 type superlative struct {
-	words  string // words by which requests express it
+	words  string // words that mean the superlative in requests
 	fields string // words in the keys of the compared fields
 	most   bool   // the record with the largest value; the smallest otherwise
 }
@@ -37,7 +37,8 @@ func (q *identifier) superlative(r *record, all []*record) bool {
 	return false
 }
 
-// means reports whether s means the record r.
+// means reports whether r is the one record in its list with the largest or smallest value of a
+// field, as s specifies.
 func (q *identifier) means(s *superlative, r *record, all []*record) bool {
 	if !q.spend(len(r.fields) + 1) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// The values of finding.rule, which are also in payloads.
+// Values of finding.rule. The payload of a question to a person contains the value.
 const (
 	ruleUnasked = "unasked" // the request does not ask for what the tool does
 	ruleValue   = "value"   // a value is not the user's
@@ -22,10 +22,11 @@ type finding struct {
 	argument string
 	value    string
 	source   *source // message with the value; nil if there is none
-	partly   bool    // whether the module has not compared all records
+	partly   bool    // true if the module has not compared all records
 }
 
-// GateTool allows calls that cannot do harm, and calls whose decisive values are the user's.
+// GateTool allows calls that cannot do harm, and calls whose decisive values are the user's. It
+// denies other calls or asks a person about them.
 func (p *policy) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	s := p.sinkOf(&call.Tool, call.Name)
 	if s.harmless() {
@@ -104,7 +105,7 @@ func (p *policy) judge(ctx *middleware.Context, a *attempt) (*finding, error) {
 	return nil, nil
 }
 
-// owns reports whether text, a title, is the user's: the user wrote it, or the request has two
+// owns reports whether the title text is the user's: the user wrote it, or the request contains two
 // neighboring words of it.
 func (h *history) owns(text string) bool {
 	if h.user.has(text) {
@@ -146,9 +147,9 @@ type scalar struct {
 // maxScalars bounds the values of one argument.
 const maxScalars = 1000
 
-// scalars appends the strings and numbers in v to out, each with its role. as is the role of v. The
-// values in an object have the roles of their keys, but if v is a target and none of its keys is,
-// all have the role of v.
+// scalars appends the strings and numbers in v to out, each with its role. as is the role of v.
+// Values in an object have the roles of their keys. If v is a target and no key of the object is one,
+// all values in it are targets.
 func scalars(out []scalar, as role, s *sink, v any) []scalar {
 	if len(out) >= maxScalars {
 		return append(out[:maxScalars], scalar{target, "too many values"})
@@ -175,7 +176,7 @@ func scalars(out []scalar, as role, s *sink, v any) []scalar {
 	return out
 }
 
-// value returns the reason why the value v may not be used for the argument, or nil if it may.
+// value returns the reason why the value v may not be used for the argument, or nil if v is allowed.
 func (p *policy) value(ctx *middleware.Context, a *attempt, argument string, v scalar) *finding {
 	h := &p.history
 	if h.said(v.text, v.role) {
@@ -212,7 +213,8 @@ func (h *history) said(v string, as role) bool {
 	return false
 }
 
-// numbered reports whether the text has the number v after a word that says what it numbers.
+// numbered reports whether the text contains the number v after a word for a numbered thing, such as
+// "file" or "id".
 func (s *speech) numbered(v string) bool {
 	return slices.ContainsFunc(s.at[v], func(at int32) bool {
 		w := s.words[at-1]
@@ -220,8 +222,8 @@ func (s *speech) numbered(v string) bool {
 	})
 }
 
-// decide asks a person about a call. It denies the call if the configuration says so, or if a person
-// has already refused a call for the same reason.
+// decide asks a person about a call that is not allowed for the reason f. It denies the call if the
+// configuration requires that, or if a person has already denied a call for the same reason.
 func (p *policy) decide(
 	ctx *middleware.Context, call *middleware.Call, s *sink, f *finding,
 ) (middleware.Decision, error) {

@@ -17,9 +17,9 @@ import (
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 )
 
-// The corpus is generated from a seed: sentences with personal data as people and programs
-// write it, plain and disguised, and sentences with similar numbers and words. The
-// detectors were not tuned on it.
+// The corpus is generated from a seed: sentences with personal data as people and programs write it,
+// plain and disguised, and sentences with similar numbers and words. The detectors were not tuned on
+// the corpus.
 
 var people = []string{"anna", "b.chen", "j_ortiz", "Maria.Rossi", "o+lists", "k-2024", "zoë", "support"}
 

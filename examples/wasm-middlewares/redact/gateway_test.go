@@ -20,8 +20,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-// TestGateway checks that the upstream of a gateway gets placeholders, and the client their values, in streamed text
-// and in the arguments of calls, except of those that send data out.
+// TestGateway checks that the upstream of a gateway receives placeholders, and that the client
+// receives their values in streamed text and in the arguments of calls. Calls that send data out keep
+// the placeholders.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	const arguments = `{\"text\":\"[EMAIL_1] [EMAIL_2]\"}`

@@ -1,7 +1,7 @@
 package main
 
-// A link reads text in Markdown or HTML, and tells whether the text so far ends within the address
-// of a link or an image. A client may load such an address without asking.
+// A link is the state of parsing text in Markdown or HTML. It records whether the text so far ends
+// within the address of a link or an image, which a client may load without asking.
 type link struct {
 	In   byte `json:"in,omitempty"`   // one of the values below, or 0 outside of addresses
 	Last byte `json:"last,omitempty"` // the last byte of the text
@@ -9,7 +9,7 @@ type link struct {
 
 // Values of [link.In].
 const (
-	linkBegins = '(' // an address follows: of a link, or of the definition of one
+	linkBegins = '(' // the address of a link, or of the definition of a link, follows
 	linkGoesOn = '/' // in an address, which ends with white space
 	linkTag    = '<' // in a tag of HTML, which ends with > or an empty line
 )

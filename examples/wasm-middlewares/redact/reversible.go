@@ -95,8 +95,8 @@ func (b *book) add(value string, at number) {
 	b.seen.add(value)
 }
 
-// save stores the values if they have changed. It returns false if another hook has stored new
-// values since load, which then have the numbers of these.
+// save stores the values if they have changed. It returns false if another hook has stored values
+// since load. Those values may have the same placeholders as the unsaved ones.
 func (b *book) save() (bool, error) {
 	if b.err != nil || !b.changed {
 		return b.err == nil, b.err
@@ -104,9 +104,9 @@ func (b *book) save() (bool, error) {
 	return secrets.CompareAndSet(b.ctx, b.values, b.version)
 }
 
-// placeholder returns the placeholder of value, which is the same wherever the value occurs.
-// Another spelling of it has another placeholder, so that each is restored as it was. A value
-// beyond the limits gets a permanent replacement.
+// placeholder returns the placeholder of value, which is the same wherever the value occurs. Each
+// spelling of a value has a placeholder of its own, so that it is restored exactly. A value beyond
+// the limits gets a permanent replacement.
 func (b *book) placeholder(label, value string) string {
 	at, ok := b.numbers[value]
 	if !ok {
@@ -140,11 +140,11 @@ func (b *book) value(placeholder string, sink bool) (string, bool) {
 	return s.Value, true
 }
 
-// verbatim returns a kind for text that needs placeholders although no detector finds data in it:
-// values that have a placeholder, such as a card number to which the model added a digit, and,
-// unless ofModel is set, lookalikes of placeholders. A lookalike gets a placeholder of its own, so
-// that it is restored as it was written. In text that the model wrote, a lookalike is usually a
-// placeholder that stayed.
+// verbatim returns a kind for text that needs placeholders although no detector finds data in it.
+// Such text is a value that has a placeholder, for example within a longer number, or a lookalike of
+// a placeholder. A lookalike gets a placeholder of its own, so that it is restored exactly. If
+// ofModel is set, lookalikes are excluded, because in the model's text they are usually placeholders
+// that were not restored.
 func (r *redact) verbatim(ofModel bool) *kind {
 	lookalikes := tokens{r.reversed, "[]"}
 	d := verbatim{&r.book, lookalikes}
@@ -202,8 +202,8 @@ func (v verbatim) find(view *view) []span {
 	return out
 }
 
-// Limits of the search for values that have been seen. Shorter values occur by chance, and more values with the
-// same beginning would cost too much.
+// Limits of the search for values that have placeholders. Values of fewer than minSeen bytes occur by
+// chance, and more than maxAlike values with the same first bytes would make the search slow.
 const (
 	minSeen  = 5
 	maxAlike = 16
@@ -232,8 +232,8 @@ func (s *seen) add(value string) {
 	s.pairs[pair/64] |= 1 << (pair % 64)
 }
 
-// mayBegin reports whether a value may begin at index i of text. It is fast, and seldom returns
-// true if none does.
+// mayBegin reports whether a value may begin at index i of text. It is fast. A false positive is
+// rare.
 func (s *seen) mayBegin(text string, i int) bool {
 	if len(text)-i < minSeen {
 		return false

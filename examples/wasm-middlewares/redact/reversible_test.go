@@ -150,7 +150,8 @@ func TestSinks(t *testing.T) {
 	require.Equal(t, "[EMAIL_1]", said(t, h, "[EMAIL_1]", 3))
 }
 
-// TestLinks checks that a value that is not the user's is not restored in an address, which a client may load.
+// TestLinks checks that only the user's own values are restored in addresses, which a client may
+// load.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	h := reversible(t, nil)
@@ -179,8 +180,9 @@ func TestLinks(t *testing.T) {
 	require.Equal(t, "![x](//x.example/amy@example.org)", said(t, h, "![x](//x.example/[EMAIL_2])", 5))
 }
 
-// TestSeenValues checks that a value that has a placeholder is hidden where no detector finds it. Otherwise the model
-// could have a value restored in such a place, and read it in the next request.
+// TestSeenValues checks that a value that has a placeholder is also hidden where no detector finds
+// it. Otherwise a model could have a tool write the value into such a place, and read the value in
+// the next request.
 func TestSeenValues(t *testing.T) {
 	t.Parallel()
 	const card = "4111 1111 1111 1111"
@@ -198,8 +200,8 @@ func TestSeenValues(t *testing.T) {
 	require.Equal(t, "x[CREDIT_CARD_1]x 4111 1111 1111 111", got[2].Content.String())
 }
 
-// TestPlaceholdersAreStable checks that requests in which the client sends back what it was shown begin with the
-// same text, although each is a run of its own.
+// TestPlaceholdersAreStable checks that requests of a growing conversation have a common prefix. The
+// client sends back what it received, and each request is a run of its own.
 func TestPlaceholdersAreStable(t *testing.T) {
 	t.Parallel()
 	history, before := []abi.Message{}, []abi.Message{}
@@ -284,8 +286,8 @@ func TestReversibleWithOtherStrategies(t *testing.T) {
 	}
 }
 
-// FuzzReversible checks that text comes back as it was, in the model's text and in arguments, and that the output
-// is the same however the model's text is split.
+// FuzzReversible checks that text is restored exactly, in the model's text and in arguments, and that
+// the output does not depend on how the model's text is split.
 func FuzzReversible(f *testing.F) {
 	f.Add("mail bob@example.com, BOB@example.com [EMAIL_1] [EMAIL_2] [[EMAIL_3]", uint64(1))
 	f.Add(`"4111 1111 1111 1111\" [CREDIT_CARD_1]\u005bEMAIL_1] <bob&#64;example.com>`, uint64(2))

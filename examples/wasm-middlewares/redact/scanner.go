@@ -37,7 +37,7 @@ type kind struct {
 	name    string // if empty, matches are not counted
 	replace func(match string) string
 	token   string // the label of its tokens or placeholders, if it has some
-	exact   bool   // replace gets the text that an escaped match in JSON stands for
+	exact   bool   // replace gets the unescaped text of a match in JSON
 	blocks  bool   // text with a match is rejected
 }
 

@@ -93,8 +93,8 @@ func flush(out []abi.Chunk, texts []*held, kind string) []abi.Chunk {
 	return out
 }
 
-// pass redacts text, the text of the chunk c, and returns what can be released. h has the text that
-// earlier chunks held back.
+// pass redacts text, which belongs to the chunk c, and returns the part to release. h has the text
+// that was held back from earlier chunks.
 func (r *redact) pass(h *held, c *abi.Chunk, text string, last bool, found finds) string {
 	if c.Kind != abi.ChunkToolCall || r.ToolArguments {
 		text = r.scanner(c).next(&h.Tail, text, last, found)

@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/word"
 )
 
-// A survey tells which characters a text has. The detectors take several nanoseconds for each byte, and most
-// texts have little for them to find.
+// A survey records which characters a text contains, so that slow detectors can skip texts without
+// the characters that they need.
 type survey struct {
 	at        bool     // @
 	disguised bool     // a character that the undisguised form of a text may replace
@@ -105,7 +105,8 @@ func (s *survey) addRun(text string, i, from int) int {
 // inRun reports whether a character may be part of an encoded run.
 func inRun(c byte) bool { return alnum(c) || c == '-' || c == '+' || c == '/' || c == '_' }
 
-// hasCode reports whether a run has more than small letters and hyphens. A run without is more likely words.
+// hasCode reports whether a run has other characters than small letters and hyphens. A run of only
+// these is more likely to consist of words.
 func hasCode(run string) bool {
 	for i := range len(run) {
 		if c := run[i]; c != '-' && (c < 'a' || c > 'z') {

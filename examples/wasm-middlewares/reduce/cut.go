@@ -100,8 +100,8 @@ func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) 
 	return r.result(ctx, cleared, frees, nil)
 }
 
-// result emits an event with the number of cleared results and of freed tokens, and with the error
-// that ended the clearing, if any.
+// result emits an event with the number of cleared results and of freed tokens. err is the error that
+// ended the clearing early, or nil.
 func (r *reducer) result(ctx *middleware.Context, cleared, frees int, err error) error {
 	data := map[string]any{"results": cleared, "tokens": frees}
 	if err != nil {

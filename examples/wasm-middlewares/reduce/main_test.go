@@ -109,7 +109,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 			require.Equal(t, keep == "store", strings.HasPrefix(id, "run-1."))
 		}
 		if keep == "store" {
-			// Another run reads it, and stores its own text under another id.
+			// Another run reads the stored text, and stores its own text under another id.
 			b.Run.ID = "run-2"
 			res := b.ran(t, abi.Call{ID: "same", Name: "read"}, abi.TextResult(strings.Repeat("y", 99)))
 			require.Equal(t, "run-2.r6", markOf(res.Extra).ID)

@@ -129,10 +129,10 @@ type backoff struct {
 	Why   string `json:"why"`
 }
 
-// backoff stores in rest that no call is made for a while after the given number of consecutive
-// failures: for asked milliseconds, which the tool asks for, or for a delay that doubles with each
-// failure if that is longer. The delay is at most MaxPause seconds. If Pause is 0, backoff does
-// nothing.
+// backoff stores in rest the time until which the tool is not called. calls is the number of
+// consecutive failures. The delay is the one that the tool asked for, in milliseconds, or one that
+// starts at Pause seconds and doubles with each failure, whichever is longer. The maximum is MaxPause
+// seconds. If Pause is 0, backoff does nothing.
 func (r *retry) backoff(
 	ctx *middleware.Context,
 	rest middleware.Local[backoff],

@@ -20,9 +20,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The corpus is generated from a seed: calls that two rules should match, in disguises that the
-// tool could decode, and similar calls in the same disguises, which the rules should not match. The
-// rules and their decoder were not tuned on it.
+// The corpus is generated from a seed: calls that two rules should match, in disguises that the tool
+// could decode, and similar calls in the same disguises, which the rules should not match. The rules
+// and their decoder were not tuned on the corpus.
 
 var corpusRules = rules(
 	on("deny", "*_file", "path", `(^|/)secret(/|$)`),

@@ -82,8 +82,8 @@ func invalid(format string, args ...any) error {
 // arrive in two batches, and the host may discard the module's memory between them.
 var openSpans = middleware.Local[open]("open")
 
-// Observe writes lines for the events, within the limits of the log. The last line reports the
-// number of dropped lines, if any.
+// Observe writes lines for the events, within the limits of the log. If it drops lines, the last line
+// reports their number.
 func (t *tracer) Observe(ctx *middleware.Context, events []abi.Event) error {
 	o, _, err := openSpans.Get(ctx)
 	if err != nil {

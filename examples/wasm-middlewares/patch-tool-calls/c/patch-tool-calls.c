@@ -1,7 +1,7 @@
 /* patch-tool-calls answers dangling tool calls: calls in an assistant's message that no tool
  * message answers, because the user wrote again before the tools finished. Models reject such a
- * conversation, or guess. Optionally it also removes surplus results, or rejects an inconsistent
- * conversation. */
+ * conversation, or invent results. Optionally it also removes surplus results, or rejects an
+ * inconsistent conversation. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 
 AM_HOOK(describe) {
@@ -43,8 +43,8 @@ AM_HOOK(configure) {
 	return AM_OK;
 }
 
-/* begin finds the first message to check: the nearest message before the first change that is not a
- * tool message. */
+/* begin finds the first message to check: the last message before the first change, other than tool
+ * messages. */
 static am_error *begin(const am_list *messages, int32_t *from) {
 	am_local_value looked;
 	int64_t revision;
@@ -221,7 +221,7 @@ static am_error *read_late(const am_list *messages, int32_t i) {
 	return AM_OK;
 }
 
-/* await reports whether a result after the round answers the call, and marks it. */
+/* await reports whether a result after the round answers the call, and marks that result. */
 static bool await(const round *r, am_str id) {
 	for (int32_t i = 0; i < late_count; i++) {
 		late *l = &lates[i];
@@ -232,8 +232,8 @@ static bool await(const round *r, am_str id) {
 	return false;
 }
 
-/* settle removes from the round what late results make right: calls that one of them answers are not
- * missing a result, their placeholders are surplus, and the late result itself is not. */
+/* settle corrects the round for late results. A call that a late result answers is not missing a
+ * result, and its placeholder is surplus. The late result itself is not surplus. */
 static void settle(round *r) {
 	for (int32_t i = 0; i < late_count; i++) {
 		int32_t k = lates[i].at - r->first;

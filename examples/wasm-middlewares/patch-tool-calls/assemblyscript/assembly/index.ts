@@ -1,6 +1,6 @@
-// Answers dangling tool calls: calls in an assistant's message that no tool message answers,
-// because the user wrote again before the tools finished. Models reject such a conversation, or
-// guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
+// Answers dangling tool calls: calls in an assistant's message that no tool message answers, because
+// the user wrote again before the tools finished. Models reject such a conversation, or invent
+// results. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 import {
 	BeforeModelRewriteStateAnswer, BeforeModelRewriteStateInput, ConfigureAnswer, ConfigureInput, Description, DescribeInput, Failure, List,
 	ListPatch, Message, ToolCall, describeAs, hook, host, invalid, object, parse, quote, toolMessage,
@@ -78,8 +78,8 @@ class Place {
 	constructor(public failure: Failure | null, public index: i32) {}
 }
 
-// begin returns the index of the first message to check: the nearest message before the first
-// change that is not a tool message.
+// begin returns the index of the first message to check: the last message before the first change,
+// other than tool messages.
 function begin(messages: List): Place {
 	const looked = host.localGet("looked");
 	if (!looked.ok) return new Place(looked.failure, 0);
@@ -187,8 +187,8 @@ class Round {
 // A Late counts the results that other messages separate from their calls. The host moves each to
 // its call before it calls the model, if the call has no other result.
 class Late {
-	left: Map<string, i32> = new Map(); // number of such results in the rounds that follow, by the call's id
-	private awaited: Set<string> = new Set(); // ids of calls in earlier rounds that one of them answers
+	left: Map<string, i32> = new Map(); // number of late results in the following rounds, by the call's id
+	private awaited: Set<string> = new Set(); // ids of calls in earlier rounds that a late result answers
 
 	// read counts the late results from message i on.
 	read(messages: List, i: i32): Failure | null {
@@ -203,8 +203,8 @@ class Late {
 		return null;
 	}
 
-	// settle removes from the round what late results make right: calls that one of them answers are
-	// not missing a result, their placeholders are surplus, and the late result itself is not.
+	// settle corrects the round for late results. A call that a late result answers is not missing a
+	// result, and its placeholder is surplus. The late result itself is not surplus.
 	settle(round: Round): void {
 		for (let k = 0; k < round.results.length; k++) {
 			const r = round.results[k], id = r.message.tool_call_id;

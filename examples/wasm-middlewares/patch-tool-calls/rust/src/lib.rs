@@ -1,6 +1,6 @@
-//! Answers dangling tool calls: calls in an assistant's message that no tool message answers,
-//! because the user wrote again before the tools finished. Models reject such a conversation, or
-//! guess. Optionally it also removes surplus results, or rejects an inconsistent conversation.
+//! Answers dangling tool calls: calls in an assistant's message that no tool message answers, because
+//! the user wrote again before the tools finished. Models reject such a conversation, or invent
+//! results. Optionally it also removes surplus results, or rejects an inconsistent conversation.
 
 use agent_middleware::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +83,8 @@ impl Middleware for Patcher {
     }
 }
 
-/// Returns the index of the first message to check: the nearest message before the first change
-/// that is not a tool message.
+/// Returns the index of the first message to check: the last message before the first change, other
+/// than tool messages.
 fn begin(messages: &List) -> Result<i32, Error> {
     let looked = host::local_get("looked")?.and_then(|v| v.value.0.parse().ok());
     let mut i = looked.map_or(0, |revision| messages.changed_since(revision));
@@ -109,8 +109,8 @@ struct Round {
 /// before it calls the model, if the call has no other result.
 #[derive(Default)]
 struct Late {
-    left: BTreeMap<String, i32>, // number of such results in the rounds that follow, by the call's id
-    awaited: BTreeSet<String>,   // ids of calls in earlier rounds that one of them answers
+    left: BTreeMap<String, i32>, // number of late results in the following rounds, by the call's id
+    awaited: BTreeSet<String>,   // ids of calls in earlier rounds that a late result answers
 }
 
 impl Late {
@@ -129,8 +129,8 @@ impl Late {
         Ok(late)
     }
 
-    /// Removes from the round what late results make right: calls that one of them answers are not
-    /// missing a result, their placeholders are surplus, and the late result itself is not.
+    /// Corrects the round for late results. A call that a late result answers is not missing a
+    /// result, and its placeholder is surplus. The late result itself is not surplus.
     fn settle(&mut self, round: &mut Round) {
         for (m, surplus) in &mut round.results {
             if *surplus == Some(Surplus::Orphan) && !synthetic(m) {

@@ -23,7 +23,7 @@ export function number(literal: string): string {
 	if (n == 0) return "0";
 	if (literal.length - e > 8 && e >= 0) return literal;
 	if (exponent > 64 || exponent < -64 || n > 64) return literal;
-	const point = whole + <i32>exponent - zeros; // number of digits before it
+	const point = whole + <i32>exponent - zeros; // number of digits before the point
 	if (point > 64 || point < -9) return literal;
 	const sign = negative ? "-" : "";
 	if (point <= 0) return sign + "0." + "0".repeat(-point) + digits;
