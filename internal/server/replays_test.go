@@ -118,16 +118,29 @@ func TestReplays(t *testing.T) {
 	require.Contains(t, runs[0].Changes[0].Before+runs[0].Changes[0].After, "small-2")
 	require.Equal(t, int64(1), runs[0].Version)
 
+	// An entry that is named like its module changes its name with the module's version.
+	pinned := "model: {name: small}\ntools: {builtin: [calculator]}\nmiddlewares: [{module: plain@%s}]\n"
+	require.Equal(t, 200, f.send("PUT", "/v1/modules?name=plain&version=1.5", f.acme, []byte(sources["plain"]),
+		"Content-Type", "application/javascript").status)
+	for _, version := range []string{"1", "1.5"} {
+		require.Equal(t, 200, f.apply(f.acme, "clerk", fmt.Sprintf(pinned, version)).status)
+	}
+	r, runs = f.replay(f.server.replays, api.StartReplay{Version: 4, Runs: api.ReplayFilter{Limit: 1}})
+	require.Equal(t, int64(1), r.Same, "%+v", runs)
+	r, runs = f.replay(f.server.replays, api.StartReplay{Module: "equal", Entry: "plain@1.5"})
+	require.Equal(t, int64(2), r.Same, "%+v", runs)
+	require.Equal(t, "plain", runs[0].Hooks[0].Entry)
+
 	var list struct{ Replays []api.Replay }
 	f.ok("GET", "/v1/agents/clerk/replays", f.acme, nil, &list)
-	require.Len(t, list.Replays, 5)
+	require.Len(t, list.Replays, 7)
 	f.ok("GET", "/v1/replays?limit=3", f.acme, nil, &list)
 	require.Len(t, list.Replays, 3)
 	f.ok("GET", "/v1/replays", f.beta, nil, &list)
 	require.Empty(t, list.Replays)
 	var log struct{ Records []api.AuditRecord }
 	f.ok("GET", "/v1/audit?action=replay.start", f.acme, nil, &log)
-	require.Len(t, log.Records, 5)
+	require.Len(t, log.Records, 7)
 	f.send("POST", "/v1/agents/clerk/replays", f.acme, api.StartReplay{}).problem(t, 422)
 	f.send("POST", "/v1/agents/clerk/replays", f.acme, api.StartReplay{Version: 9}).problem(t, 404)
 	f.send("POST", "/v1/agents/clerk/replays", f.beta, q("plain")).problem(t, 404)

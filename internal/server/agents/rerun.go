@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -30,22 +31,39 @@ func (a *Service) Rerun(
 }
 
 // ReplaceModule sets the module of an entry of a stored file, or of its sub-agents, to the module with a
-// digest. The entry of a sub-agent is prefixed with the sub-agent's name and a slash. It reports whether
-// the file has the entry, and that module's digest before.
+// digest. The entry of a sub-agent is prefixed with the sub-agent's name and a slash. If the file has no such
+// entry, it replaces that of another version, as [Unpinned] names both. It reports whether the file has the
+// entry, and that module's digest before.
 func ReplaceModule(f *agentfile.File, entry, digest string) (before string, ok bool) {
-	return replaceModule(f, "", entry, agentfile.Path(digest+".wasm"))
+	path := agentfile.Path(digest + ".wasm")
+	if before, ok = replaceModule(f, "", func(name string) bool { return name == entry }, path); ok {
+		return before, true
+	}
+	return replaceModule(f, "", func(name string) bool { return Unpinned(name) == Unpinned(entry) }, path)
 }
 
-func replaceModule(f *agentfile.File, prefix, entry string, path agentfile.Path) (before string, ok bool) {
+// Unpinned returns the name of an entry without the version. An entry that has no name of its own is named like its
+// module: mask@1.2.0 has the name mask@1.2 in one version of an agent, and mask@1.3 in the next.
+func Unpinned(entry string) string {
+	name, _, _ := strings.Cut(entry, "@")
+	return name
+}
+
+func replaceModule(
+	f *agentfile.File,
+	prefix string,
+	is func(name string) bool,
+	path agentfile.Path,
+) (before string, ok bool) {
 	for i := range f.Middlewares {
-		if m := &f.Middlewares[i]; prefix+m.Name == entry {
+		if m := &f.Middlewares[i]; is(prefix + m.Name) {
 			before, m.Module = string(m.Module), path
 			return before, true
 		}
 	}
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil {
-			if before, ok = replaceModule(inner, prefix+f.Agents[i].Name+"/", entry, path); ok {
+			if before, ok = replaceModule(inner, prefix+f.Agents[i].Name+"/", is, path); ok {
 				return before, true
 			}
 		}

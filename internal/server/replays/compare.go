@@ -20,11 +20,20 @@ const (
 // compare returns the result of a run from its two replays. It hides what tenants must not see: the
 // operator's modules, and what they add to requests.
 func compare(own, other *rerun.Pass, hide *runs.Redactor) *api.ReplayedRun {
-	view := rerun.View{HideRequests: hide.HidesAny(), Event: hide.Event, Entry: func(entry string) string {
+	view := rerun.View{HideRequests: hide.HidesAny(), Entry: func(entry string) string {
 		if hide.Has("", entry) {
 			return agents.OperatorName
 		}
-		return entry
+		return agents.Unpinned(entry)
+	}, Event: func(e *abi.Event) *abi.Event {
+		if e = hide.Event(e); e == nil {
+			return nil
+		}
+		out := *e
+		for _, name := range []*string{&out.Entry, &out.Source, &out.StoppedBy} {
+			*name = agents.Unpinned(*name)
+		}
+		return &out
 	}}
 	diff := rerun.Compare(own, other, view)
 	out := &api.ReplayedRun{Reason: hide.Text(diff.Note)}
@@ -45,8 +54,10 @@ func compare(own, other *rerun.Pass, hide *runs.Redactor) *api.ReplayedRun {
 		out.Outcome = same
 	}
 	out.Changes = changes(diff.Lines, hide)
-	out.Omitted = int64(max(0, len(out.Changes)-maxChanges))
-	out.Changes = out.Changes[:min(len(out.Changes), maxChanges)]
+	if n := len(out.Changes); n > maxChanges {
+		end := out.Changes[n-1] // the end of the run, if it differs
+		out.Omitted, out.Changes = int64(n-maxChanges), append(out.Changes[:maxChanges-1], end)
+	}
 	out.Hooks = hooks(own, other, hide)
 	return out
 }
@@ -83,10 +94,10 @@ func changes(lines []rerun.Line, hide *runs.Redactor) (out []api.ReplayChange) {
 
 // hooks returns the hooks whose calls differ, by step, entry and hook.
 func hooks(own, other *rerun.Pass, hide *runs.Redactor) (out []api.ReplayHook) {
-	before, after := own.Hooks(), other.Hooks()
+	before, after := unpinned(own.Hooks(), hide), unpinned(other.Hooks(), hide)
 	add := func(at rerun.HookCall) {
 		was, is := cmp.Or(before[at], &rerun.HookCost{}), cmp.Or(after[at], &rerun.HookCost{})
-		if !was.Differs(is) || hide.Has("", at.Entry) {
+		if !was.Differs(is) {
 			return
 		}
 		out = append(out, api.ReplayHook{
@@ -122,4 +133,29 @@ func hookFigures(c *rerun.HookCost) api.HookFigures {
 		f.Decisions[string(d)] = n
 	}
 	return f
+}
+
+// unpinned returns the costs of the hooks that tenants may see, by the names of entries without versions, so that the
+// versions of a module are compared with each other. Entries that would have the same name keep theirs.
+func unpinned(costs map[rerun.HookCall]*rerun.HookCost, hide *runs.Redactor) map[rerun.HookCall]*rerun.HookCost {
+	entries := map[string]string{} // by name without a version; empty if there are several
+	for at := range costs {
+		name := agents.Unpinned(at.Entry)
+		if known, ok := entries[name]; ok && known != at.Entry {
+			entries[name] = ""
+		} else {
+			entries[name] = at.Entry
+		}
+	}
+	out := map[rerun.HookCall]*rerun.HookCost{}
+	for at, cost := range costs {
+		if hide.Has("", at.Entry) {
+			continue
+		}
+		if name := agents.Unpinned(at.Entry); entries[name] == at.Entry {
+			at.Entry = name
+		}
+		out[at] = cost
+	}
+	return out
 }
