@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// endless returns a case of a hook that never ends by itself. Its fuel is unlimited, so that the
-// deadline ends the hook: compilers remove work that has no effect, so that a loop could use up its
-// fuel before the deadline.
+// endless returns a case of a hook that never ends by itself. Its fuel is unlimited, so that the deadline ends the
+// hook on every machine: a compiler removes work that has no effect, and a limited hook could use up its fuel before
+// the deadline.
 func endless(name string, build func() []byte) Case {
 	c := timed(Case{Name: name, Module: build, Want: Faulted, Hook: contract.HookBeforeAgent, Kind: sandbox.FaultTimeout,
 		Text: []string{"ran longer than 60ms"}})

@@ -15,7 +15,7 @@ import (
 var greatest = map[string]int64{
 	"MemoryBytes": 4 << 30,
 	"InputBytes":  1 << 30, "OutputBytes": 1 << 30, "ReplyBytes": 1 << 30, "HostCalls": 1 << 30, "Instances": 1 << 30,
-	"FuelSchedule": 1, // in which data that a module passes to the host is free
+	"FuelSchedule": 1, // the first schedule, in which data that a module passes to the host is free
 }
 
 // runLimits returns the names of all runtime limits.
@@ -72,7 +72,7 @@ func TestEachLimitOfStructureStopsItsCase(t *testing.T) {
 			b := build(int(field.Int()) + 1)
 
 			c := Case{Module: fixed(b), Want: Refused, Text: []string{"limit"}}
-			if name != "ModuleBytes" && name != "MemoryPages" { // these are errors of the runtime limits
+			if name != "ModuleBytes" && name != "MemoryPages" { // checked by the runtime limits, with other errors
 				require.NoError(t, h.run(t.Context(), &c).check(&c))
 			}
 			_, err := wasm.Decode(b, limits)
