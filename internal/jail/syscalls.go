@@ -61,9 +61,8 @@ func AllowSyscalls(calls ...Syscall) (*Filter, error) {
 	return f, nil
 }
 
-// DenySyscalls returns a filter that makes these system calls fail with EPERM. System calls that
-// go-seccomp-bpf does not know and those of another architecture, such as the 32-bit ones of a
-// 64-bit kernel, fail too.
+// DenySyscalls returns a filter that makes these system calls fail with EPERM. System calls that go-seccomp-bpf has
+// no number for, and those of another architecture, such as the 32-bit ones of a 64-bit kernel, fail too.
 func DenySyscalls(names ...string) (*Filter, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
