@@ -144,7 +144,7 @@ func (t *Parser) Text() string {
 	if t.Copy {
 		return string(t.B[start:end])
 	}
-	return unsafe.String(unsafe.SliceData(t.B[start:]), end-start) // these bytes do not change any more
+	return unsafe.String(unsafe.SliceData(t.B[start:]), end-start) // these bytes are not modified again
 }
 
 // escaped reads a string whose first escape is at end. Decoded text is shorter than its
@@ -181,7 +181,7 @@ func (t *Parser) UnescapeInPlace(start, end int) string {
 		return ""
 	}
 	t.I = i + 1
-	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // these bytes do not change any more
+	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // these bytes are not modified again
 }
 
 // moveText moves the text of a string from index i to index out, which does not exceed i, and

@@ -33,7 +33,7 @@ type Reader struct {
 // returns may share memory with b.
 func NewReader(b []byte) *Reader { return &Reader{t: Parser{B: b}} }
 
-// Err returns the first error, if any. Call it after reading everything.
+// Err returns the first error, or nil if there was none. Call it after reading everything.
 func (r *Reader) Err() error {
 	if r.err == nil && r.t.Bad {
 		r.err = errMalformed

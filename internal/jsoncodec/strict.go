@@ -16,7 +16,7 @@ type Object interface {
 	ReadField(s *Scanner, i int) error
 }
 
-// A Keeper is an Object that stores the fields it does not know.
+// A Keeper is an Object that stores the fields that are not among its FieldNames.
 type Keeper interface {
 	// Keep stores the field called name. raw is a part of the text that is read.
 	Keep(name string, raw []byte)

@@ -242,7 +242,7 @@ func WriteMap[M ~map[K]V, K ~string, V any](w *Writer, m M, write func(*Writer, 
 		w.Null()
 		return
 	}
-	// These are strings rather than Ks: each instance of the sort function would make modules larger.
+	// The keys are converted to strings, because each instance of the sort function makes modules larger.
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, string(k))
