@@ -182,9 +182,9 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// containsSecret reports whether s contains the secret in any spelling. It is a slow second
-// implementation: it removes escapes one by one, in any order, and searches each result. It gives up
-// after 300 results and returns true.
+// containsSecret reports whether s contains the secret in any spelling. It is a slow second implementation: it
+// removes escapes one by one, in any order, and searches each result. It returns true if there are more than 300
+// results.
 func containsSecret(s string, k *Secret) bool {
 	seen := map[string]bool{}
 	var try func(s string) bool
