@@ -202,7 +202,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %.300s", e.status, e.text) }
 
-// status returns the status of the response in err, or 0 if err holds no response.
+// status returns the status of the response in err, or 0 if err does not contain a response.
 func status(err error) int {
 	var s *statusError
 	if errors.As(err, &s) {

@@ -1,8 +1,8 @@
 //go:build wasip1
 
-// Command wasm-glutton is a middleware that makes its host hold as much as it can. Its
-// configuration lists, for each hook, host calls to make and the size of the answer. It
-// uses the imports of the ABI directly: no SDK limits what it asks for.
+// Command wasm-glutton is a middleware that makes its host use as much memory as it can. Its configuration lists, for
+// each hook, host calls to make and the size of the answer. It calls the imports of the ABI directly, because an SDK
+// could limit the calls.
 package main
 
 import (
@@ -75,7 +75,7 @@ var count int
 
 func at(b []byte) (unsafe.Pointer, int32) { return unsafe.Pointer(unsafe.SliceData(b)), int32(len(b)) }
 
-// pending reads the n bytes that the host holds ready for the module.
+// pending reads the pending reply of the host, which has n bytes.
 func pending(n int32) []byte {
 	b := make([]byte, max(n, 0))
 	if n > 0 {
