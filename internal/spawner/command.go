@@ -1,11 +1,10 @@
-// Package spawner starts the commands that an operator listed, for a server that may no
-// longer start programs itself.
+// Package spawner starts the commands that an operator listed, for a server that is confined and cannot start
+// programs itself.
 //
-// The spawner is a second process of the same program. The server starts it before it
-// confines itself, and passes it the list of commands. From then on a request is a number
-// in that list and three pipes: a server that an attacker has taken over can start the
-// listed commands and no others, with the arguments, environment and directory of the
-// list. It can feed them any input.
+// The spawner is a second process of the same program. The server starts it before it confines itself, and passes it
+// the list of commands. From then on a request is a number in that list and three pipes. An attacker who controls the
+// server can start the listed commands, with the arguments, environment and directory of the list, and pass them any
+// input. The attacker cannot start other commands.
 //
 // Each command runs under a profile of its own: the paths that it may read and write, and
 // the TCP ports that it may connect to. The spawner starts its own program once more,

@@ -1,7 +1,7 @@
 package spawner
 
-// An order is the message that a spawner reads from its standard input when it starts. The server
-// sends it before it accepts any connection, so it is trusted.
+// An order is the message that a spawner reads from its standard input when it starts. It is trusted, because the
+// server sends it before the server accepts any connection.
 type order struct {
 	Programs []program
 }
@@ -26,9 +26,8 @@ const (
 	opKill      = "kill"
 )
 
-// A request is one packet from the server. A start request carries three descriptors, the standard
-// streams of the command; other requests carry none. The spawner does not trust the server that
-// sends the request.
+// A request is one packet from the server. A start request has three descriptors, the standard streams of the
+// command; other requests have none. The spawner does not trust the server that sends the request.
 type request struct {
 	Op      string
 	ID      uint64 // the sender's number for the process
