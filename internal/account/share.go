@@ -63,12 +63,12 @@ func (s *Share) Size() int64 {
 // contextKey is the key of the account in a context.
 type contextKey struct{}
 
-// WithContext returns a context that carries an account.
+// WithContext returns a context with the account a, which FromContext returns.
 func WithContext(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, contextKey{}, a)
 }
 
-// FromContext returns the account that a context carries, or nil.
+// FromContext returns the account of a context, or nil if it has none.
 func FromContext(ctx context.Context) *Account {
 	a, _ := ctx.Value(contextKey{}).(*Account)
 	return a
