@@ -272,7 +272,7 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 	requireIdle(t, s, slots)
 }
 
-// requireIdle checks that all slots are free, and no tenant is remembered.
+// requireIdle checks that all slots are free, and that the semaphore has dropped the state of all tenants.
 func requireIdle(t *testing.T, s *Semaphore, slots int) {
 	t.Helper()
 	s.mu.Lock()
