@@ -30,7 +30,7 @@ type Options[V any] struct {
 	Now func() time.Time
 }
 
-// errAbandoned is the cause of the canceled context of a load whose callers have all left.
+// errAbandoned is the cause with which the context of a load is canceled when no caller waits for the load.
 var errAbandoned = errors.New("refcache: all callers have left")
 
 // A Cache holds values by key. It is safe for concurrent use.
@@ -78,11 +78,10 @@ type Ref[K comparable, V any] struct {
 	once  sync.Once
 }
 
-// Acquire returns a reference to the value of a key. If the key has no value, Acquire calls load
-// with a context that has the values of ctx, but not its deadline or cancellation. That context is
-// canceled when all callers that wait for the load have left. Acquire fails with load's error
-// unless Options.Retry makes it try again, with a [*PanicError] if load panics, or with the cause
-// of ctx if ctx is done first.
+// Acquire returns a reference to the value of a key. If the key has no value, Acquire calls load with a context that
+// has the values of ctx, but not its deadline or cancellation. That context is canceled when the contexts of all
+// callers that wait for the load are done. Acquire fails with load's error unless Options.Retry makes it try again,
+// with a [*PanicError] if load panics, or with the cause of ctx if ctx is done first.
 func (c *Cache[K, V]) Acquire(ctx context.Context, key K, load func(context.Context) (V, error)) (*Ref[K, V], error) {
 	for {
 		e, own := c.reference(ctx, key, load)
@@ -145,8 +144,8 @@ func protect[V any](ctx context.Context, load func(context.Context) (V, error)) 
 	return load(ctx)
 }
 
-// finish records the result of a load and wakes its waiters. It removes the entry if the
-// load failed, and closes a value that no caller uses any more.
+// finish records the result of a load and wakes its waiters. It removes the entry if the load failed, and closes a
+// value that no caller waits for.
 func (c *Cache[K, V]) finish(e *entry[K, V], value V, err error) {
 	c.mu.Lock()
 	e.value, e.err, e.ready = value, err, err == nil

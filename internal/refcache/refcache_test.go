@@ -135,8 +135,8 @@ func TestFailedLoad(t *testing.T) {
 	}
 }
 
-// TestCallersLeave checks that a load is canceled when all its callers have left, and that its
-// value is closed, even if KeepIdle is set.
+// TestCallersLeave checks that a load is canceled when the contexts of all its callers are done, and that its value
+// is closed, even if KeepIdle is set.
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
