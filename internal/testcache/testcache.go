@@ -28,12 +28,11 @@ var pipeline = []string{
 	"internal/sandbox/verify",
 }
 
-// Modules returns the directory of compiled modules, for the CacheDir of a host or loader. Its name
-// contains a digest of the pipeline's sources, so tests never use the output of other code, and
-// wazero's version as this process knows it. Hosts of several processes may use it concurrently.
-// Tests of the cache, and tests that must compile, use their own directory. Modules returns "",
-// which disables the cache, if the user has no cache directory or the working directory is outside
-// the repository.
+// Modules returns the directory of compiled modules, for the CacheDir of a host or loader. Its name contains a digest
+// of the pipeline's sources, so tests never use the output of other code, and the version that wazeroVersion returns.
+// Hosts of several processes may use it concurrently. Tests of the cache, and tests that must compile, use their own
+// directory. Modules returns "", which disables the cache, if the user has no cache directory or the working
+// directory is outside the repository.
 var Modules = sync.OnceValue(func() string {
 	all := below("test-modules")
 	sources, err := digest()
@@ -49,10 +48,10 @@ var Modules = sync.OnceValue(func() string {
 	return dir
 })
 
-// wazeroVersion returns wazero's version, or "dev" if this process does not know it. A program knows
-// the versions of its dependencies, as does the test of a program. The test of a library does not.
-// wazero writes its version into the path of machine code and ignores code of other versions, so in
-// a directory that programs and tests shared, each would remove what the other compiled.
+// wazeroVersion returns wazero's version, or "dev" if the build information of this process does not have it. A
+// program and the test of a program have the versions of their dependencies; the test of a library does not. wazero
+// writes its version into the path of machine code and ignores code of other versions. If programs and tests shared a
+// directory, each would therefore remove what the other compiled.
 func wazeroVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
