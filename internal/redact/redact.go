@@ -38,8 +38,8 @@ const maxWork = 24
 // byte.
 const freeWork = 1 << 16
 
-// ErrTooComplex is the error of [Text] for a string that needs too many comparisons. Only a string that was made for
-// this purpose needs so many.
+// ErrTooComplex is the error of [Text] for a string that needs too many comparisons. Ordinary text never needs that
+// number of comparisons.
 var ErrTooComplex = errors.New("the text has too many nested escapes to look for secrets in it")
 
 // Text returns s with each occurrence of a secret replaced by the mark of the secret.
