@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// An Account is the outcome of a run, as lines of text.
+// An Account is the observable outcome of a run, as lines of text.
 type Account struct {
 	Events []string // events that the caller received, except steps, logs, chunks and pauses
 	Asked  []string // requests to the model: tools and messages
@@ -20,13 +20,14 @@ type Account struct {
 	Kids   []string // requests to the model of the agent "kid", and tools of that agent that ran
 	Paused []string // interrupts of the run, sorted
 	State  string   // the messages at the end of the run
-	// Open reports whether a tool call was waiting when another call of the same round ended the
-	// run. A round is the tool calls of one message of the model. Whether such a call has a result
-	// is unspecified.
+	// Open reports whether another tool call was waiting when a call ended the run, and both came
+	// from the same message of the model. The contract leaves open whether a waiting call has a
+	// result.
 	Open bool
 }
 
-// Text that all runs use, and the error messages of the model and of tools.
+// The instruction and the user message of all runs, and the error messages of the model and of
+// tools.
 const (
 	instruction = "be good"
 	question    = "hi"
@@ -34,7 +35,7 @@ const (
 	toolFails   = "fail:tool"
 )
 
-// Placeholders for text of the host, whose wording the contract leaves open.
+// Placeholders for texts of the host. The contract leaves the wording of those texts open.
 const (
 	notRun       = "not-run"
 	unknownTool  = "unknown-tool"
@@ -48,12 +49,13 @@ const (
 	oneTransfer  = "one-transfer"
 )
 
-// reply returns the model's reply in a step.
+// reply returns the model's reply in a step, whose number starts at 1.
 func (c *Composition) reply(step int) Reply {
 	return c.Replies[min(step, len(c.Replies))-1]
 }
 
-// said returns the text of the reply r to a request with the given number of messages.
+// said returns the text of reply r to a request with the given number of messages. The text ends
+// with the number, unless it is empty.
 func said(r Reply, messages int) string {
 	if r.Text == "" {
 		return ""
@@ -61,15 +63,15 @@ func said(r Reply, messages int) string {
 	return r.Text + strconv.Itoa(messages)
 }
 
-// ownCall returns the placeholder for the id of a call that an entry makes for itself. about is the
-// id of the tool call that the hook is about, or is empty.
+// ownCall returns the placeholder for the ID of a call that hook h of an entry makes for itself.
+// about is the ID of the tool call that the hook is called for, or "" for other hooks.
 func ownCall(entry string, h abi.Hook, about string) string {
 	return "own." + entry + "." + string(h) + "." + about
 }
 
 func callID(step, i int) string { return fmt.Sprintf("c%d.%d", step, i+1) }
 
-// hostTexts maps text of the host to its placeholders.
+// hostTexts maps patterns of the host's texts to placeholders.
 var hostTexts = []struct {
 	text *regexp.Regexp
 	is   string
@@ -112,7 +114,7 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
 }
 
-// plain replaces the host's own text and ids in a line with placeholders.
+// plain replaces the host's texts and IDs in a line with placeholders.
 func plain(line string) string {
 	for _, t := range hostTexts {
 		line = t.text.ReplaceAllString(line, t.is)
@@ -156,7 +158,7 @@ func (s *seen) account() *Account {
 	return a
 }
 
-// asksOf formats an interrupt, with the call that a gate asks about.
+// asksOf formats an interrupt by a hook of an entry. For a gate, it includes the tool call c.
 func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	s := entry + "." + string(h)
 	if h == contract.HookGateTool {
@@ -165,7 +167,7 @@ func asksOf(entry string, h abi.Hook, c *abi.Call) string {
 	return s
 }
 
-// sort puts the lines about concurrent calls in an order that does not depend on their timing.
+// sort orders the lines about concurrent calls independently of the calls' timing.
 func (a *Account) sort() {
 	sortChildren(a.Events)
 	a.Events = byCall(a.Events)
@@ -239,18 +241,18 @@ var ofRound = regexp.MustCompile(
 	`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`,
 )
 
-// ofLive matches lines about faults of hooks that a resumed run calls again. Each call of such a
-// hook reports its fault.
+// ofLive matches lines about faults of the hooks that a resumed run calls again. A hook that faults
+// again reports another fault.
 var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
 
-// withoutLive removes the faults that ofLive matches.
+// withoutLive removes the events that ofLive matches.
 func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
-	a.sort() // the removed lines may have separated lines that are sorted together
+	a.sort() // sort joins rounds that the removed lines separated
 }
 
-// ofFault matches all faults. If a process dies after one, the next process calls the hook again
-// and reports the fault again.
+// ofFault matches lines about faults. If a process dies after a fault, the next process calls the
+// hook again and reports another fault.
 var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
 
 // withoutFaults removes the lines about faults, including those of child runs.
@@ -259,8 +261,8 @@ func (a *Account) withoutFaults() {
 	a.sort()
 }
 
-// sortChildren sorts the lines of each child run like those of the run itself, within the positions
-// that they occupy.
+// sortChildren sorts the lines of each child run like those of a run. Each child's lines keep their
+// set of positions in lines.
 func sortChildren(lines []string) {
 	at := map[string][]int{}
 	for i, line := range lines {
@@ -280,8 +282,8 @@ func sortChildren(lines []string) {
 	}
 }
 
-// byCall sorts the lines of each round by call, since calls run concurrently. Faults do
-// not name their call and come last.
+// byCall sorts adjacent lines about tool calls by the call's ID, since the calls run concurrently.
+// Lines about faults and limits do not contain the ID, and come last.
 func byCall(lines []string) []string {
 	key := func(line string) string {
 		if m := ofCall.FindStringSubmatch(line); m != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Check compares runs of a composition with its prediction. Run returns a description of the
-// differences, or "" if there are none. Run is deterministic.
+// A Check compares runs of a composition with the composition's prediction. Run returns a
+// description of the differences, or "" if there are none. Run is deterministic.
 type Check struct {
 	Name string
-	// Each is the distance between the seeds for which the check runs; it is larger for expensive
-	// checks.
+	// Each is the distance between two seeds for which the check runs. Expensive checks run for
+	// fewer seeds.
 	Each int
 	Run  func(context.Context, *Composition) string
 }
 
-// Checks lists the checks that run puppets as Go code in this process.
+// Checks returns the checks that run puppets as Go code in this process.
 func Checks() []Check {
 	return []Check{
 		{"prediction", 1, whole},
@@ -32,13 +32,13 @@ func Checks() []Check {
 	}
 }
 
-// whole compares a run without streaming with the prediction and returns the differences. The
-// prediction covers all inputs of the entries.
+// whole compares a run without streaming with the prediction, including all inputs of the entries'
+// hooks, and returns the differences.
 func whole(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c.quiet(), &stage{})
 }
 
-// quiet returns the composition without streaming.
+// quiet returns a copy of the composition in which no agent streams.
 func (c *Composition) quiet() *Composition {
 	quiet := *c
 	if quiet.Stream = false; c.Kid != nil {
@@ -54,17 +54,18 @@ func (c *Composition) quiet() *Composition {
 // differences.
 func sideBySide(ctx context.Context, c *Composition) string {
 	c = c.with(func(_ abi.Hook, s puppet.Script) puppet.Script {
-		s.Keep = false // the count would reveal the order of calls
+		s.Keep = false // the count would depend on the order of concurrent calls
 		return s
 	})
 	if c = c.quiet(); c.Kid != nil || c.owns() {
-		c.Limits = Limits{} // which call exceeds a limit depends on their order
+		c.Limits = Limits{} // the order of concurrent calls determines which of them exceeds a limit
 	}
 	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
 // streamed compares a run with streamed answers with the prediction and returns the differences.
-// Streaming must make no difference unless a hook depends on delivered chunks.
+// Streaming must not change the account. The check removes actions of hooks that run only after a
+// stream was delivered, and skips compositions for which cutsOff returns true.
 func streamed(ctx context.Context, c *Composition) string {
 	if slices.ContainsFunc(c.agents(), (*Composition).cutsOff) {
 		return ""
@@ -91,8 +92,8 @@ func streamed(ctx context.Context, c *Composition) string {
 	return againstPrediction(ctx, c, &stage{})
 }
 
-// cutsOff reports whether an on_chunk hook may end a stream while hooks of inner entries are still in
-// progress. Without streaming, those hooks finish first, so the two runs cannot be compared.
+// cutsOff reports whether an on_chunk hook may end a stream while hooks of inner entries are in
+// progress. Without streaming, those hooks finish first, so the two runs differ.
 func (c *Composition) cutsOff() bool {
 	for _, e := range c.Entries {
 		s := e.Hooks[contract.HookOnChunk]
@@ -113,12 +114,13 @@ func (c *Composition) cutsOff() bool {
 	return false
 }
 
-// crashes runs a composition in simulated processes that die, and returns the differences of the
-// persisted run from the prediction. The persisted run must not depend on the point of death.
+// crashes runs a composition in a series of simulated processes that die, and compares the
+// journaled run with the prediction. The run must not depend on the times of the deaths. crashes
+// returns the differences.
 func crashes(ctx context.Context, c *Composition) string {
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		s.Keep = s.Keep && s.Next == nil && h != contract.HookWrapModel &&
-			h != contract.HookWrapToolCall // wrappers are called again
+			h != contract.HookWrapToolCall // a process that resumes a run calls wrappers again
 		return s
 	})
 	c = c.quiet()
@@ -153,7 +155,7 @@ func crashes(ctx context.Context, c *Composition) string {
 	return ""
 }
 
-// breaks reports whether an on_chunk hook faults.
+// breaks reports whether the composition has an on_chunk hook that faults.
 func (c *Composition) breaks() bool {
 	for h, s := range c.scripts {
 		if h == contract.HookOnChunk && s.Do == puppet.Fault {
@@ -163,8 +165,8 @@ func (c *Composition) breaks() bool {
 	return false
 }
 
-// againstPrediction runs a composition on a stage and returns the differences from the prediction.
-// It returns "" if the prediction does not apply.
+// againstPrediction runs a composition as on configures it, and returns the differences from the
+// prediction. It returns "" if the prediction does not apply to the run.
 func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	s, err := play(ctx, c, on)
 	switch {
@@ -173,7 +175,7 @@ func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	case s.switchedOff(), Predict(c).Open:
 		return ""
 	}
-	s.breaks = c.Stream && c.breaks() // the position of the fault in the stream is unspecified
+	s.breaks = c.Stream && c.breaks() // the contract leaves the fault's position in the stream open
 	want := Predict(c)
 	wrong := s.against(want)
 	if !c.some(puppet.Stop, puppet.Fault) { // otherwise the end of the run may prevent other calls from asking
@@ -192,8 +194,8 @@ func (s *seen) against(want *Account) string {
 	return s.inOrder() + s.matchesObserver() + s.matchesStream() + got.differsFrom(want)
 }
 
-// inOrder describes the first error in the order and pairing of the events. It returns "" if there
-// is none.
+// inOrder describes the first event that is out of order or lacks its counterpart. It returns "" if
+// there is none.
 func (s *seen) inOrder() string {
 	open, inner := map[string]bool{}, map[string]int64{}
 	for i, e := range s.events {
@@ -231,8 +233,8 @@ func (s *seen) inOrder() string {
 	return ""
 }
 
-// matchesObserver compares the events with those that an observer received, which are all but
-// chunks and events of child runs. It returns the difference, or "".
+// matchesObserver compares the events with those that an observer received. An observer receives
+// all events except chunks and events of child runs. matchesObserver returns the difference, or "".
 func (s *seen) matchesObserver() string {
 	var want []int64
 	for _, e := range s.events {
@@ -246,8 +248,9 @@ func (s *seen) matchesObserver() string {
 	return ""
 }
 
-// matchesStream compares each message with the text chunks that the caller received before it. A
-// message that is marked as replaced may differ. matchesStream returns the first difference, or "".
+// matchesStream compares each message with the text chunks that the caller received before the
+// message. A message with Replaced set may differ. matchesStream returns the first difference, or
+// "".
 func (s *seen) matchesStream() string {
 	text, calls := "", map[string]string{}
 	for _, e := range s.events {
@@ -266,7 +269,7 @@ func (s *seen) matchesStream() string {
 	return ""
 }
 
-// differsFrom returns the differences between two accounts.
+// differsFrom returns the differences between a and the expected account want.
 func (a *Account) differsFrom(want *Account) string {
 	return differs("events", want.Events, a.Events) + differs("the model was asked", want.Asked, a.Asked) +
 		differs("tools ran", want.Ran, a.Ran) +

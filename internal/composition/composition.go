@@ -11,13 +11,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// A Composition describes an agent with its middlewares, model and tools, as data.
+// A Composition describes an agent with its middlewares, model and tools.
 type Composition struct {
 	Entries []Entry
-	// Replies holds the model's replies: step n gets Replies[n-1], and further steps the
-	// last one. Repeated calls in a step get the same reply.
+	// Replies holds the model's replies: Replies[n-1] is the reply in step n, and the last one is
+	// the reply in all further steps. Repeated calls in a step get the same reply.
 	Replies []Reply
-	// Direct lists the tools that end the run with their result.
+	// Direct lists the tools whose result ends the run.
 	Direct             []string
 	MaxSteps           int
 	Limits             Limits
@@ -32,8 +32,8 @@ type Composition struct {
 	Peer *Composition
 }
 
-// Limits holds the call limits of a run; 0 means unlimited. On and OnTool have the values of
-// agent.OnLimit.
+// Limits holds the call limits of a run; 0 means unlimited. On and OnTool are values of
+// agent.OnLimit for model calls and tool calls.
 type Limits struct {
 	ModelCalls, ToolCalls int
 	Plain                 int // maximum number of calls of the tool "plain"
@@ -66,17 +66,17 @@ type Reply struct {
 // A Call is a tool call of the model.
 type Call struct{ Tool, Arguments string }
 
-// The host's own tools. Puppets add others.
+// The host's own tools. Puppets can add others.
 const (
 	plainTool  = "plain"  // returns its name and arguments
 	piecesTool = "pieces" // returns its name and arguments, streamed in chunks if possible
 	failsTool  = "fails"
 	errorsTool = "errors" // returns an error result
-	childTool  = "kid"    // runs the kid, if there is one
+	childTool  = "kid"    // runs the sub-agent Kid if the composition has one
 	transfer   = agent.TransferTool
 )
 
-// tools lists the names of the tools.
+// tools lists the tools that every agent has.
 var tools = []string{plainTool, piecesTool, failsTool, errorsTool}
 
 // The names of agents.
@@ -86,7 +86,7 @@ const (
 	peerName  = "peer"
 )
 
-// agents returns the composition and those nested in it.
+// agents returns the composition and all compositions nested in it.
 func (c *Composition) agents() []*Composition {
 	out := []*Composition{c}
 	for _, inner := range []*Composition{c.Kid, c.Peer} {
@@ -110,7 +110,7 @@ func (c *Composition) scripts(yield func(abi.Hook, puppet.Script) bool) {
 	}
 }
 
-// some reports whether a script of the composition does one of the given actions.
+// some reports whether a script of the composition has one of the given actions as its Do.
 func (c *Composition) some(what ...string) bool {
 	for _, s := range c.scripts {
 		if slices.Contains(what, s.Do) {
@@ -120,7 +120,7 @@ func (c *Composition) some(what ...string) bool {
 	return false
 }
 
-// owns reports whether an entry calls the model or a tool for itself.
+// owns reports whether a puppet of the composition calls the model or a tool for itself.
 func (c *Composition) owns() bool {
 	for _, s := range c.scripts {
 		if s.Own != "" {
@@ -130,7 +130,7 @@ func (c *Composition) owns() bool {
 	return false
 }
 
-// with returns a copy of the composition in which the result of change replaces each script.
+// with returns a copy of the composition in which change has replaced each script.
 func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *Composition {
 	out := *c
 	if c.Kid != nil {

@@ -12,7 +12,7 @@ var (
 	seed         = flag.Uint64("seed", 1, "the seed of the first")
 )
 
-// maxShrunk is the maximum number of failures to shrink. Further failures often have the same
+// maxShrunk is the maximum number of failures that are shrunk. Further failures often have the same
 // cause.
 const maxShrunk = 5
 

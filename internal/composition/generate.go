@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// actions lists the actions of puppets in each hook, in addition to failing, faulting, stopping and
-// pausing. Other hooks that edit the state edit and insert messages.
+// actions lists the actions of puppets by hook, in addition to fail, fault, stop and pause. Hooks
+// that edit the state and are not listed have the actions edit and insert.
 var actions = map[abi.Hook][]string{
 	contract.HookBeforeAgent: {
 		puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer,
@@ -33,13 +33,13 @@ var actions = map[abi.Hook][]string{
 	contract.HookAfterAgent:              {puppet.Edit},
 }
 
-// A repertoire is a hook that puppets have, with its actions.
+// A repertoire is a hook of puppets with its possible actions.
 type repertoire struct {
 	hook abi.Hook
 	does []string
 }
 
-// hooks lists the hooks that puppets have. Puppets neither observe nor translate.
+// hooks lists the hooks of puppets: all except observe and the hooks that translate events.
 var hooks = func() (out []repertoire) {
 	for _, row := range abitable.Hooks() {
 		name := abi.Hook(row.Name)
@@ -55,7 +55,8 @@ var hooks = func() (out []repertoire) {
 	return out
 }()
 
-// mayPause reports whether a hook may interrupt a run by its answer's control. Gates ask instead.
+// mayPause reports whether the answer of hook h can interrupt a run with Control. Gates interrupt
+// with the decision ask.
 func mayPause(h abi.Hook) bool {
 	return h != contract.HookOnChunk && h != contract.HookToolMessages && h != contract.HookAfterAgent &&
 		h != contract.HookGateTool
@@ -64,7 +65,7 @@ func mayPause(h abi.Hook) bool {
 // A generator makes the random choices of [Generate].
 type generator struct{ *rand.Rand }
 
-// Generate returns the composition for a seed. The same seed always has the same composition.
+// Generate returns the composition for a seed. It returns the same composition for the same seed.
 func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
 	faults := g.IntN(3) // 0 none, 1 some, 2 more
@@ -72,7 +73,7 @@ func Generate(seed uint64) *Composition {
 	if g.IntN(3) > 0 {
 		return g.composition("m", 1+g.IntN(6), faults, pauses, g.IntN(4) == 0).sensible()
 	}
-	faults = max(0, faults-1) // so that the conversation gets far
+	faults = max(0, faults-1) // fewer faults, so that runs with a sub-agent last longer
 	c := g.composition("m", 1+g.IntN(3), faults, pauses, g.IntN(4) == 0)
 	c.Peer = g.composition("p", 1+g.IntN(2), faults, pauses, false)
 	c.Peer.MaxSteps, c.Peer.Limits = 0, Limits{}
@@ -98,9 +99,9 @@ func (g generator) transfers(c *Composition, to string) {
 	}
 }
 
-// composition returns a random composition. The names of its entries begin with prefix. faults is
-// the probability of a fault in tenths. pauses reports whether hooks may interrupt the run, and
-// parent whether the composition may have a kid.
+// composition returns a random composition with the given number of entries. The entries' names
+// begin with prefix. faults is the probability of a fault in tenths. pauses allows hooks to
+// interrupt the run. parent allows a kid.
 func (g generator) composition(prefix string, entries, faults int, pauses, parent bool) *Composition {
 	c := &Composition{
 		MaxSteps:           1 + g.IntN(4),
@@ -139,8 +140,8 @@ func (g generator) limits() Limits {
 	return l
 }
 
-// entry returns a random entry. i is its number and part of its name. The other parameters are
-// those of composition.
+// entry returns random entry number i, whose name is prefix and i. The other parameters are those
+// of composition.
 func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 	e := Entry{Name: fmt.Sprint(prefix, i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
 	for _, h := range hooks {
@@ -172,25 +173,25 @@ func (g generator) entry(prefix string, i, faults int, pauses bool) Entry {
 	return e
 }
 
-// own lets one entry of c make calls for itself. With several such entries, the calls of each would
-// pass through the hooks of the others.
+// own makes hooks of one entry of c call the model or a tool for themselves. If several entries did
+// so, each of their calls would pass the hooks of the others.
 func (g generator) own(c *Composition) {
 	e := &c.Entries[g.IntN(len(c.Entries))]
 	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
 		if never := h == contract.HookBeforeAgent || h == contract.HookOnChunk || h == contract.HookToolMessages ||
 			h == contract.HookAfterAgent; never ||
 			g.IntN(2) == 0 {
-			continue // tools are not available before a step, and the other hooks cannot pause
+			continue // no tools are available before a step, and the other hooks cannot pause
 		}
 		s := e.Hooks[h]
 		if s.Own = puppet.OwnTool; !ofTool(h) && g.IntN(2) == 0 {
-			s.Own = puppet.OwnModel // reports of the model's hooks do not name a tool call
+			s.Own = puppet.OwnModel // the reports of hooks of model calls have no tool call
 		}
 		e.Hooks[h] = s
 	}
 }
 
-// reply returns a random reply of the model of c.
+// reply returns a random reply of c's model.
 func (g generator) reply(c *Composition) Reply {
 	switch g.IntN(8) {
 	case 0:
@@ -215,7 +216,7 @@ func (g generator) reply(c *Composition) Reply {
 	return r
 }
 
-// sensible removes actions whose effect the contract leaves open or accounts cannot distinguish.
+// sensible removes actions whose effect the contract leaves open or that an account cannot show.
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	drops := c.some(puppet.Drop)
@@ -231,20 +232,20 @@ func (c *Composition) sensible() *Composition {
 			own && h == contract.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
 			s.Do = ""
 		}
-		// A hook counts twice if it is called again after a pause, and on_chunk counts chunks. A
-		// wrapper that passes on an error fails, so its count is discarded.
+		// A hook that is called again after a pause counts twice, and on_chunk would count chunks.
+		// A wrapper that passes on an error fails, so that its count is discarded.
 		s.Keep = s.Keep && !pauses && h != contract.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
 		return s
 	})
 	if pauses && (c.Kid != nil || c.owns() && c.parallel()) {
 		for _, a := range out.agents() {
-			a.Limits = Limits{} // which call exceeds a limit depends on their order, and a call that pauses is made later
+			a.Limits = Limits{} // the order of calls determines which of them exceeds a limit, and a call that pauses is made later
 		}
 	}
 	return out
 }
 
-// parallel reports whether the model makes several calls in one reply.
+// parallel reports whether a reply of the model has several calls.
 func (c *Composition) parallel() bool {
 	for _, a := range c.agents() {
 		if slices.ContainsFunc(a.Replies, func(r Reply) bool { return len(r.Calls) > 1 }) {

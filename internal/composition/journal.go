@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A memoryJournal stores one run in memory. It simulates the death of its process by rejecting
-// writes.
+// A memoryJournal stores one run in memory. While dead is set, it rejects writes, as if the process
+// had died.
 type memoryJournal struct {
 	mu     sync.Mutex
 	dead   bool
@@ -26,14 +26,14 @@ type memoryJournal struct {
 
 var errDied = errors.New("the process died")
 
-// die simulates the death of the process. Its later writes fail.
+// die simulates the death of the process: later writes fail.
 func (j *memoryJournal) die() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dead = true
 }
 
-// revive simulates the start of another process.
+// revive simulates the start of another process: writes succeed again.
 func (j *memoryJournal) revive() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -131,11 +131,11 @@ func (j *memoryJournal) committed() []abi.Event {
 	return slices.Clone(j.events)
 }
 
-// maxLives exceeds the number of processes that any run needs.
+// maxLives is a limit of the number of processes, above the number that any run needs.
 const maxLives = 200
 
-// playCrashing runs a composition in simulated processes. A process dies whenever the total number
-// of started hooks reaches at, 2*at or 3*at.
+// playCrashing runs a composition in a series of simulated processes. A process dies when the
+// number of hooks that all processes have started reaches at, 2*at and 3*at.
 func playCrashing(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
 	s := &seen{}

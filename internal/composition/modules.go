@@ -11,20 +11,20 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// Modules runs puppets as WebAssembly in the sandbox, over the whole ABI.
+// Modules runs puppets as WebAssembly modules in the sandbox, through the whole ABI.
 type Modules struct {
 	puppet *module.Module
 	grants policy.Grants
 }
 
-// NewModules returns the checks for puppet, the compiled wasm-puppet.
+// NewModules returns the checks for puppet, the loaded module wasm-puppet.
 func NewModules(puppet *module.Module) (*Modules, error) {
 	grants, err := policy.ParseGrants([]string{"model", "tool:" + plainTool})
 	return &Modules{puppet, grants}, err
 }
 
-// Check returns a check that runs a composition twice with its puppets as modules, in two runs of
-// one agent. Both must match the prediction and use the same fuel.
+// Check returns a check that runs a composition's agent twice with its puppets as modules. Both
+// runs must match the prediction and use the same fuel.
 func (m *Modules) Check() Check { return Check{"modules", 20, m.check} }
 
 func (m *Modules) check(ctx context.Context, c *Composition) string {
@@ -69,7 +69,7 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 	return ""
 }
 
-// fuel returns the fuel that each entry used.
+// fuel returns the fuel that each entry used in the observed run.
 func (s *seen) fuel() map[string]int64 {
 	out := map[string]int64{}
 	last := s.events[len(s.events)-1]

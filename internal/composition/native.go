@@ -25,7 +25,7 @@ func (n native) Describe() hook.Description {
 	return d
 }
 
-// Open returns the puppet itself, which has no state.
+// Open returns n, because the puppet has no state.
 func (n native) Open(context.Context, string, string) (hook.Session, error) { return n, nil }
 
 // Stats returns empty statistics.

@@ -56,11 +56,11 @@ type seen struct {
 	onHook    func() // called at the start of each hook, if not nil
 }
 
-// maxPauses exceeds the number of pauses of any run.
+// maxPauses is a limit of the number of pauses, above the number of pauses of any run.
 const maxPauses = 200
 
-// play runs a composition on the host as on configures it, approves every interrupt, and returns
-// the observations.
+// play runs a composition as on configures the host, approves every interrupt, and returns the
+// observations.
 func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	s := &seen{}
 	a, err := s.agent(c, on, rootName)
@@ -73,13 +73,13 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	return s, s.run(ctx, c, a, "run")
 }
 
-// run makes one run of the agent and records it in s.
+// run runs the agent once without a client and records the observations in s.
 func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
 	return s.runFor(ctx, c, a, id, func() chain.Encoder { return nil })
 }
 
-// runFor makes one run of the agent, approves every interrupt, and records the run in s. encoder
-// returns the encoder of the run's client, or nil if there is no client.
+// runFor runs the agent once, approves every interrupt, and records the observations in s. encoder
+// returns an encoder for the run's client, or nil if there is no client.
 func (s *seen) runFor(
 	ctx context.Context,
 	c *Composition,
@@ -127,7 +127,7 @@ func (s *seen) runFor(
 	}
 }
 
-// reset removes the observations of a run, so that s can observe another run.
+// reset removes the observations of a run, so that s can observe another one.
 func (s *seen) reset() {
 	s.observed = nil
 	s.sent, s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, nil, 0, nil
@@ -146,7 +146,7 @@ func (s *seen) switchedOff() bool {
 	})
 }
 
-// resume resumes a paused run from its state, after a round trip through JSON.
+// resume resumes a paused run with a state that was encoded as JSON and decoded again.
 func resume(
 	ctx context.Context,
 	a *agent.Agent,
@@ -165,7 +165,8 @@ func resume(
 	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
-// approvals returns answers that approve all questions, or only the last question if all is false.
+// approvals returns answers that approve all questions if all is true, and only the last question
+// otherwise.
 func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	if !all {
 		questions = questions[len(questions)-1:]
@@ -177,8 +178,8 @@ func approvals(questions []abi.Pending, all bool) map[string]json.RawMessage {
 	return answers
 }
 
-// agent builds an agent that runs the composition and reports to s. Its chain begins with the
-// middleware of watch.
+// agent builds the agent of a composition, which records its runs in s. The agent's chain begins
+// with the middleware that watch returns.
 func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, error) {
 	entries := []hook.Entry{{Name: "watch", Ring: hook.Outer, Middleware: s.watch()}}
 	for i := range c.Entries {
@@ -261,8 +262,8 @@ func (l Limits) limits() agent.Limits {
 	return out
 }
 
-// watch returns a middleware that passes the number of the step to the model as a parameter, and
-// records the observed events and the final messages.
+// watch returns a middleware that records the observed events and the final messages. The
+// middleware also passes the number of the step to the model as a parameter.
 func (s *seen) watch() *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeModel: func(_ context.Context, c *hook.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
@@ -286,7 +287,7 @@ func (s *seen) watch() *inproc.Middleware {
 	}
 }
 
-// reply returns the model's reply to a request, and records the request.
+// reply returns the model's reply to request q, and records q.
 func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()

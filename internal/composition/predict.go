@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Predict returns the outcome of a composition that the contract requires. It ignores streams and
-// pauses, which must make no difference.
+// Predict returns the account that the contract requires for a composition. It ignores streams and
+// pauses, because they must not change the account.
 func Predict(c *Composition) *Account {
 	p := newPrediction(c, question)
 	p.run()
@@ -34,7 +34,7 @@ func newPrediction(c *Composition, asked string) *prediction {
 	return p
 }
 
-// equip resets the run to the initial configuration of an agent.
+// equip sets up the prediction for agent c, as at the start of a run.
 func (p *prediction) equip(c *Composition) {
 	p.c, p.direct, p.instruction, p.tools, p.active, p.respond = c, c.Direct, instruction, nil, nil, nil
 	for _, name := range tools {
@@ -48,10 +48,10 @@ func (p *prediction) equip(c *Composition) {
 	}
 }
 
-// A prediction simulates a run as the contract defines it.
+// A prediction simulates a run according to the contract.
 type prediction struct {
 	c       *Composition // the current agent
-	root    *Composition // the agent that the run began with
+	root    *Composition // the agent with which the run began
 	account Account
 
 	instruction  string
@@ -89,8 +89,8 @@ type message struct {
 
 type toolCall struct{ id, name, arguments string }
 
-// ended describes the end of a run. The prediction panics with an *ended when the run ends, because
-// no entry can prevent that.
+// ended describes the end of a run. The simulation panics with an *ended to end the run, and caught
+// recovers it.
 type ended struct {
 	reason, by, failed string
 	final              *message
@@ -135,12 +135,12 @@ func lines(list []message) string {
 	return strings.Join(out, " | ")
 }
 
-// say adds an event to the account.
+// say appends an event to the account.
 func (p *prediction) say(format string, args ...any) {
 	p.account.Events = append(p.account.Events, fmt.Sprintf(format, args...))
 }
 
-// in returns the current agent's entries of a ring that have the hook h.
+// in returns the current agent's entries in a ring that have the hook h.
 func (p *prediction) in(ring int, h abi.Hook) []*Entry {
 	var out []*Entry
 	for i := range p.c.Entries {
@@ -152,12 +152,12 @@ func (p *prediction) in(ring int, h abi.Hook) []*Entry {
 	return out
 }
 
-// inward returns the entries that have a hook, from the outermost to the innermost ring.
+// inward returns the entries that have the hook h, from the outermost to the innermost ring.
 func (p *prediction) inward(h abi.Hook) []*Entry {
 	return slices.Concat(p.in(Outer, h), p.in(Tenant, h), p.in(Inner, h))
 }
 
-// outward returns the entries that have a hook, from the innermost to the outermost ring.
+// outward returns the entries that have the hook h, from the innermost to the outermost ring.
 func (p *prediction) outward(h abi.Hook) []*Entry {
 	return slices.Concat(p.in(Inner, h), p.in(Tenant, h), p.in(Outer, h))
 }
@@ -172,7 +172,7 @@ func (v verdict) ok() bool { return v == verdict{} }
 
 func mark(what string, e *Entry, h abi.Hook) string { return puppet.Mark(what, e.Name, h) }
 
-// ofTool reports whether a hook is about a tool call.
+// ofTool reports whether h is a hook of tool calls.
 func ofTool(h abi.Hook) bool {
 	switch h {
 	case contract.HookBeforeTool,
@@ -187,7 +187,7 @@ func ofTool(h abi.Hook) bool {
 	}
 }
 
-// lenient lists the hooks whose faults never end a run, with the effect of a fault.
+// lenient maps the hooks whose faults never end a run to the effect of a fault.
 var lenient = map[abi.Hook]string{
 	contract.HookGateTool:     "denied",
 	contract.HookCallTool:     "error_result",
@@ -195,9 +195,9 @@ var lenient = map[abi.Hook]string{
 	contract.HookAfterAgent:   "passed_over",
 }
 
-// call simulates a hook. Unless the hook is on_chunk, it reports the hook's input and makes the
-// entry's own call. It then calls during, if not nil, to make a wrapper's calls, and returns or
-// panics as the script requires.
+// call simulates hook h of entry e and returns its verdict, or panics if the hook ends the run.
+// Unless h is on_chunk, call first adds the hook's input, shown, to the account and makes the
+// entry's own call. during, if not nil, makes the calls of a wrapper.
 func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) verdict {
 	s := e.Hooks[h]
 	counters := p.counters[e.Name]
@@ -233,8 +233,8 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 	return verdict{}
 }
 
-// fault reports a fault of a hook. It ends the run, unless the hook is lenient or the entry skips
-// faults.
+// fault adds a fault of a hook to the account. It ends the run, unless the hook is lenient or the
+// entry skips faults.
 func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 	action, ends := lenient[h], false
 	switch {
@@ -251,8 +251,8 @@ func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
 	return verdict{faulted: true}
 }
 
-// pipeline calls the state hook h of some entries and applies their changes. If the run ends in the
-// pipeline, all of these changes are undone.
+// pipeline calls state hook h of the given entries and applies their changes. If one of the hooks
+// ends the run, pipeline undoes all changes.
 func (p *prediction) pipeline(
 	entries []*Entry,
 	h abi.Hook,
@@ -299,7 +299,7 @@ func (p *prediction) inserted(e *Entry, h abi.Hook) message {
 	return message{role: "user", text: mark(puppet.Insert, e, h), origin: "module:" + e.Name}
 }
 
-// run runs the agent and returns how it ended.
+// run simulates the agent's run and returns the end.
 func (p *prediction) run() *ended {
 	end := caught(func() {
 		p.beforeAgent()
@@ -317,7 +317,7 @@ func (p *prediction) run() *ended {
 	return end
 }
 
-// afterAgent calls after_agent at the end of the run or of an agent's turn.
+// afterAgent calls after_agent at the end of the run, or before the conversation is transferred.
 func (p *prediction) afterAgent(end *ended) {
 	for _, e := range p.outward(contract.HookAfterAgent) {
 		failed := ""
@@ -377,7 +377,7 @@ func (p *prediction) beforeAgent() {
 	}
 }
 
-// activeTools returns the names of the tools that are offered to the model.
+// activeTools returns the names of the tools that the model is offered.
 func (p *prediction) activeTools() []string {
 	var out []string
 	for _, t := range p.tools {
@@ -388,7 +388,7 @@ func (p *prediction) activeTools() []string {
 	return out
 }
 
-// oneStep runs a step or ends the run.
+// oneStep simulates a step. It panics with an *ended if the step ends the run.
 func (p *prediction) oneStep() {
 	p.mayStep()
 	p.requestTools = p.activeTools()
@@ -414,8 +414,8 @@ func (p *prediction) oneStep() {
 	p.decide()
 }
 
-// decide calls after_model_rewrite_state and reports the response. It then runs the tool calls of
-// the last message, or ends the run if that has none.
+// decide calls after_model_rewrite_state and adds the response to the account. It then makes the
+// tool calls of the last message, or ends the run if the message has none.
 func (p *prediction) decide() {
 	at := len(p.state) - 1 // the index of the response
 	end := caught(func() {
@@ -443,8 +443,8 @@ func (p *prediction) decide() {
 	}
 }
 
-// answerOpen adds an error result to every unanswered call. The results of a message with such calls
-// are then in the order of its calls.
+// answerOpen adds an error result for every call without a result. It puts the results of a message
+// with such calls in the order of the calls.
 func (p *prediction) answerOpen() {
 	for i := 0; i < len(p.state); i++ {
 		results, end := map[string]message{}, i+1
@@ -469,7 +469,7 @@ func (p *prediction) answerOpen() {
 	}
 }
 
-// recordCall reports a call, unless the call has been reported already.
+// recordCall adds a call to the account, unless the account has it.
 func (p *prediction) recordCall(c toolCall) {
 	if !p.calls[c.id] {
 		p.calls[c.id] = true

@@ -10,9 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// An answer is the answer of the model or a tool, or of an entry that replaced it.
+// An answer is an answer of the model or a tool, or the answer with which an entry replaced it.
 type answer struct {
-	failed  bool // whether the answer is an error, whose message is text
+	failed  bool // whether the answer is an error; text is then the error's message
 	isError bool // whether the answer is an error result of a tool
 	text    string
 	calls   []toolCall
@@ -38,14 +38,13 @@ type exchange struct {
 	before, wrap, after abi.Hook
 	tools               []string             // names of the tools that the model is offered
 	passes              func(*Entry) bool    // reports whether an entry's hooks apply to the call; nil means all do
-	serial              int                  // number of an own call, whose id is a placeholder
+	serial              int                  // number of the call if an entry makes it for itself; the call's ID is then a placeholder
 	call                *toolCall            // the tool call; nil for a model call
 	executed            string               // the arguments with which the tool last ran
 	core                func(request) answer // calls the model, or the gates and the tool
 }
 
-// in returns the entries of a ring that have the hook h and whose hooks apply to the call; see
-// passes.
+// in returns the entries in a ring that have the hook h, without entries that passes rejects.
 func (x *exchange) in(ring int, h abi.Hook) []*Entry {
 	return slices.DeleteFunc(x.prediction.in(ring, h), func(e *Entry) bool { return x.passes != nil && !x.passes(e) })
 }
@@ -63,7 +62,8 @@ func (p *prediction) askModel() answer {
 	return a
 }
 
-// modelCall returns a call of the model.
+// modelCall returns an exchange for a model call that offers tools. passes selects the entries
+// whose hooks apply; nil selects all.
 func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
 	x := &exchange{
 		prediction: p,
@@ -89,9 +89,9 @@ func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchan
 	return x
 }
 
-// own makes the call that an entry makes for itself, and reports the outcome. The hooks of the
-// entry itself do not apply to the call. The hooks of the tenant's ring do not apply to a model
-// call either.
+// own makes the call that hook h of entry e makes for itself, if its script has one, and reports
+// the outcome. The hooks of e do not apply to the call. If the call is a model call, the hooks of
+// entries in the tenant's ring do not apply either.
 func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	said := ""
 	switch e.Hooks[h].Own {
@@ -127,7 +127,7 @@ func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	p.say("custom %s.%s own %s", e.Name, h, said)
 }
 
-// ring makes the call from a ring inward.
+// ring makes the call through the given ring and all rings inside it.
 func (x *exchange) ring(ring int, q request) answer {
 	if ring == rings {
 		return x.core(q)
@@ -146,7 +146,7 @@ func (x *exchange) ring(ring int, q request) answer {
 	}
 }
 
-// shown formats a request as a hook reports it.
+// shown formats a request as the hooks of a puppet report it.
 func (x *exchange) shown(q request) string {
 	if x.call != nil {
 		return x.call.id + " " + x.call.name + q.arguments
@@ -154,7 +154,7 @@ func (x *exchange) shown(q request) string {
 	return strings.Join(x.tools, ",") + ": " + lines(q.messages)
 }
 
-// says formats an answer as a hook reports it.
+// says formats an answer as the hooks of a puppet report it.
 func (x *exchange) says(a answer) string {
 	switch {
 	case a.failed:
@@ -168,7 +168,7 @@ func (x *exchange) says(a answer) string {
 	}
 }
 
-// own returns the answer that an entry substitutes for the received answer.
+// own returns the answer that hook h of an entry substitutes for the received one.
 func own(e *Entry, h abi.Hook) answer { return answer{text: mark(puppet.Answer, e, h), source: e.Name} }
 
 func edited(e *Entry, h abi.Hook, a answer) answer {
@@ -179,7 +179,8 @@ func edited(e *Entry, h abi.Hook, a answer) answer {
 	return a
 }
 
-// more returns the request with a further message, or with the entry's arguments.
+// more returns q as entry e changes it: with a further message, or with the entry's arguments for a
+// tool call.
 func (x *exchange) more(q request, e *Entry, text string) request {
 	if x.call != nil {
 		q.arguments = fmt.Sprintf(`{"by":%q}`, e.Name)
@@ -189,8 +190,8 @@ func (x *exchange) more(q request, e *Entry, text string) request {
 	return q
 }
 
-// runBefore calls a ring's hooks before the call. It returns the changed request. If short is true,
-// the call is not made, and a is its answer.
+// runBefore calls the hooks of a ring that precede the call, and returns the changed request. If
+// short is true, a hook answered with a, and the call is not made.
 func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bool) {
 	var failed *answer
 	for _, e := range x.in(ring, x.before) {
@@ -216,8 +217,8 @@ func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bo
 	return q, a, short
 }
 
-// onion calls the given wrappers of a ring, each around the next, and makes the call inside the
-// innermost.
+// onion calls the given wrappers of a ring, each inside the previous one, and makes the call inside
+// the last.
 func (x *exchange) onion(ring int, wrappers []*Entry, q request) answer {
 	if len(wrappers) == 0 {
 		return x.ring(ring+1, q)
@@ -262,7 +263,7 @@ func (x *exchange) onion(ring int, wrappers []*Entry, q request) answer {
 	}
 }
 
-// passChunks returns the answer as a ring's on_chunk hooks change it.
+// passChunks returns the answer after the changes by the on_chunk hooks of a ring.
 func (x *exchange) passChunks(ring int, a answer) answer {
 	if a.failed {
 		return a
@@ -287,8 +288,8 @@ func (x *exchange) passChunks(ring int, a answer) answer {
 	return a
 }
 
-// runAfter calls a ring's hooks after the call. It returns the changed answer, or a request with
-// which the call is repeated. again is the number of repetitions so far.
+// runAfter calls the hooks of a ring that follow the call. It returns the changed answer or, if a
+// hook wants to repeat the call, the request for that. again is the number of repetitions so far.
 func (x *exchange) runAfter(ring int, q request, a answer, again int) (answer, *request) {
 	var failed *answer
 	for _, e := range x.in(ring, x.after) {

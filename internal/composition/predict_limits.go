@@ -12,14 +12,14 @@ type limit struct {
 	value      int
 }
 
-// String returns the beginning of the limit's event as a line.
+// String returns the first words of the line for the limit's event.
 func (l *limit) String() string { return fmt.Sprintf("limit %s %s %d", l.name, l.tool, l.value) }
 
 // endAt ends the run at a limit.
 func (p *prediction) endAt(l *limit) { panic(&ended{at: l}) }
 
-// limited completes end, which is the end of a run at a limit. Depending on the settings of the
-// limits, the run ends with the answer so far, without an answer, or with an error.
+// limited completes the end of a run that reached a limit. Depending on the settings of the limits,
+// the run ends with the answer so far, without an answer, or with an error.
 func (p *prediction) limited(end *ended) {
 	p.say("%s run_ended", end.at)
 	on := p.root.Limits.On
@@ -38,7 +38,8 @@ func (p *prediction) limited(end *ended) {
 	}
 }
 
-// partialAnswer returns the last assistant message with text, without its calls, or nil.
+// partialAnswer returns the last assistant message that has text, without its tool calls, or nil if
+// there is none.
 func (p *prediction) partialAnswer() *message {
 	for _, m := range slices.Backward(p.state) {
 		if m.role == "assistant" && m.text != "" {
@@ -49,8 +50,8 @@ func (p *prediction) partialAnswer() *message {
 	return nil
 }
 
-// mayStep starts a step or ends the run. If the limits are set to answer, the model is offered no
-// tools in the last allowed step.
+// mayStep starts a step, or ends the run if its steps or model calls are used up. If the limits are
+// set to "answer", the last allowed step offers the model no tools.
 func (p *prediction) mayStep() {
 	before := p.last
 	for _, of := range []struct {
@@ -71,14 +72,14 @@ func (p *prediction) mayStep() {
 	}
 }
 
-// countModelCall counts a model call in this run and those around it, unless it exceeds a limit of
-// one of them.
+// countModelCall counts a model call in this run and in the runs that enclose it. If the call
+// exceeds a limit of one of them, countModelCall ends the run.
 func (p *prediction) countModelCall() {
 	for at := p; at != nil; at = at.around {
 		l := at.root.Limits
 		most := l.ModelCalls
 		if at != p && l.On == "answer" {
-			most-- // reserved for the final answer
+			most-- // one call is reserved for the final answer
 		}
 		if l.ModelCalls > 0 && at.modelCalls >= most {
 			p.endAt(&limit{name: "model_calls", value: l.ModelCalls})
@@ -89,8 +90,8 @@ func (p *prediction) countModelCall() {
 	}
 }
 
-// countTool counts a tool call in this run and those around it, or returns the limit that
-// it would exceed.
+// countTool counts a tool call in this run and in the runs that enclose it. If the call exceeds a
+// limit of one of them, countTool returns that limit.
 func (p *prediction) countTool(name string) *limit {
 	seenBy := name
 	for at := p; at != nil; at = at.around {
@@ -113,8 +114,8 @@ func (p *prediction) countTool(name string) *limit {
 	return nil
 }
 
-// allot returns, for each call of a round, the limit that it exceeds, or nil. It may end the run
-// before any of the calls runs.
+// allot returns the limit that each call of a round exceeds, or nil for a call that may run. It may
+// end the run before any of the calls runs.
 func (p *prediction) allot(calls []toolCall) []*limit {
 	out := make([]*limit, len(calls))
 	if p.last != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // round makes the tool calls of a message and then calls after_tools. Afterwards it ends the run or
-// transfers the conversation if the calls require it. A failed call does not affect the other
-// calls.
+// transfers the conversation if a call requires that. An error of one call does not affect the
+// others.
 func (p *prediction) round(calls []toolCall) {
 	var end *ended
 	var answers, trailing []message
@@ -71,8 +71,8 @@ func (p *prediction) round(calls []toolCall) {
 	}
 }
 
-// callTool makes one call. It returns the outcome and the messages that record it. The first
-// message answers the call.
+// callTool makes one call. It returns the outcome and the messages that record the call. The first
+// of them has the result.
 func (p *prediction) callTool(c toolCall) (answer, []message) {
 	var arguments map[string]any
 	switch {
@@ -119,13 +119,13 @@ func (p *prediction) toolCall(c toolCall, passes func(*Entry) bool) (*exchange, 
 	return x, a
 }
 
-// refuse rejects a call before any hook.
+// refuse rejects a call before any hook is called.
 func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
 	p.say("tool_result %s host is_error %s", c, why)
 	return answer{isError: true}, []message{{role: "tool", callID: c.id, text: why}}
 }
 
-// gates returns the answer with which a gate denies a call, or nil.
+// gates returns the answer of the gate that denies call q, or nil if all gates allow it.
 func (x *exchange) gates(q request) *answer {
 	var denied *answer
 	asks := ""
@@ -155,7 +155,7 @@ func (x *exchange) gates(q request) *answer {
 	return denied
 }
 
-// runTool runs the tool itself, or the module that added it.
+// runTool runs the tool of the host, or the hook call_tool of the entry that added the tool.
 func (x *exchange) runTool(q request) answer {
 	name := x.call.name
 	for i := range x.c.Entries {
@@ -189,7 +189,7 @@ func (x *exchange) runTool(q request) answer {
 	}
 }
 
-// runChild runs the kid as a tool.
+// runChild runs the sub-agent Kid as a tool.
 func (x *exchange) runChild(q request) answer {
 	child := newPrediction(x.c.Kid, q.arguments)
 	child.around = x.prediction
@@ -206,8 +206,8 @@ func (x *exchange) runChild(q request) answer {
 	return answer{text: end.final.text, source: "tool"}
 }
 
-// toolMessages returns the messages that record a result. The first entry that returns messages or
-// fails decides.
+// toolMessages returns the messages that record a result. The first entry whose hook returns
+// messages or fails determines them.
 func (p *prediction) toolMessages(c toolCall, a answer) []message {
 	def := message{role: "tool", callID: c.id, text: a.text}
 	says := a.text

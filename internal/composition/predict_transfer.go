@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// askTransfer runs the tool by which a model transfers the conversation. Only the first such call
-// of a round succeeds.
+// askTransfer simulates the tool that transfers the conversation. Only its first call in a round
+// succeeds.
 func (x *exchange) askTransfer(q request) answer {
 	var in struct{ Agent string }
-	_ = json.Unmarshal([]byte(q.arguments), &in) // the arguments are valid JSON
+	_ = json.Unmarshal([]byte(q.arguments), &in) // callers have checked that the arguments are valid JSON
 	to := peerName
 	if x.c == x.root.Peer {
 		to = rootName

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
-// regressions are compositions that once violated the contract.
+// regressions are compositions for which the host once violated the contract.
 var regressions = map[string]Composition{
 	"a model that failed is asked again after a pause": {
 		Entries: []Entry{

@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Shrink reduces a failing composition for as long as it still fails.
+// Shrink returns the smallest composition that it finds by removing parts of c and for which fails
+// returns true.
 func Shrink(c *Composition, fails func(*Composition) bool) *Composition {
 	for again := true; again; {
 		again = false
@@ -22,7 +23,8 @@ func Shrink(c *Composition, fails func(*Composition) bool) *Composition {
 	return c
 }
 
-// smaller returns slightly smaller compositions, those with the largest reduction first.
+// smaller returns variants of the composition with one part removed or simplified, those with the
+// largest reduction first.
 func (c *Composition) smaller() []*Composition {
 	var out []*Composition
 	add := func(change func(*Composition)) {
@@ -98,7 +100,7 @@ func (c *Composition) smaller() []*Composition {
 	return slices.DeleteFunc(out, func(n *Composition) bool { return !n.whole() })
 }
 
-// smaller returns limits with one or all of them removed.
+// smaller returns variants of the limits with one or all of them removed.
 func (l Limits) smaller() []Limits {
 	var out []Limits
 	for _, fewer := range []func(*Limits){
@@ -113,7 +115,7 @@ func (l Limits) smaller() []Limits {
 	return out
 }
 
-// smallerScripts returns simpler replacements for a script; nil removes it.
+// smallerScripts returns simpler replacements for a script. A nil element removes the script.
 func smallerScripts(s puppet.Script) []*puppet.Script {
 	out := []*puppet.Script{nil}
 	add := func(change func(*puppet.Script)) {
@@ -135,7 +137,7 @@ func smallerScripts(s puppet.Script) []*puppet.Script {
 }
 
 // whole reports whether Generate could have returned the composition: sensible does not change it,
-// and every entry that adds a tool has call_tool.
+// and every entry that adds a tool has the hook call_tool.
 func (c *Composition) whole() bool {
 	if c.sensible().String() != c.String() {
 		return false

@@ -13,15 +13,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A translator accompanies each entry when events are translated for a client. Its action follows
-// from the position of the entry and the number of replies, so compositions need not specify it.
+// A translator is a middleware that translates events for a client. Each entry of a composition
+// gets one, whose action depends only on the entry's position and the number of replies.
 type translator struct {
 	name string
 	ring int
 	does int
 }
 
-// The actions of translators on custom events. They leave other events unchanged.
+// The actions of translators on custom events. A translator does not change other events.
 const (
 	marks        = iota // adds its name to the text
 	withholds           // drops an entry's events about a reply
@@ -30,7 +30,8 @@ const (
 	translatings
 )
 
-// translators returns the translators of a composition in the order of its entries.
+// translators returns the translators for the entries of a composition, in the order of the
+// entries.
 func (c *Composition) translators() []translator {
 	out := make([]translator, len(c.Entries))
 	for i, e := range c.Entries {
@@ -46,7 +47,7 @@ type translated struct {
 	Data string `json:"data"`
 }
 
-// entry returns the translator as a middleware.
+// entry returns the chain entry that runs the translator.
 func (t translator) entry() hook.Entry {
 	play := func(encoded bool) func(context.Context, *hook.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
 		return func(_ context.Context, _ *hook.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
@@ -75,8 +76,8 @@ func (t translator) entry() hook.Entry {
 	}
 }
 
-// translated returns the effect of the translator on an event. encoded reports whether e is already
-// encoded.
+// translated returns the translator's effect on an event: the new text, or whether it drops the
+// event or faults. encoded reports whether e is in the client's encoding.
 func (t translator) translated(e translated, encoded bool) (text string, drop, fault bool) {
 	switch {
 	case e.Type != string(abi.EventCustom):
@@ -90,7 +91,7 @@ func (t translator) translated(e translated, encoded bool) (text string, drop, f
 	return e.Data, false, false
 }
 
-// asPlain is a protocol that encodes only custom events, unchanged.
+// asPlain is an encoder that encodes custom events unchanged and drops all others.
 type asPlain struct{}
 
 // Protocol implements [chain.Encoder].
@@ -107,11 +108,12 @@ func (asPlain) Encode(e abi.Event) []chain.Encoded {
 	return []chain.Encoded{{JSON: b, Fixed: []string{"type"}}}
 }
 
-// translation runs a composition for a client. The translators, from the inner ring outward,
-// determine the client's events; the run itself must be the same as without them.
+// translation runs a composition with a client and translators, and returns the differences from
+// the prediction. The client must receive what the translators make of the events, from the inner
+// ring outward. The run itself must not change.
 func translation(ctx context.Context, c *Composition) string {
 	c = c.quiet()
-	c.Peer = nil // the peer's entries would have other translators
+	c.Peer = nil // the peer's entries would get other translators
 	s, err := play(ctx, c, &stage{client: true})
 	switch {
 	case err != nil:
@@ -159,8 +161,8 @@ func translation(ctx context.Context, c *Composition) string {
 	return wrong
 }
 
-// through returns the line that a client receives for the event e after all translators in order
-// have changed it. sent is false if a translator dropped the event.
+// through returns the line that a client receives for event e after all translators, in the given
+// order. sent is false if a translator dropped the event.
 func through(order []translator, e translated) (line string, sent bool) {
 	for _, encoded := range []bool{false, true} {
 		for _, t := range order {

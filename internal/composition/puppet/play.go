@@ -10,12 +10,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Host is the interface of a puppet to its host during a hook.
+// A Host has the functions that a puppet calls during a hook.
 type Host interface {
-	// Tell sends an event with a name and text.
+	// Tell emits a custom event with a name and text.
 	Tell(name, text string) error
-	// Next makes the wrapped call. patch is an *abi.RequestPatch and the reply an *abi.Response, or
-	// patch is an *abi.CallPatch and the reply an *abi.Result.
+	// Next makes the wrapped call. For a model call, patch is an *abi.RequestPatch and the reply an
+	// *abi.Response. For a tool call, patch is an *abi.CallPatch and the reply an *abi.Result.
 	Next(patch any) (reply any, err error)
 	// Forward makes the wrapped call unchanged, reads its stream and sends its chunks.
 	Forward() (reply any, err error)
@@ -24,9 +24,10 @@ type Host interface {
 	// Get and Set access run-local values. Writes take effect if the hook succeeds.
 	Get(key string) (string, error)
 	Set(key, value string) error
-	// Add adds 1 to a run-local counter. Unlike Set, it takes effect immediately.
+	// Add adds 1 to a run-local counter and returns the sum. It takes effect immediately, even if
+	// the hook fails.
 	Add(key string) (int64, error)
-	// Model and Tool make calls for the puppet itself.
+	// Model calls the model, and Tool a tool, for the puppet itself.
 	Model(text string) (*abi.Response, error)
 	Tool(name, arguments string) (*abi.Result, error)
 }
@@ -34,7 +35,7 @@ type Host interface {
 // An Input is the input of a hook.
 type Input interface{ Envelope() *abi.Common }
 
-// ErrBroken is the error of a hook that must count as a fault.
+// ErrBroken is the error with which [Play] reports a fault.
 var ErrBroken = errors.New("the puppet breaks")
 
 // A player runs the script of one hook call.
@@ -49,8 +50,8 @@ type player struct {
 	idle   bool       // whether the hook is a late on_chunk hook, and no chunk contains LateSign
 }
 
-// Play runs a hook according to the script. in and out point to the hook's input and answer of
-// package abi. An *abi.Error is the hook's failure, ErrBroken a fault.
+// Play runs a hook according to script s. in points to the hook's input and out to its answer. Play
+// returns an *abi.Error if the hook fails, and ErrBroken if it must fault.
 func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 	p := &player{host: host, hook: hook, entry: in.Envelope().Entry, script: s, common: in.Envelope()}
 	if err := p.play(in, out); err != nil {
@@ -73,7 +74,7 @@ func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 
 func (p *player) mark(what string) string { return Mark(what, p.entry, p.hook) }
 
-// report reports the input of the hook.
+// report emits the input of the hook as an event, and then makes the puppet's own call.
 func (p *player) report(shown string) error {
 	if p.script.Keep {
 		n, err := p.host.Get("calls")
@@ -92,7 +93,7 @@ func (p *player) report(shown string) error {
 	return p.own()
 }
 
-// own makes the puppet's own call and reports the outcome.
+// own makes the puppet's own call, if the script has one, and reports the outcome.
 func (p *player) own() error {
 	var said string
 	var failed *abi.Error
@@ -118,8 +119,7 @@ func (p *player) own() error {
 	return p.host.Tell("own", said)
 }
 
-// messages reports the text in before, followed by the messages of a list, and returns the
-// messages.
+// messages returns the messages of a list. It reports them as an event after the text before.
 func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	messages, err := p.host.Messages(list)
 	if err != nil {
@@ -128,8 +128,8 @@ func (p *player) messages(list int, before string) ([]abi.Message, error) {
 	return messages, p.report(before + Messages(messages))
 }
 
-// play calls the method for the hook whose input has the type of in. It returns an error if puppets
-// do not have that hook.
+// play calls the method for the type of in, the hook's input. It returns an error for a hook that
+// puppets do not have.
 func (p *player) play(in, out any) error {
 	switch in := in.(type) {
 	case *abi.BeforeAgentInput:
@@ -154,7 +154,7 @@ func (p *player) play(in, out any) error {
 	}
 }
 
-// statePatch returns the patch of the state in the answer of a hook, and whether the answer has
+// statePatch returns the state's patch in out, the answer of a hook, and whether such answers have
 // one.
 func statePatch(out any) (*abi.ListPatch, bool) {
 	f := reflect.ValueOf(out).Elem().FieldByName("Messages")
@@ -203,8 +203,8 @@ func (p *player) rewriteState(in *abi.BeforeModelRewriteStateInput, out *abi.Bef
 	return p.keep(active(in.Tools)+": ", &out.Messages)
 }
 
-// keep plays a hook that changes the state: it reports the messages, and then edits the last one or
-// appends one, as the script says.
+// keep runs a hook that changes the state: it reports the messages, and then edits the last one or
+// appends one according to the script.
 func (p *player) keep(before string, out *abi.ListPatch) error {
 	messages, err := p.messages(abi.ListState, before)
 	if err != nil {
@@ -281,7 +281,7 @@ func (p *player) read() bool {
 	return p.script.Do == "" && slices.Equal(p.script.Next, []string{Read})
 }
 
-// failed returns the error that a wrapper passes on.
+// failed returns the error of the wrapped call, which a wrapper passes on, or nil.
 func (p *player) failed() error {
 	if p.end == nil {
 		return nil
@@ -289,7 +289,8 @@ func (p *player) failed() error {
 	return p.end
 }
 
-// next makes the wrapped call, or reads its stream. failed is the call's error.
+// next makes the wrapped call with patch or, if change is Read, reads its stream. failed is the
+// call's error.
 func (p *player) next(change string, patch any) (reply any, failed *abi.Error, err error) {
 	if change == Read {
 		reply, err = p.host.Forward()
@@ -302,8 +303,8 @@ func (p *player) next(change string, patch any) (reply any, failed *abi.Error, e
 	return reply, nil, err
 }
 
-// onChunk edits or drops the text of the chunks, as the script says. It does not report its input,
-// because the number of its calls depends on the stream.
+// onChunk edits or drops the text of the chunks according to the script. It does not report its
+// input, because the number of on_chunk calls depends on the stream.
 func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
 	p.idle = p.script.Late &&
 		!slices.ContainsFunc(in.Chunks, func(c abi.Chunk) bool { return says(c) && strings.Contains(c.Text, LateSign) })

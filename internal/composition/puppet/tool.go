@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// playTool plays the hooks of tool calls.
+// playTool runs the hooks of tool calls.
 func (p *player) playTool(in, out any) error {
 	switch in := in.(type) {
 	case *abi.BeforeToolInput:

@@ -1,7 +1,7 @@
 //go:build wasip1
 
-// Command wasm-puppet is a puppet as a WebAssembly module. It uses the imports of the ABI directly,
-// without an SDK. Its configuration is a script for each hook.
+// Command wasm-puppet is the puppet as a WebAssembly module. It uses the imports of the ABI
+// directly, without an SDK. Its configuration has a script for each hook.
 package main
 
 import (
@@ -58,7 +58,8 @@ func hostEmit(ptr unsafe.Pointer, n int32) int32
 
 func at(b []byte) (unsafe.Pointer, int32) { return unsafe.Pointer(unsafe.SliceData(b)), int32(len(b)) }
 
-// pending reads the reply of a host call that returned n.
+// pending reads the reply of a host call that returned n. The reply has |n| bytes, and is an error
+// if n is negative.
 func pending(n int32) ([]byte, error) {
 	b := make([]byte, max(n, -n))
 	ptr, size := at(b)
@@ -94,7 +95,7 @@ func (imports) Tell(name, text string) error {
 	return err
 }
 
-// reply decodes the reply of next, or the end of a stream.
+// reply decodes the reply of next, or the final result of a stream.
 func (h imports) reply(b []byte) (any, error) {
 	if h.ofTool {
 		var r contract.ToolReply
@@ -214,14 +215,15 @@ func (imports) Tool(name, arguments string) (*abi.Result, error) {
 	return out, err
 }
 
-// scripts holds the configured script of each hook. ran detects state that leaks between runs: each
-// run must start with the memory as of the end of configure.
+// scripts holds the configured script of each hook. ran detects state that leaks between runs,
+// since each run must start with the memory as configure left it.
 var (
 	scripts map[abi.Hook]puppet.Script
 	ran     string // the run whose hooks this instance has served
 )
 
-// play plays a hook. It returns 0, or 1 if the hook failed. A fault is a panic.
+// play runs a hook. It returns 0 if the hook succeeded and 1 if it failed. It panics to cause a
+// fault.
 func play[I, O any](hook abi.Hook, n int32) int32 {
 	b, err := pending(n)
 	if err != nil {
