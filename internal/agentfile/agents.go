@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// An Agent is a sub-agent, which this agent can run as a tool or transfer to.
+// An Agent is a sub-agent. The enclosing agent can run it as a tool, or transfer the conversation
+// to it.
 type Agent struct {
 	Name        string  `json:"name" jsonschema:"The agent's name, unique among agents and tools. The model chooses agents by name and description."`
 	Description string  `json:"description,omitempty" jsonschema:"The purpose of the agent. The model chooses agents by name and description."`
@@ -19,7 +20,7 @@ type Agent struct {
 	loaded *File
 }
 
-// Inline is an agent inside another agent's file.
+// Inline is a sub-agent's file inside the enclosing agent's file.
 type Inline File
 
 // A use is the way in which an agent uses a sub-agent: as a tool, or as an agent to which it
@@ -37,8 +38,8 @@ var uses = []string{string(useTool), string(UseTransfer)}
 // UnmarshalText reads "tool" or "transfer".
 func (u *use) UnmarshalText(b []byte) error { return oneOf((*string)(u), string(b), "use", uses) }
 
-// Spec returns the sub-agent's definition, inline or from its own file. It is nil if the
-// file is not loaded.
+// Spec returns the sub-agent's definition, inline or from its own file. It returns nil if the
+// sub-agent's file has not been loaded.
 func (a *Agent) Spec() *File {
 	if a.Agent != nil {
 		return (*File)(a.Agent)
@@ -46,7 +47,7 @@ func (a *Agent) Spec() *File {
 	return a.loaded
 }
 
-// maxAgents is the maximum nesting depth of agent files.
+// maxAgents is the maximum number of agent files that are nested by file.
 const maxAgents = 8
 
 // agentName matches valid tool names, since agents can be tools.
@@ -83,8 +84,8 @@ func (f *File) checkAgents() error {
 	return nil
 }
 
-// checkUse rejects a transfer agent that has transfer agents of its own: the group of
-// agents among which the conversation can be transferred would be ambiguous.
+// checkUse returns an error if a is a transfer agent and has transfer agents of its own. The group
+// of agents that can transfer the conversation to each other would be ambiguous.
 func (f *File) checkUse(a *Agent, at string) error {
 	if a.As != UseTransfer || !slices.ContainsFunc(a.Spec().Agents, func(b Agent) bool { return b.As == UseTransfer }) {
 		return nil
@@ -96,7 +97,7 @@ func (f *File) checkUse(a *Agent, at string) error {
 }
 
 // locateAgents loads the files of sub-agents, whose paths are relative to dir, and calls locate for
-// inline sub-agents. files lists the enclosing files.
+// inline sub-agents. files lists the absolute paths of the enclosing files.
 func (f *File) locateAgents(dir string, files []string) error {
 	for i := range f.Agents {
 		a, at := &f.Agents[i], fmt.Sprintf("agents[%d]", i)
@@ -120,7 +121,7 @@ func (f *File) locateAgents(dir string, files []string) error {
 		var placed *Error
 		switch {
 		case errors.As(err, &placed):
-			return err // in that file
+			return err // the error has its position in the sub-agent's file
 		case err != nil:
 			return ErrorAt(f, at+".file", err)
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The maximum numbers in a file. They are far above the needs of any agent, but low enough to
-// bound the time for which a mistake or a hostile file occupies a host.
+// The maximum numbers in a file. They are far above the needs of any agent, and low enough to bound
+// the time for which a mistake or a hostile file can occupy a host.
 const (
 	MaxSteps       = 100_000
 	maxTimeout     = Duration(30 * 24 * time.Hour)
@@ -21,8 +21,9 @@ const (
 	maxMCPTimeout  = Duration(10 * time.Minute)
 )
 
-// runBounds are the bounds of Limits, and moduleBounds those of ModuleLimits, by name. A host bounds
-// journal_bytes itself.
+// runBounds has the bounds of Limits, and moduleBounds those of ModuleLimits, by key. Durations are
+// in nanoseconds and sizes in bytes. journal_bytes has no bound here, because the host limits the
+// journal.
 var (
 	runBounds = map[string]int64{
 		"max_steps": MaxSteps, "timeout": int64(maxTimeout), "tool_timeout": int64(maxToolTimeout), "pause": int64(maxPause),
@@ -35,7 +36,7 @@ var (
 	}
 )
 
-// A bounded is a number of a file that is above its bound.
+// A bounded is a number in a file that exceeds its bound.
 type bounded struct {
 	at, name     string
 	value, bound string
@@ -46,8 +47,8 @@ func (b *bounded) err() error {
 	return fmt.Errorf("%s: %s exceeds the maximum of %s; lower it", b.name, b.value, b.bound)
 }
 
-// CheckBounds returns an error if a number in f, or in an agent inside it, exceeds its maximum. Parse
-// does not check the bounds, so that it can read files that were written before the bounds existed.
+// CheckBounds returns an error if a number in f or in one of its sub-agents exceeds its maximum.
+// Parse does not call CheckBounds, so that it can read files that are older than a bound.
 func CheckBounds(f *File) error {
 	if beyond := f.beyond(); len(beyond) > 0 {
 		return ErrorAt(f, beyond[0].at, beyond[0].err())
@@ -62,7 +63,8 @@ func CheckBounds(f *File) error {
 	return nil
 }
 
-// BoundFields lowers numbers that CheckBounds rejects to their bounds, and returns a sentence for each.
+// BoundFields lowers the numbers that CheckBounds rejects to their bounds. It returns a sentence
+// about each of them, for a warning.
 func BoundFields(f *File) []string {
 	var out []string
 	for _, b := range f.beyond() {
@@ -79,7 +81,7 @@ func BoundFields(f *File) []string {
 	return out
 }
 
-// beyond returns the numbers of f that are above their bounds, without those of agents inside it.
+// beyond returns the numbers of f that exceed their bounds, without those of sub-agents.
 func (f *File) beyond() []bounded {
 	out := over("limits", &f.Limits, runBounds)
 	for _, name := range slices.Sorted(maps.Keys(f.Limits.Tools)) {
@@ -118,8 +120,8 @@ func (f *File) beyond() []bounded {
 	return out
 }
 
-// over returns the fields of a struct that are above their bounds. bounds maps the keys of fields to
-// their bounds. at is the path of the struct in the file.
+// over returns the fields of the struct of that exceed their bounds. bounds maps the keys of fields
+// to their bounds. at is the path of the struct in the file.
 func over[T any](at string, of *T, bounds map[string]int64) (out []bounded) {
 	v := reflect.ValueOf(of).Elem()
 	fields := fieldsOf(v.Type())

@@ -67,7 +67,7 @@ func (f *File) checkModel() error {
 	return nil
 }
 
-// NeedsRoot reports whether a built-in tool reads files, so that it needs Tools.Root.
+// NeedsRoot reports whether the built-in tool called name reads files, so that it needs Tools.Root.
 func NeedsRoot(name Builtin) bool {
 	_, err := builtin.Set(&builtin.Options{Tools: []string{string(name)}})
 	return err != nil
@@ -112,8 +112,8 @@ func (f *File) checkTools() error {
 	return nil
 }
 
-// SetName sets the name of a server without one to its default: its command, or the host of its
-// URL.
+// SetName sets the name of a server that has none. The default is the file name of the server's
+// command without .exe, or the host of its URL.
 func (s *MCPServer) SetName() {
 	if s.Name != "" {
 		return
@@ -187,7 +187,8 @@ func EntryName(module string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// ModuleGrants returns the parsed grants of the entry.
+// ModuleGrants parses the grants of the entry. It returns an error if one of them is unknown or
+// malformed.
 func (m *Middleware) ModuleGrants() (policy.Grants, error) {
 	list := make([]string, len(m.Grants))
 	for i, g := range m.Grants {
@@ -196,7 +197,8 @@ func (m *Middleware) ModuleGrants() (policy.Grants, error) {
 	return policy.ParseGrants(list)
 }
 
-// checkPositive rejects numbers below 1 that are set in the file.
+// checkPositive returns an error if a number of limits is set in the file and below 1. path is the
+// path of limits in the file.
 func (f *File) checkPositive(path string, limits any) error {
 	v := reflect.ValueOf(limits)
 	for name, index := range fieldsOf(v.Type()) {
@@ -208,8 +210,9 @@ func (f *File) checkPositive(path string, limits any) error {
 	return nil
 }
 
-// locate joins relative paths with dir, checks that they exist, and loads the files of sub-agents.
-// MCP servers will run in dir. files lists the enclosing files.
+// locate joins relative paths with dir, checks that the paths exist, and loads the files of
+// sub-agents. It sets dir as the working directory of MCP servers. files lists the absolute paths
+// of the enclosing files.
 func (f *File) locate(dir string, files []string) error {
 	if f.Tools.Root != "" {
 		f.Tools.Root = join(dir, f.Tools.Root)

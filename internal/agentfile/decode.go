@@ -20,24 +20,24 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Bounds of a file. Aliases count each time they are used.
+// Bounds of a file. A value counts each time that an alias uses it.
 const (
 	maxDepth = 64
 	maxNodes = 100_000
-	maxJSON  = 1 << 20 // bytes of all values that are kept as JSON, such as configurations
-	// Bounds for the parser's input. The parser's time grows with the square of these.
+	maxJSON  = 1 << 20 // total bytes of the strings that toJSON converts, such as those of configurations
+	// Bounds of the parser's input. The parser's time is quadratic in these numbers.
 	maxOpen   = 500 // brackets and braces
 	maxDashes = 64  // nested list items on one line
 )
 
-// A decoder decodes YAML strictly: an unknown key or a value of the wrong type is an
-// error with its position.
+// A decoder decodes YAML strictly. It returns an error with a position for an unknown key or a
+// value of the wrong type.
 type decoder struct {
 	file    *File
 	anchors map[string]ast.Node
 	nodes   int
 	depth   int
-	json    int // bytes of values that are kept as JSON
+	json    int // total bytes of the strings that toJSON has converted
 }
 
 // decode decodes the text into f, and records the position of each key.
@@ -61,7 +61,7 @@ func (f *File) decodeInto(b []byte, v reflect.Value) error {
 	return d.value("", root, v)
 }
 
-// tooDeep reports whether b is nested so deeply that parsing it could take too long.
+// tooDeep reports whether b is nested so deeply that parsing b could take too long.
 func tooDeep(b []byte) bool {
 	open := 0
 	for _, c := range b {
@@ -78,7 +78,7 @@ func tooDeep(b []byte) bool {
 	return bytes.Contains(b, bytes.Repeat([]byte("- "), maxDashes))
 }
 
-// parse returns the root of the document, or nil if it is empty.
+// parse returns the root of the only document in b, or nil if the document is empty.
 func (f *File) parse(b []byte) (root ast.Node, err error) {
 	defer func() {
 		if v := recover(); v != nil { // the parser panics on some invalid input
@@ -112,8 +112,8 @@ func markOf(t *token.Token) mark {
 	return mark{t.Position.Line, t.Position.Column}
 }
 
-// place returns the position of a node's start. The token of a mapping is its first colon,
-// so place uses the first key.
+// place returns the position at which a node starts. For a mapping, that is the position of the
+// first key, because the mapping's own token is the first colon.
 func place(n ast.Node) mark {
 	if pairs := pairsOf(n); len(pairs) > 0 {
 		return markOf(pairs[0].Key.GetToken())
@@ -125,8 +125,8 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) error {
 	return d.file.errorAt(place(n), fmt.Errorf(format, args...))
 }
 
-// resolve returns the value of a node that may have an anchor or be an alias. It rejects tags, and
-// counts nodes.
+// resolve returns the value of a node after following anchors and aliases. It returns an error for
+// tags, unknown aliases, and more than maxNodes nodes in the file.
 func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 	for range maxDepth {
 		if d.nodes++; d.nodes > maxNodes {
@@ -151,8 +151,8 @@ func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 	return nil, d.errorf(n, "aliases nested too deeply")
 }
 
-// unsplit restores a string that the parser split: in a flow list, the parser takes "read:last" for a
-// key and a value, although no space follows the colon.
+// unsplit restores a string that the parser split. In a flow list, the parser reads "read:last" as
+// a key and a value, although no space follows the colon.
 func unsplit(n ast.Node) ast.Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
@@ -169,8 +169,8 @@ func unsplit(n ast.Node) ast.Node {
 	return &ast.StringNode{BaseNode: &ast.BaseNode{}, Token: &t, Value: t.Value}
 }
 
-// value decodes a node into v. path is the path of the value in the file, for the positions of keys
-// and for errors.
+// value decodes a node into v. path is the value's path in the file, under which value records
+// positions and reports errors.
 func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	if d.depth++; d.depth > maxDepth {
 		return d.errorf(n, "nested deeper than %d", maxDepth)
@@ -192,7 +192,7 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	if _, null := n.(*ast.NullNode); null {
 		switch v.Kind() {
 		case reflect.Struct, reflect.Slice, reflect.Map:
-			return nil // such as "tools:" with everything below it commented out
+			return nil // the value is empty, for example because everything below "tools:" is commented out
 		}
 		return d.errorf(n, "%s has no value; set one, or remove the key", key(path))
 	}
@@ -210,8 +210,8 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	return d.byKind(path, n, v)
 }
 
-// byKind decodes a node into v according to the kind of v's type. Its caller, value, handles
-// pointers, nulls and scalars that unmarshal themselves from text.
+// byKind decodes a node into v according to the kind of v's type. The method value handles
+// pointers, nulls and types that decode themselves from text.
 func (d *decoder) byKind(path string, n ast.Node, v reflect.Value) error {
 	wrong := func(want string) error { return d.errorf(n, "%s: want %s, not %s", key(path), want, kindOf(n)) }
 	switch v.Kind() {
@@ -371,8 +371,9 @@ func (d *decoder) toJSON(n ast.Node) ([]byte, error) {
 	return nil, d.errorf(n, "%s cannot be written in JSON", kindOf(n))
 }
 
-// bounded returns the JSON of a scalar, or an error if all values of the file are too large together:
-// aliases repeat long values.
+// bounded adds the length of b, the JSON of string n, to the total for the file. It returns an
+// error if the total exceeds maxJSON, since aliases can repeat long values. Otherwise it returns b
+// and err.
 func (d *decoder) bounded(n ast.Node, b []byte, err error) ([]byte, error) {
 	if d.json += len(b); d.json > maxJSON {
 		return nil, d.errorf(n, "values of more than %d bytes", maxJSON)
@@ -422,7 +423,7 @@ func pairsOf(n ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// textOf returns the text of a string node, and whether n is one.
+// textOf returns the text of a string node. It reports false if n is another kind of node.
 func textOf(n ast.Node) (string, bool) {
 	switch at := n.(type) {
 	case *ast.StringNode:
@@ -433,8 +434,8 @@ func textOf(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// scalarText returns the text of a node that is a string, a number or a boolean as it is in the
-// file, and whether n is one. The text of a string has no quotes.
+// scalarText returns the text of a string, number or boolean as it is in the file, without a
+// string's quotes. It reports false if n is another kind of node.
 func scalarText(n ast.Node) (string, bool) {
 	switch n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
@@ -475,7 +476,7 @@ func kindOf(n ast.Node) string {
 	return "this"
 }
 
-// key returns the last part of a path for messages, such as "module" for
+// key returns the last part of a path for error messages, such as "module" for
 // "middlewares[0].module".
 func key(path string) string {
 	if path == "" {
@@ -491,8 +492,8 @@ func in(path string) string {
 	return " in " + path
 }
 
-// fieldsOf returns the field indexes of a struct by key, including those of embedded
-// structs.
+// fieldsOf maps the JSON keys of a struct's fields to the fields' indexes. It includes the fields
+// of embedded structs.
 func fieldsOf(t reflect.Type) map[string][]int {
 	out := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -503,7 +504,7 @@ func fieldsOf(t reflect.Type) map[string][]int {
 	return out
 }
 
-// keysOf returns the keys of a struct in the order of its fields.
+// keysOf returns the JSON keys of a struct in the order of the fields.
 func keysOf(t reflect.Type) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {

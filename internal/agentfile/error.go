@@ -11,7 +11,7 @@ import (
 type Error struct {
 	File         string
 	Line, Column int    // starting at 1
-	Source       string // the source line
+	Source       string // the source line for display, at most maxSource characters
 	Err          error  // the cause, and what is allowed
 }
 
@@ -28,7 +28,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // A mark is a position in a file.
 type mark struct{ line, column int }
 
-// maxSource is the maximum number of characters of a source line in an error.
+// maxSource is the maximum number of characters of an Error's source line. Longer lines end with an
+// ellipsis.
 const maxSource = 160
 
 func (f *File) errorAt(m mark, err error) error {
@@ -40,7 +41,8 @@ func (f *File) errorAt(m mark, err error) error {
 	return e
 }
 
-// printable returns a line for display, with one column per character.
+// printable returns a source line for display. Each character takes one column, and the line has at
+// most maxSource characters.
 func printable(line string) string {
 	runes := []rune(strings.TrimSuffix(strings.ToValidUTF8(line, "\ufffd"), "\r"))
 	if len(runes) > maxSource {
@@ -54,9 +56,8 @@ func printable(line string) string {
 	return string(runes)
 }
 
-// ErrorAt adds to err the position of a key such as "middlewares[0].module", or of the
-// nearest enclosing key. It returns err unchanged if none of them is in the file, because
-// they were added later.
+// ErrorAt adds to err the position of the key at path, such as "middlewares[0].module", or of the
+// nearest enclosing key. It returns err unchanged if the file has none of those keys.
 func ErrorAt(f *File, path string, err error) error {
 	if f.outer != nil {
 		return ErrorAt(f.outer, f.prefix+"."+path, err)
@@ -70,7 +71,7 @@ func ErrorAt(f *File, path string, err error) error {
 	return err
 }
 
-// mark returns the position of a key, and whether it is in the file.
+// mark returns the position of the key at path. It reports false if the file has no such key.
 func (f *File) mark(path string) (mark, bool) {
 	if f.outer != nil {
 		return f.outer.mark(f.prefix + "." + path)

@@ -1,6 +1,6 @@
-// Package agentfile parses agent.yaml files, which describe an agent with its model,
-// tools and middlewares. An error about a value says where it is, quotes the source line,
-// and says what is allowed there.
+// Package agentfile parses agent.yaml files, which describe an agent with its model, tools and
+// middlewares, and gateway.yaml files. An error about a value contains its position, the source
+// line and the allowed values.
 package agentfile
 
 import (
@@ -90,10 +90,11 @@ type Endpoint struct {
 	APIKeyEnv string   `json:"api_key_env,omitempty" jsonschema:"The environment variable with the endpoint's API key. Default: OPENAI_API_KEY, for messages ANTHROPIC_API_KEY; for a fallback with its own base_url, no key."`
 }
 
-// Echo is the name of the offline model, package echo.
+// Echo is the name of the built-in offline model, which package echo implements.
 const Echo = "echo"
 
-// IsEcho reports whether e is the offline model. With a URL or a provider, e is a model of that name elsewhere.
+// IsEcho reports whether e is the built-in offline model. If e has a URL or a provider, it is a
+// model at an endpoint, whatever its name.
 func (e *Endpoint) IsEcho() bool { return e.Name == Echo && e.BaseURL == "" && e.Provider == "" }
 
 // A Provider is the API of an endpoint.
@@ -113,7 +114,8 @@ func (p *Provider) UnmarshalText(b []byte) error {
 	return oneOf((*string)(p), string(b), "provider", providers)
 }
 
-// Env returns the environment variables of a provider's default endpoint.
+// Env returns the environment variables with the API key and the base URL of the provider's default
+// endpoint.
 func (p Provider) Env() (key, baseURL string) {
 	if p == ProviderMessages {
 		return EnvAnthropicAPIKey, EnvAnthropicBaseURL
@@ -139,14 +141,14 @@ type MCPServer struct {
 	URL       URL    `json:"url,omitempty" jsonschema:"The URL of a server with the streamable HTTP transport."`
 	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the key for the url, which is sent as a bearer token. Default: no key."`
 
-	// Dir is the working directory of the command: the directory of the file.
+	// Dir is the working directory of the command. Load sets it to the directory of the file.
 	Dir string `json:"-"`
 
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"The timeout for connecting to the server, and again for listing its tools. Default: 10s, at most 10m."`
 }
 
-// A secret is an environment variable whose value the host inserts into requests of
-// modules.
+// A secret names an environment variable. The host inserts the variable's value into HTTP requests
+// of modules.
 type secret struct {
 	Name  string   `json:"name" jsonschema:"The secret's name in requests: letters, digits, _ and -."`
 	Env   string   `json:"env" jsonschema:"The environment variable with the value, which must have at least 8 bytes."`
@@ -164,7 +166,8 @@ type Middleware struct {
 	When    When            `json:"when,omitzero" jsonschema:"The runs and calls in which the module is called. All conditions must hold. Default: all."`
 }
 
-// A When restricts a module to some runs and calls. A trailing * in a name matches anything.
+// A When restricts a module to the runs and calls that meet all of its conditions. A trailing * in
+// a name matches any suffix.
 type When struct {
 	Agent    []string            `json:"agent,omitempty" jsonschema:"Names of agents."`
 	Metadata map[string][]string `json:"metadata,omitempty" jsonschema:"Values of the run's metadata, by key. The client sets metadata, so a module that guards must not depend on it."`
@@ -172,7 +175,7 @@ type When struct {
 	Tool     []string            `json:"tool,omitempty" jsonschema:"Names of tools. It restricts hooks of tool calls only."`
 }
 
-// Rings are modules around (outer) and inside (inner) the middlewares.
+// Rings has the operator's modules around (Outer) and inside (Inner) the middlewares.
 type Rings struct {
 	Outer []Middleware `json:"outer,omitempty" jsonschema:"Modules around the middlewares."`
 	Inner []Middleware `json:"inner,omitempty" jsonschema:"Modules between the middlewares and the model and tools."`
@@ -196,7 +199,7 @@ type ModuleLimits struct {
 	Nesting      int      `json:"nesting,omitempty" jsonschema:"The depth of nested calls between modules. Default: 64."`
 }
 
-// Policy converts the limits for the loader of modules.
+// Policy converts the limits to those of the module loader.
 func (l *ModuleLimits) Policy() policy.Limits {
 	return policy.Limits{
 		Limits: sandbox.Limits{
@@ -228,18 +231,19 @@ type Limits struct {
 	Models []string `json:"models,omitzero" jsonschema:"Models that modules can choose in addition to the agent's own. Default: any at its endpoint; [] for none."`
 }
 
-// Requests describes what requests of model APIs may set.
+// Requests describes which parameters clients of the server's model APIs may set.
 type Requests struct {
 	Params []string `json:"params,omitzero" jsonschema:"Parameters by their names in chat completions; a trailing * matches anything. Default: frequency_penalty, min_p, parallel_tool_calls, presence_penalty, response_format, seed, stop, temperature, tool_choice, top_k and top_p, which cost no more. [] for none. max_tokens is always allowed, because it only lowers the agent's limit."`
 }
 
-// Load reads a file and the files of its sub-agents. It joins relative paths in a file with
-// the file's directory, and checks that they exist and that numbers are within their bounds.
-// If an error has a position in a file, it is an [*Error].
+// Load reads an agent file and the files of its sub-agents. It joins relative paths with the
+// directory of the file that contains them. It returns an error if a file is invalid, if a path
+// does not exist, or if a number exceeds its maximum. If an error has a position in a file, it is
+// an [*Error].
 func Load(path string) (*File, error) { return load(path, nil) }
 
-// load loads a file. files lists the absolute paths of the files around it, which it cannot
-// contain.
+// load reads an agent file like Load. files lists the absolute paths of the enclosing files, which
+// the file must not contain again.
 func load(path string, files []string) (*File, error) {
 	b, err := read(path)
 	if err != nil {
@@ -279,10 +283,10 @@ func read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Parse parses an agent file without reading the files that it names. It does not call
-// [CheckBounds]. name is the file name in errors.
+// Parse parses and validates an agent file. It does not read other files, and does not call
+// [CheckBounds]. name is the file's name in errors.
 func Parse(name string, b []byte) (*File, error) {
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // written by some editors
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors write a byte order mark
 	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
 	if err := f.decode(b); err != nil {
 		return nil, err
@@ -293,8 +297,8 @@ func Parse(name string, b []byte) (*File, error) {
 	return f, nil
 }
 
-// PathOf returns the path from which the file was read, or "" if it was not read from a
-// file.
+// PathOf returns the path of f: the argument of Load, or the name that Parse received. It returns
+// "" for a File that was not parsed.
 func PathOf(f *File) string { return f.path }
 
 // cause returns the cause of a file error, without the operation and the path.

@@ -149,8 +149,8 @@ func TestEmptyFile(t *testing.T) {
 	}
 }
 
-// TestOtherEditors checks that a file with a byte order mark and CRLF line ends is read, and that
-// positions in errors do not count the mark.
+// TestOtherEditors checks that files with a byte order mark and CRLF line ends are accepted.
+// Positions in errors must not count the mark.
 func TestOtherEditors(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse(

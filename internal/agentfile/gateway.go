@@ -28,10 +28,10 @@ type Gateway struct {
 	Trace       bool            `json:"trace_upstream,omitempty" jsonschema:"Whether upstreams get the headers that connect traces. Default: false."`
 	Routes      []GatewayRoute  `json:"routes,omitempty" jsonschema:"The routes. The first one with the request's protocol and model gets the request."`
 
-	file *File // has the positions of keys
+	file *File // records the positions of keys
 }
 
-// A ClientKey is a key of clients.
+// A ClientKey is a key with which clients authenticate.
 type ClientKey struct {
 	Name     string    `json:"name" jsonschema:"The client's name."`
 	Env      string    `json:"env" jsonschema:"The environment variable with the key, of at least 16 bytes."`
@@ -39,7 +39,7 @@ type ClientKey struct {
 	Budget   KeyBudget `json:"budget,omitzero" jsonschema:"What the key can use in a period. Default: any amount."`
 }
 
-// A KeyBudget limits what a key uses in a period. Zero values are no limits.
+// A KeyBudget limits the usage of a key in a period. Zero fields mean no limit.
 type KeyBudget struct {
 	Tokens int64   `json:"tokens,omitempty" jsonschema:"Tokens of all kinds."`
 	Cost   float64 `json:"cost,omitempty" jsonschema:"Money, in the currency of the price file."`
@@ -91,7 +91,7 @@ const (
 
 var protocols = []string{ProtocolChat, ProtocolResponses, ProtocolMessages}
 
-// OpenAI is the default of a route's upstream, unless its protocol is messages.
+// OpenAI is the default upstream of a route, unless the upstream's protocol is messages.
 const OpenAI = "https://api.openai.com"
 
 // UnmarshalText reads the name of a protocol.
@@ -99,11 +99,12 @@ func (p *protocol) UnmarshalText(b []byte) error {
 	return oneOf((*string)(p), string(b), "protocol", protocols)
 }
 
-// Chain returns an agent file that has only the route's modules and secrets.
+// Chain returns an agent file with only the route's name, modules and secrets.
 func (r *GatewayRoute) Chain() *File { return r.chain }
 
-// LoadGateway reads a gateway.yaml. It joins relative paths with the file's directory, and checks that
-// they exist. If an error has a position in the file, it is an [*Error].
+// LoadGateway reads a gateway.yaml. It joins relative paths with the file's directory. It returns
+// an error if the file is invalid, if a module does not exist, or if a number exceeds its maximum.
+// If an error has a position in the file, it is an [*Error].
 func LoadGateway(path string) (*Gateway, error) {
 	b, err := read(path)
 	if err != nil {
@@ -130,8 +131,8 @@ func LoadGateway(path string) (*Gateway, error) {
 	return g, nil
 }
 
-// ParseGateway parses a gateway.yaml without reading the files that it names. name is the file name in
-// errors.
+// ParseGateway parses and validates a gateway.yaml. It does not read other files. name is the
+// file's name in errors.
 func ParseGateway(name string, b []byte) (*Gateway, error) {
 	b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
@@ -142,16 +143,17 @@ func ParseGateway(name string, b []byte) (*Gateway, error) {
 	return g, g.check(name)
 }
 
-// NewGateway returns a gateway with the given routes, which come from no file.
+// NewGateway returns a gateway with the given routes, which do not come from a file. It sets their
+// defaults, and returns an error if a route is invalid.
 func NewGateway(routes []GatewayRoute) (*Gateway, error) {
 	g := &Gateway{Routes: routes, file: &File{}}
 	return g, g.check("the gateway")
 }
 
-// minGatewayMemory is the least max_memory, in bytes.
+// minGatewayMemory is the minimum of max_memory, in bytes.
 const minGatewayMemory = 1 << 20
 
-// check validates the gateway, and sets its defaults. name is its name in errors.
+// check validates the gateway and sets its defaults. name is the gateway's name in errors.
 func (g *Gateway) check(name string) error {
 	if len(g.Routes) == 0 {
 		return fmt.Errorf("%s: no routes; a gateway needs at least one, such as\nroutes:\n  - protocol: messages", name)
@@ -177,7 +179,7 @@ func (g *Gateway) check(name string) error {
 	return g.checkOperation()
 }
 
-// checkOperation validates the approver and the address of metrics.
+// checkOperation validates the metrics address and the approver.
 func (g *Gateway) checkOperation() error {
 	if g.Metrics != "" {
 		if _, _, err := net.SplitHostPort(g.Metrics); err != nil {
@@ -193,7 +195,7 @@ func (g *Gateway) checkOperation() error {
 	return nil
 }
 
-// checkKey validates key i.
+// checkKey validates g.Keys[i].
 func (g *Gateway) checkKey(i int) error {
 	k, at := &g.Keys[i], fmt.Sprintf("keys[%d]", i)
 	switch b := &k.Budget; {
@@ -216,10 +218,10 @@ func (g *Gateway) checkKey(i int) error {
 	return nil
 }
 
-// maxCost limits a budget in money.
+// maxCost is the maximum of a budget in money, in the currency of the price file.
 const maxCost = 1e9
 
-// checkRoute validates route i, and sets its defaults.
+// checkRoute validates g.Routes[i] and sets its defaults.
 func (g *Gateway) checkRoute(i int) error {
 	r, at := &g.Routes[i], fmt.Sprintf("routes[%d]", i)
 	if r.Protocol == "" {
@@ -259,10 +261,11 @@ func (g *Gateway) checkRoute(i int) error {
 	return r.chain.check()
 }
 
-// ErrorAt adds to err the position of a key such as "routes[0].api_key_env".
+// ErrorAt adds to err the position of the key at path, such as "routes[0].api_key_env", or of the
+// nearest enclosing key.
 func (g *Gateway) ErrorAt(path string, err error) error { return ErrorAt(g.file, path, err) }
 
-// Files returns the paths of the file, and of the prices and modules that it names.
+// Files returns the paths of the gateway's file, its price file and its modules.
 func (g *Gateway) Files() []string {
 	out := []string{g.file.path}
 	if g.Prices != "" {

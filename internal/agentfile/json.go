@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// JSON returns an agent file, in YAML or JSON, as JSON. It resolves anchors, but does not check that
-// the agent's fields exist. name is the file's name in errors. JSON returns null for an empty file.
+// JSON converts an agent file, in YAML or JSON, to JSON. It resolves aliases, but does not check
+// that the keys are those of an agent. name is the file's name in errors. JSON returns null for an
+// empty file.
 func JSON(name string, b []byte) (json.RawMessage, error) {
 	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
 	out := json.RawMessage("null")

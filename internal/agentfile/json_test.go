@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
-// TestJSON checks that files become JSON within bounds, and that errors have positions.
+// TestJSON checks that files are converted to JSON within bounds, and that errors have positions.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -40,12 +40,13 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// aliases returns a small file whose values are large once its aliases are resolved.
+// aliases returns a small file whose values are long after aliases are resolved.
 func aliases(key string) string {
 	return "a: &x " + strings.Repeat("x", 50_000) + "\n" + key + ": [" + strings.Repeat("*x, ", 40_000) + "]\n"
 }
 
-// TestAliasesAreBounded checks that a configuration of many aliases of a long value is rejected.
+// TestAliasesAreBounded checks that Parse rejects a configuration that repeats a long value by
+// aliases.
 func TestAliasesAreBounded(t *testing.T) {
 	t.Parallel()
 	text := "instruction: &x " + strings.Repeat("x", 50_000) +

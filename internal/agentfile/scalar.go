@@ -19,9 +19,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// The types of scalar values. Each parses its text, and its errors say what is valid.
+// The types of scalar values. Their UnmarshalText methods return errors that name the valid values.
 
-// A Duration is written with its units: 30s, 1m30s, 500ms.
+// A Duration is a duration, written with units such as 30s, 1m30s or 500ms.
 type Duration time.Duration
 
 // UnmarshalText parses a positive duration.
@@ -53,7 +53,8 @@ func (s *Bytes) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// A Path is a path of a file or directory, relative to the agent's file.
+// A Path is the path of a file or directory. A relative path is relative to the directory of the
+// file that contains it.
 type Path string
 
 // UnmarshalText reads a path.
@@ -102,7 +103,7 @@ func (n *Builtin) UnmarshalText(b []byte) error {
 	return oneOf((*string)(n), string(b), "built-in tool", builtin.Names())
 }
 
-// An onFault is the consequence of a module's fault.
+// An onFault is the consequence of a module's fault: "fail" or "skip".
 type onFault hook.OnFault
 
 var onFaults = []string{string(hook.Fail), string(hook.Skip)}
@@ -146,8 +147,8 @@ func (g *Grant) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// oneOf checks that got is one of names, and stores it in *to. what describes the names in the
-// error.
+// oneOf sets *to to got if got is one of names. Otherwise it returns an error, in which what
+// describes the names.
 func oneOf(to *string, got, what string, names []string) error {
 	if !slices.Contains(names, got) {
 		return fmt.Errorf("unknown %s %q; %s", what, got, instead(got, names, "allowed:"))
@@ -156,8 +157,8 @@ func oneOf(to *string, got, what string, names []string) error {
 	return nil
 }
 
-// instead returns a hint for got, which is none of names. The hint has the name that was probably
-// meant, if any, and a list of all names that thereAre introduces.
+// instead returns a hint for got, which is not one of names. The hint has the name that the user
+// probably meant, if one is similar, and a list of all names. thereAre introduces the list.
 func instead(got string, names []string, thereAre string) string {
 	list := thereAre + " " + strings.Join(names, ", ")
 	meant := suggest.Closest(got, names)

@@ -70,7 +70,7 @@ func schemaOf[T any](title, description string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// nullable allows null for the objects in s, as Parse does.
+// nullable allows null for the objects in s, because Parse allows it.
 func nullable(s *jsonschema.Schema) {
 	for _, p := range s.Properties {
 		if p.Type == "object" {
@@ -91,7 +91,7 @@ func anys(names []string) []any {
 	return out
 }
 
-// SchemaTexts returns the texts of the schemas by file name.
+// SchemaTexts returns the schemas of agent.yaml and gateway.yaml as JSON texts by file name.
 func SchemaTexts() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for name, of := range map[string]func() (*jsonschema.Schema, error){
