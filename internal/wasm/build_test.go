@@ -40,7 +40,7 @@ func leb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 
 func str(s string) []byte { return append(leb(len(s)), s...) }
 
-// bodyOf encodes a function body with its size. locals is already encoded.
+// bodyOf encodes a function body with its size. locals is the encoded vector of locals.
 func bodyOf(locals []byte, code ...byte) []byte {
 	all := append(bytes.Clone(locals), code...)
 	return append(leb(len(all)), all...)
@@ -63,7 +63,7 @@ func withLocals(locals []byte, code ...byte) []byte {
 	)
 }
 
-// guest returns the Go module in testdata/guest. It is built once.
+// guest returns the Go module in testdata/guest, which it builds at the first call.
 var guest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "wasm-guest")
 	if err != nil {
@@ -87,8 +87,8 @@ func goGuest(t testing.TB) []byte {
 	return b
 }
 
-// dependency maps the paths of the modules wazero and Extism Go SDK to their directories. It is
-// empty if "go list" fails.
+// dependency maps the module paths of wazero and of Extism's Go SDK to their directories. It
+// returns an empty map if "go list" fails.
 var dependency = sync.OnceValue(func() map[string]string {
 	dirs := map[string]string{}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}",

@@ -193,8 +193,8 @@ func wraps(a *assembler, local uint32) {
 	a.op(opI32LtU)
 }
 
-// endAddress appends code that pushes a local. If place is true, the local holds an address, and
-// the code adds count.
+// endAddress appends code that pushes a local. If place is true, the local contains an address, and
+// the code adds count to the address.
 func endAddress(a *assembler, local uint32, place bool) {
 	a.get(local)
 	if place {
@@ -246,10 +246,9 @@ func (w *rewriter) chargeCount(a *assembler, unit int) {
 }
 
 // growMemory returns the body of the memory.grow helper, which charges for the new pages. A growth
-// beyond the maximum fails and is free, because allocators try it. The helper calls the host after
-// each memory.grow by at least one page, because the time that a fuel slice takes depends on the
-// amount of untouched memory. It also does so after a growth that failed: that is rare, and telling
-// the two apart would take more code.
+// beyond the maximum fails and is free, because allocators try such growths. After each memory.grow
+// by at least one page, the helper calls the host, because the time that a fuel slice takes depends
+// on the amount of untouched memory. For simplicity, it does so even if the growth failed.
 func (w *rewriter) growMemory() []byte {
 	a := assembler{}
 	a.get(0)

@@ -47,8 +47,8 @@ import "math"
 //
 // With slices of 5,000 fuel, calls of the host add 0.07 to 0.09.
 
-// settlePasses bounds the search. Modules of known compilers need up to 6 passes. If the
-// search ends early, some charges exceed the exact ones.
+// settlePasses is the maximum number of passes that settle makes. Modules of known compilers need
+// up to 6. If settle reaches the maximum, some charges exceed the exact ones.
 const settlePasses = 12
 
 // settle replaces the cost of each node with its charge.
@@ -92,7 +92,7 @@ func (f *flow) groups() {
 	}
 }
 
-// join merges the groups of the nodes a and b. If one of them is noNode, the end of the
+// join merges the groups of nodes a and b. If one of them is noNode, which means the end of the
 // function, the group of the other node is not prepaid.
 func (f *flow) join(a, b int32) {
 	switch {
@@ -118,9 +118,9 @@ func (f *flow) find(i int32) *node {
 	return &f.nodes[i]
 }
 
-// lower reduces the prepaid amount of each group to what each node of the group can use, and
-// reports whether it changed any amount. It visits the nodes backwards, so that most successors are
-// settled before their predecessors.
+// lower reduces the prepaid amount of each group to the largest amount that every node of the group
+// can use. It reports whether it changed an amount. It visits the nodes backwards, so that most
+// successors are settled before their predecessors.
 func (f *flow) lower() bool {
 	changed := false
 	for i := len(f.nodes) - 1; i >= 0; i-- {

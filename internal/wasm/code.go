@@ -8,7 +8,7 @@ type frame struct {
 	values int    // number of values that a branch to the block carries
 }
 
-// codeTotals holds the sums over all functions that fields of Limits bound.
+// codeTotals has the sums over all functions that Limits bounds.
 type codeTotals struct {
 	bytes, locals, targets, values                     uint64
 	blockSquares, blockLocals, loopLocals, callGlobals uint64

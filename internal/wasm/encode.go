@@ -22,8 +22,9 @@ func (m *Module) Encode() []byte {
 	return e.out
 }
 
-// encoder appends sections to out. It first builds the content of a section in the buffer section,
-// because the size of the content precedes it. The code section is the exception.
+// encoder appends sections to out. It builds the content of a section in the buffer section first,
+// because the content's size precedes the content. Only the code section is written to out
+// directly.
 type encoder struct {
 	out, section []byte
 }
@@ -234,8 +235,8 @@ func (e *encoder) data(s *Data) {
 	e.bytes(s.Init)
 }
 
-// code writes the bodies directly to the output, because they make up most of a module
-// and their sizes are known.
+// code writes the bodies directly to out, because they are most of a module and their sizes are
+// known.
 func (e *encoder) code(all []Code) {
 	if len(all) == 0 {
 		return

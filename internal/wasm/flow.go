@@ -159,7 +159,7 @@ func (p *planner) step(in *Instruction) {
 	p.cut(in)
 }
 
-// remember records what affects the interpretation of the next instructions.
+// remember records the facts about an instruction that affect how step interprets the next ones.
 func (p *planner) remember(in *Instruction) {
 	p.jump.step(in)
 	switch in.Op {
@@ -326,7 +326,7 @@ func (p *planner) branchIf(in *Instruction) {
 	if p.cur == noNode {
 		return
 	}
-	// The result of a call rarely makes the code branch away.
+	// A branch on the result of a call is rarely taken.
 	p.nodes[p.cur].likelyFirst = p.afterCall
 	next := p.newLabel()
 	p.to(next)

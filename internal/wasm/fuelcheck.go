@@ -88,7 +88,7 @@ func (p *planner) placeChecks() {
 	}
 }
 
-// hold adds the number of operands on the stack at each check of a body to w.held.
+// hold adds the number of operands on the stack, at each fuel check of a body, to w.held.
 func (w *rewriter) hold(c *Code, t FuncType) {
 	p, x := &w.planner, &w.framer.operands
 	x.begin(t, c)
@@ -103,7 +103,7 @@ func (w *rewriter) hold(c *Code, t FuncType) {
 	}
 }
 
-// checkHeld rejects the module if its checks hold too many operands.
+// checkHeld sets an error if too many operands are on the stack at the module's fuel checks.
 func (w *rewriter) checkHeld() {
 	if w.held > maxHeldOperands && w.err == nil {
 		w.err = &Error{

@@ -33,7 +33,7 @@ type BlockType struct {
 	Result ValueType
 }
 
-// Labels calls f for each label of a br_table. The default is last.
+// Labels calls f for each label of a br_table, and for the default label last.
 func (in *Instruction) Labels(f func(label uint32)) {
 	r := reader{b: in.Raw}
 	for range in.X {
@@ -84,7 +84,7 @@ func (it *Instructions) Next(in *Instruction) bool {
 	return r.err == nil
 }
 
-// Err returns the error that ended the iteration, if any.
+// Err returns the error that ended the iteration, or nil at the end of the body.
 func (it *Instructions) Err() error {
 	if it.r.err != nil {
 		return it.r.err
@@ -250,6 +250,6 @@ func (it *Instructions) labels(in *Instruction) {
 	in.Y = r.u32("label")
 }
 
-// maxLabels is the maximum count of a br_table. The iterator does not know the Limits;
-// the remaining bytes bound the count.
+// maxLabels is the limit for the labels of a br_table while iterating. It allows any number,
+// because the remaining bytes bound the number.
 const maxLabels = 1<<32 - 1

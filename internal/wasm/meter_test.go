@@ -24,7 +24,7 @@ var (
 
 var generated = flag.Uint64("generated", 200, "how many modules TestMeterPreservesBehavior generates")
 
-// fuelSupply grants fuel to a metered module, as a host does.
+// fuelSupply grants fuel to a metered module in slices, as a host does.
 type fuelSupply struct {
 	slice, budget int64 // fuel per slice and in total; a budget of 0 is unlimited
 	given         int64
@@ -187,7 +187,7 @@ func genParams(m *Module, f int, seed uint64) (params []uint64) {
 	return params
 }
 
-// requireSameNumbers compares results and treats all NaNs as equal.
+// requireSameNumbers requires that results are equal, and treats all NaNs as equal.
 func requireSameNumbers(t *testing.T, m *Module, f int, want, got []uint64) {
 	t.Helper()
 	require.Len(t, got, len(want))

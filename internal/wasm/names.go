@@ -2,8 +2,9 @@ package wasm
 
 import "iter"
 
-// NameSection returns the content of the module's section "name", which has the names of functions, or
-// nil if there is none. The module need not be valid. The result shares memory with it.
+// NameSection returns the content of the section "name", which has the names of functions. It
+// returns nil if module has no such section. module need not be valid, and the result shares memory
+// with it.
 func NameSection(module []byte) []byte {
 	d := reader{b: module, pos: min(8, len(module))}
 	for d.err == nil && d.remaining() > 0 {
@@ -23,9 +24,9 @@ func NameSection(module []byte) []byte {
 // functionNames is the id of the part of the section "name" that has the names of functions.
 const functionNames = 1
 
-// FunctionNames yields the index and the name of each function that the module's section "name"
-// names, in the order of the indices. It stops at the first malformed entry. The names can be any
-// bytes, and share memory with the module.
+// FunctionNames yields the index and the name of each function that the section "name" of module
+// contains, in the order of the indices. It stops at the first malformed entry. A name can be any
+// bytes, and shares memory with module.
 func FunctionNames(module []byte) iter.Seq2[uint32, []byte] {
 	return func(yield func(uint32, []byte) bool) {
 		d := reader{b: NameSection(module)}
@@ -51,7 +52,8 @@ func yieldNames(r reader, yield func(uint32, []byte) bool) {
 	}
 }
 
-// sized reads an id, then a length, and then as many bytes. It returns the id and these bytes.
+// sized reads an ID, a length, and as many bytes as the length says. It returns the ID and those
+// bytes.
 func (r *reader) sized(what string) (id byte, content []byte) {
 	id = r.u8(what)
 	return id, r.bytes(uint64(r.u32("the size of a "+what)), "a "+what)

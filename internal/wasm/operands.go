@@ -101,9 +101,9 @@ func (op Opcode) effect() effect {
 	}
 }
 
-// operands tracks the types on the operand stack through a body. It does not validate;
-// the result for invalid bodies is undefined. A type is 0 if it is unknown, which in
-// valid code happens only in unreachable code.
+// operands tracks the types on the operand stack through a body. It does not validate: the result
+// for an invalid body is undefined. The type 0 stands for an unknown type, which in valid code
+// occurs only in unreachable code.
 type operands struct {
 	m         *Module
 	functions []uint32 // type indices of all functions
@@ -210,7 +210,7 @@ func (o *operands) step(in *Instruction) {
 	}
 }
 
-// selected returns the operand type of the select that comes next.
+// selected returns the operand type of in, a select that operands has not applied yet.
 func (o *operands) selected(in *Instruction) ValueType {
 	if in.Op == opSelectTyped {
 		return ValueType(in.Value)

@@ -236,10 +236,10 @@ func (r *reader) count(what string, limit, size int) int {
 	return int(n)
 }
 
-// name reads the name of an import or export, of at most limit bytes. what names it in errors.
-// Names are printed in logs and terminals. Therefore it rejects control characters, which the
-// format allows, and invisible characters that change how text is displayed: direction marks and
-// line separators.
+// name reads the name of an import or export, of at most limit bytes. what describes the name in
+// errors. Since names are printed in logs and terminals, name rejects control characters, which the
+// format allows. It also rejects invisible characters that change how text is displayed: direction
+// marks and line separators.
 func (r *reader) name(what string, limit int) string {
 	at := r.pos
 	n := r.u32("the length of the " + what)

@@ -2,10 +2,10 @@ package wasm
 
 import "fmt"
 
-// ResetObstacles returns the reasons why an instance of the module cannot be reset to an
-// earlier state by restoring its memory and its exported globals. If there are none, an
-// instance has no other mutable state. The reasons are phrases for people: imports
-// first, then the start section, globals and instructions.
+// ResetObstacles returns the reasons why an instance of the module cannot be reset to an earlier
+// state by restoring its memory and its exported globals. If there are none, an instance has no
+// other mutable state. Each reason is an English phrase. Imports come first, then the start
+// section, globals and instructions.
 func (m *Module) ResetObstacles() []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }

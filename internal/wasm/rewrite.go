@@ -10,7 +10,7 @@ import (
 // the number of calls between two checks.
 const smallLeaf = 32
 
-// code rewrites all bodies and appends the functions that they need.
+// code rewrites all bodies and appends the functions that rewritten bodies call.
 func (w *rewriter) code() {
 	w.pause = w.imported + 1 + uint32(len(w.in.Functions))
 	w.out.Functions = append(w.out.Functions, w.typeIndex(FuncType{}))
@@ -24,9 +24,8 @@ func (w *rewriter) code() {
 	w.writeHelpers()
 }
 
-// bodies rewrites all bodies. It returns false if they call small leaf functions so often
-// that too many additional checks would be needed. The caller must then call it again
-// with checks in the leaf functions.
+// bodies rewrites all bodies. It returns false if calls of small leaf functions would need too many
+// additional checks. The caller must then call bodies again with checks in the leaf functions.
 func (w *rewriter) bodies() bool {
 	w.out.Code, w.workaround.used, w.held = make([]Code, len(w.in.Code), len(w.in.Code)+16), false, 0
 	size := 0
@@ -88,7 +87,7 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	}
 	switch {
 	case p.entryLoop != noNode:
-		// The path to the loop's head is short.
+		// The check at the loop's head is enough, because the path to it is short.
 	case p.calls:
 		w.checkBoth(&a)
 	case p.loops || p.size > p.leaf:

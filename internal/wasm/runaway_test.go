@@ -30,7 +30,7 @@ func runaway(t *testing.T, bodies ...[]byte) *Module {
 	return m
 }
 
-// forever returns an infinite loop around code.
+// forever returns an infinite loop that executes code.
 func forever(code ...byte) []byte {
 	return append(append([]byte{0x03, 0x40}, code...), 0x0c, 0, 0x0b)
 }

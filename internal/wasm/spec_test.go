@@ -78,7 +78,7 @@ func specNumber(t *testing.T, kind, text string) uint64 {
 	return n
 }
 
-// specWorld instantiates modules of the suite in one runtime, after it has applied rewrite to each.
+// specWorld instantiates the suite's modules in one runtime, after applying rewrite to each.
 type specWorld struct {
 	runtime wazero.Runtime
 	rewrite func(m *Module) *Module

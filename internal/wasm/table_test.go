@@ -7,8 +7,9 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// tabled returns a module with a table of n entries after four empty ones. Every third is
-// null, the others add their number to one parameter or to two.
+// tabled returns a module with a table of n entries after four empty ones. Every third of the n
+// entries is null. The others are functions of one or two parameters, which return the sum of the
+// parameters and the entry's number.
 func tabled(n int) *Module {
 	one, two := FuncType{[]ValueType{I32}, []ValueType{I32}}, FuncType{[]ValueType{I32, I32}, []ValueType{I32}}
 	m := &Module{

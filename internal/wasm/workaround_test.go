@@ -16,9 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/longtest"
 )
 
-// TestOperands checks that operands knows the effects of instructions, with modules known to be
-// valid: at the end of each body, exactly the results remain on the stack. It also checks that
-// these modules have every instruction.
+// TestOperands checks that operands has the right effect for each instruction. In modules that are
+// known to be valid, exactly the results must remain on the stack at the end of each body. It also
+// checks that those modules have every instruction.
 func TestOperands(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -129,8 +129,8 @@ var selects = []struct {
 }
 
 // intermediates are functions (t, i32) -> t, like selects, that use v128.bitselect or copysign.
-// wazero's compiler for amd64 miscompiles these, too: it loses what an instruction did to an
-// intermediate value.
+// wazero's compiler for amd64 miscompiles them, because it loses the change of an intermediate
+// value.
 var intermediates = []struct {
 	t    ValueType
 	body []byte
@@ -185,8 +185,9 @@ func TestMiscompiled(t *testing.T) {
 	}
 }
 
-// TestMiscompiledWithoutMeter checks that the compiler still miscompiles what Meter replaces.
-// If it fails, wazero is fixed, and the replacements of v128.bitselect and copysign can go.
+// TestMiscompiledWithoutMeter checks that the compiler still miscompiles the instructions that
+// Meter replaces. If the test fails, wazero is fixed, and the replacements of v128.bitselect and
+// copysign can be removed.
 func TestMiscompiledWithoutMeter(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {

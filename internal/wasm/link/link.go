@@ -1,7 +1,7 @@
 // Package link combines two WebAssembly modules into one, such as an engine and a script
 // that was compiled for it.
 //
-// It takes two decoded modules and returns a new one, which has to be encoded and is as
+// The input is two decoded modules. The result is a new module, which must be encoded and is as
 // untrusted as its parts. The package imports only internal/wasm.
 package link
 
@@ -13,14 +13,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Modules combines two modules that import functions of each other. It resolves the
-// functions that main imports from module mainImports with the exports of part, and those
-// that part imports from module partImports with the exports of main. Both must come from
-// [wasm.Decode].
+// Modules combines two modules that import functions of each other. It resolves the functions that
+// main imports from module mainImports with the exports of part, and those that part imports from
+// module partImports with the exports of main. Both modules must come from [wasm.Decode], and main
+// must import only functions.
 //
 // The result exports the functions that part exports, except those that main imported. It also has
-// the exports of main whose names are in keep. part may contain only functions, which can use main's
-// memory. It must not have data, tables or globals of its own.
+// the exports of main whose names are in keep. part may contain only functions, which can use
+// main's memory. It must not have data, tables or globals of its own. Modules returns an error if
+// part has anything else, or if an imported function is missing or has another type.
 func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...string) (*wasm.Module, error) {
 	l := linker{main: main, part: part, out: *main}
 	l.out.Types = slices.Concat(main.Types, part.Types)
@@ -63,7 +64,7 @@ func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...s
 	return &l.out, nil
 }
 
-// A linker holds the two modules that Modules combines, and their combination.
+// A linker has the two modules that Modules combines, and the result.
 type linker struct {
 	main, part *wasm.Module
 	out        wasm.Module
@@ -78,7 +79,7 @@ func (l *linker) imports(m *wasm.Module, from string, types uint32) (at []uint32
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
 		if imp.Kind != wasm.ExternalFunction {
-			continue // the memory of part, which is that of main
+			continue // part imports main's memory
 		}
 		if imp.Module == from {
 			wanted[len(at)] = imp.Name
@@ -117,7 +118,8 @@ func supply(m *wasm.Module, at []uint32, wanted map[int]string, other *wasm.Modu
 	return nil
 }
 
-// unsupported lists the instructions that refer to globals, tables or segments.
+// unsupported lists the instructions that part must not use, because they refer to globals, tables
+// or segments.
 var unsupported = []wasm.Opcode{
 	wasm.OpGlobalGet, wasm.OpGlobalSet, wasm.OpCallIndirect, wasm.OpMemoryInit, wasm.OpDataDrop, wasm.OpElemDrop,
 	wasm.OpTableGet, wasm.OpTableSet, wasm.OpTableInit, wasm.OpTableCopy, wasm.OpTableGrow, wasm.OpTableSize,
