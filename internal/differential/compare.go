@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// depth is the estimated stack that each call can use, in bytes. It ends recursion before the
-// interpreter's own limit of 2,000 calls, which the compiler does not have.
+// depth is the stack that a call of a program may use, in bytes, by Meter's estimate. It ends
+// recursion before the interpreter's limit of 2,000 calls, which the compiler does not have.
 const depth = 128 << 10
 
 var (
@@ -50,7 +50,7 @@ func (o *Observation) Difference(other *Observation) string {
 	return ""
 }
 
-// An Engine runs metered modules in one runtime of wazero.
+// An Engine runs metered modules in a wazero runtime.
 type Engine struct {
 	runtime wazero.Runtime
 }
@@ -68,8 +68,8 @@ func NewEngine(ctx context.Context, config wazero.RuntimeConfig) (*Engine, error
 // Close closes the engine's runtime.
 func (e *Engine) Close(ctx context.Context) error { return e.runtime.Close(ctx) }
 
-// fuelSupply holds the fuel of one run: its budget, the size of a slice, and the fuel granted so
-// far.
+// fuelSupply is the fuel of one run: its budget, the size of a slice, and the sum of the slices
+// granted so far.
 type fuelSupply struct {
 	budget, slice, given int64
 }
@@ -77,8 +77,8 @@ type fuelSupply struct {
 type fuelSupplyKey struct{}
 
 // refuel is the host function that a metered module calls when its fuel or stack is used up, and
-// when its memory has grown. It grants another slice, or panics if the budget or the stack is
-// used up.
+// when its memory has grown. It returns the fuel of the next slice, or panics if the budget or the
+// stack is used up.
 func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	t := ctx.Value(fuelSupplyKey{}).(*fuelSupply)
 	left := int64(stack[0])
@@ -93,7 +93,8 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	stack[0] = uint64(left + grant)
 }
 
-// Run runs a metered module with the program's arguments and fuel.
+// Run runs a metered module with the arguments and fuel of p. It returns an error if the module
+// cannot be instantiated.
 func (e *Engine) Run(ctx context.Context, p *Program, module []byte) (*Observation, error) {
 	t := &fuelSupply{budget: p.Budget, slice: p.Slice}
 	ctx = context.WithValue(ctx, fuelSupplyKey{}, t)
@@ -101,7 +102,7 @@ func (e *Engine) Run(ctx context.Context, p *Program, module []byte) (*Observati
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = m.Close(ctx) }() // only file systems of guests could fail
+	defer func() { _ = m.Close(ctx) }() // Close could only fail for a guest's file system
 	fuel, depths := mutable(m, wasm.FuelExport), mutable(m, wasm.DepthExport)
 	o := &Observation{}
 	for i, args := range p.Args {
@@ -153,8 +154,8 @@ func Metered(p *Program) ([]byte, error) {
 	return metered.Encode(), nil
 }
 
-// Compare runs a program in both engines. It returns the first difference, or "" if there is none,
-// and the observation of engine a.
+// Compare runs a program in both engines. It returns their first difference, or "" if there is
+// none, and the observation of engine a.
 func Compare(ctx context.Context, p *Program, a, b *Engine) (difference string, seen *Observation, err error) {
 	module, err := Metered(p)
 	if err != nil {

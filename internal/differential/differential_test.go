@@ -19,8 +19,8 @@ var (
 	countFlag = flag.Int("modules", 300, "how many modules to run")
 )
 
-// retries is the number of runs of a program while it is shrunk: a miscompilation may depend on the
-// content of a register.
+// retries is the number of runs of each program while shrinking. A single run could miss a
+// miscompilation that depends on the content of a register.
 const retries = 5
 
 func engines(t testing.TB) (compiler, interpreter *Engine) {
@@ -97,8 +97,9 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// TestKnownMiscompilation checks that wazero still has the fault that the generator avoids: 0 < (a & b)
-// as the condition of a branch. If this test fails, the fault is fixed: remove operation.orders.
+// TestKnownMiscompilation checks that wazero still has the fault that the generator avoids: a
+// branch on 0 < (a & b). If the test fails, the fault is fixed, and operation.orders can be
+// removed.
 func TestKnownMiscompilation(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
@@ -185,8 +186,8 @@ func TestShrink(t *testing.T) {
 }
 
 // TestDifferenceIsSeen checks that Difference reports a difference in a call, a global, the content
-// of the memory and its size, and that a program with a thousandth of the fuel has another
-// observation.
+// of the memory and its size. It also checks that a program with a thousandth of the fuel has
+// another observation.
 func TestDifferenceIsSeen(t *testing.T) {
 	t.Parallel()
 	compiler, interpreter := engines(t)

@@ -6,8 +6,9 @@
 // Modules use the numeric instructions of WebAssembly 2.0 with vectors, memory, bulk memory, tables,
 // calls, branches and several results. NaN results are made canonical, because their bits may differ.
 //
-// Metering does not work around one known fault of wazero 1.12.0's compiler for amd64: it treats
-// 0 < (a & b) as (a & b) < 0 in the condition of a branch. The generator avoids it, and
-// TestKnownMiscompilation fails once it is fixed. internal/wasm/workaround.go lists the faults that
+// Metering does not work around one known fault of wazero 1.12.0's compiler for amd64: it treats 0
+// < (a & b) as (a & b) < 0 in the condition of a branch. The generator avoids this code, and
+// TestKnownMiscompilation fails when wazero is fixed. internal/wasm/workaround.go lists the faults
+// that metering works around.
 // metering works around.
 package differential

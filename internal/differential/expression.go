@@ -20,7 +20,7 @@ func (g *generator) value(t wasm.ValueType, depth int) []byte {
 	case 5:
 		return code(g.value(t, depth+1), g.value(t, depth+1), g.value(wasm.I32, depth+1), op(opSelect))
 	case 6:
-		// This is a branch with a value, which br_if leaves on the stack if it does not branch.
+		// br_if leaves the branch's value on the stack if it does not branch.
 		return code(
 			[]byte{byte(wasm.OpBlock), byte(t)},
 			g.value(t, depth+1),
@@ -97,7 +97,7 @@ func (g *generator) operation(t wasm.ValueType, depth int) []byte {
 	for _, from := range o.params {
 		b = append(b, g.value(from, depth+1)...)
 	}
-	if o.orders { // not with the result of and: see the package comment
+	if o.orders { // avoid the fault in the package comment: no comparison with the result of and
 		b = append(b, code(g.constant(o.params[1], 0), op(or[o.params[1]]))...)
 	}
 	if o.divides && g.IntN(16) > 0 {

@@ -19,8 +19,8 @@ const (
 	passiveData = 300
 )
 
-// A statement is code that does not change the height of the stack, with its inner statements. A
-// program remains valid if a statement is removed.
+// A statement is code that does not change the height of the stack, with nested statements. A
+// program without one of its statements is still valid.
 type statement struct {
 	open, end []byte
 	inside    []*statement
@@ -34,7 +34,7 @@ func (s *statement) appendTo(b []byte) []byte {
 	return append(b, s.end...)
 }
 
-// A function is a generated function before it is encoded.
+// A function is a generated function, with statements that are not encoded yet.
 type function struct {
 	typ    wasm.FuncType
 	locals []wasm.Locals
@@ -89,7 +89,7 @@ func Generate(seed uint64) *Program {
 	return g.p
 }
 
-// A generator makes the random choices of [Generate] and holds the state of the current function.
+// A generator makes the random choices of [Generate] and has the state of the current function.
 type generator struct {
 	*rand.Rand
 	p       *Program
@@ -218,7 +218,7 @@ func (g *generator) function(i int) *function {
 	for range 7 {
 		declare(wasm.I32)
 	}
-	g.locals = g.locals[:usable] // only the generator itself uses the other locals
+	g.locals = g.locals[:usable] // the locals after usable are for the generator's own code
 	f.body = g.statements(0)
 	for _, t := range typ.Results {
 		f.result = append(f.result, g.value(t, 1)...)
@@ -362,7 +362,7 @@ func (g *generator) block(depth int) *statement {
 	return &statement{open: []byte{byte(wasm.OpBlock), noResult}, inside: g.inside(depth, false), end: op(wasm.OpEnd)}
 }
 
-// forward returns the labels that are not loops and whose branches carry no value.
+// forward returns the labels that branches can target without looping and without carrying a value.
 func (g *generator) forward() (list []uint32) {
 	for i, back := range g.loops {
 		if !back && g.labels[i] == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// Shrink removes statements and calls from a program as long as it still fails, and then replaces
+// Shrink removes statements and calls from p while fails returns true, and then replaces
 // instructions with constants. It changes p in place.
 func Shrink(p *Program, fails func(*Program) bool) {
 	for removed := true; removed; {
@@ -34,7 +34,8 @@ func Shrink(p *Program, fails func(*Program) bool) {
 	}
 }
 
-// constants lists the replacements that simplify tries. The first one removes the instructions.
+// constants lists the code with which simplify replaces instructions. The first element removes
+// them.
 var constants = [][]byte{
 	nil,
 	i32(0),
@@ -44,9 +45,9 @@ var constants = [][]byte{
 	vector(0, 0),
 }
 
-// simplify replaces sequences of instructions, the longest first, with a constant or nothing. It
-// keeps a replacement if fails then returns true. Most replacements make the program invalid, in
-// which case fails returns false.
+// simplify replaces sequences of instructions, the longest first, with the elements of constants.
+// It keeps a replacement if fails returns true. Most replacements make the program invalid, and
+// fails returns false for an invalid program.
 func (f *function) simplify(fails func() bool) {
 	ends := f.ends()
 	for n := len(ends) - 1; n > 0; n-- {
@@ -67,7 +68,7 @@ func (f *function) simplify(fails func() bool) {
 	}
 }
 
-// ends returns 0 and the offsets of the ends of the function's instructions.
+// ends returns 0 and the end offset of each instruction of the function.
 func (f *function) ends() []int {
 	c := wasm.Code{Body: f.result}
 	out := []int{0}

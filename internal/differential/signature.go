@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// An operation is an instruction that takes values and returns one.
+// An operation is an instruction that takes one or more values and returns one.
 type operation struct {
 	name      string
 	op        wasm.Opcode
@@ -19,7 +19,7 @@ type operation struct {
 	orders    bool // whether the instruction is an ordering comparison of integers, such as i32.lt_s
 }
 
-// operations are all numeric instructions, by result type.
+// operations lists all numeric instructions by result type.
 var operations = allOperations()
 
 func allOperations() map[wasm.ValueType][]operation {
@@ -43,8 +43,8 @@ func allOperations() map[wasm.ValueType][]operation {
 
 var scalars = map[string]wasm.ValueType{"i32": wasm.I32, "i64": wasm.I64, "f32": wasm.F32, "f64": wasm.F64}
 
-// operationOf derives an instruction's type from its name, such as i64.extend_i32_s. ok is false if
-// the name has another form.
+// operationOf derives an instruction's operands and result from its name, such as i64.extend_i32_s.
+// ok is false if the name has another form.
 func operationOf(op wasm.Opcode) (o operation, ok bool) {
 	of, name, ok := strings.Cut(op.String(), ".")
 	if !ok {
@@ -108,7 +108,7 @@ func (o operation) vector(of, name string) (operation, bool) {
 	o.result, o.params = v, []wasm.ValueType{v, v}
 	switch {
 	case has(name, "load", "store", "const", "shuffle"):
-		return o, false // the generator writes these
+		return o, false // other code of the generator uses these
 	case name == "splat":
 		o.params = []wasm.ValueType{lane}
 	case has(name, "extract_lane"):
