@@ -38,7 +38,7 @@ func generatedTypes() []reflect.Type {
 	return out
 }
 
-// byReflection decodes b without generated code, as the reference for the generated code.
+// byReflection decodes b by reflection. The result is the reference for the generated code.
 func byReflection(b []byte, t reflect.Type) (v any, unknown []string, err error) {
 	s := jsoncodec.Scanner{B: b, Enter: enterType}
 	if err := s.Document(t); err != nil {
@@ -57,7 +57,7 @@ func encodeStd(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// checkCodec compares the generated code of a type with reflection.
+// checkCodec checks that the generated code of typ decodes and encodes b like reflection.
 func checkCodec(t *testing.T, b []byte, typ reflect.Type) {
 	t.Helper()
 	want, unknown, wrong := byReflection(b, typ)

@@ -8,10 +8,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/word"
 )
 
-// fastCommon is the fast path for the fields with which every input begins: the run and
-// the name of the entry. They are a third of all keys that hooks receive. It compares the
-// text with the host's usual encoding instead of searching for keys. If the text differs,
-// fastCommon stops there, possibly at the start, and the object shapes read the rest.
+// fastCommon is the fast path for the fields with which every input begins: the run and the name of
+// the entry. They are a third of all keys that hooks receive. fastCommon compares the text with the
+// host's usual encoding instead of searching for keys. If the text differs, fastCommon stops there,
+// possibly before the first key, and the object shapes read the rest.
 func (t *reader) fastCommon(in *place) {
 	b, c, i := t.B[:len(t.B)+Pad], (*abi.Common)(in.p), t.I
 	if !hasKeyAt(b, i, `,"run":{"id":"`) {
@@ -86,8 +86,7 @@ func (t *reader) fastCommon(in *place) {
 	run.list, run.outer = nil, false
 }
 
-// minFastFields is the minimum number of fields of a run that fastCommon reads if it
-// succeeds.
+// minFastFields is the minimum number of a run's fields that fastCommon must read to succeed.
 const minFastFields = 6
 
 // hasKeyAt reports whether b contains key at i. The key must have 8 to 16 bytes.

@@ -16,8 +16,8 @@ import (
 // pieceBytes is the maximum number of bytes that jsoncodec copies at once.
 const pieceBytes = 256 << 10
 
-// TestCloneLarge checks that large text is the same after it is encoded and decoded, whatever piece
-// boundaries the text crosses.
+// TestCloneLarge checks that large text is unchanged after encoding and decoding, wherever the
+// boundaries of the copied pieces are.
 func TestCloneLarge(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

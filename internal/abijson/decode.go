@@ -11,18 +11,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single
-// value, nested at most [jsoncodec.MaxDepth] levels deep, without a number literal longer than
-// [jsoncodec.MaxNumber] bytes, without more than [jsoncodec.MaxElements] elements in an array of
-// v, without duplicate keys, without keys that differ from a known key only in case, and with
-// each value of its field's type. null counts as absent. If Decode fails, it leaves v unchanged.
-// The error is a [*jsoncodec.DecodeError] if its position is known.
+// Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single value,
+// nested at most [jsoncodec.MaxDepth] levels deep, without a number literal longer than
+// [jsoncodec.MaxNumber] bytes, without more than [jsoncodec.MaxElements] elements in an array of v,
+// without duplicate keys, without keys that differ from a known key only in case, and with each
+// value of its field's type. null counts as absent. If Decode fails, it leaves v unchanged. The
+// error is a [*jsoncodec.DecodeError] if its position is known.
 //
-// Keys that v does not have are not an error; Decode returns their paths.
+// Keys that v has no field for are not an error: unknown has their paths.
 func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(b, v, nil) }
 
-// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop fails,
-// DecodeUntil returns the error of stop.
+// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop returns an error,
+// DecodeUntil returns that error.
 func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err error) {
 	s := jsoncodec.NewScanner(b, stop)
 	unknown, err = decode(s, v)
@@ -114,7 +114,7 @@ func forms(t reflect.Type) func(first byte) reflect.Type {
 	}
 }
 
-// keepsUnknown reports whether t stores the fields that it does not know.
+// keepsUnknown reports whether t has a field that stores unknown fields.
 func keepsUnknown(t reflect.Type) bool {
 	return t == reflect.TypeFor[abi.Message]() || t == reflect.TypeFor[abi.Part]() || t == reflect.TypeFor[abi.ToolCall]()
 }
@@ -175,8 +175,8 @@ func addFields(fields map[string]reflect.Type, t reflect.Type) {
 	}
 }
 
-// wants returns a description of the JSON that the type accepts, and whether the type accepts a
-// value that begins with first.
+// wants describes the JSON that the type accepts, for an error. It also reports whether the type
+// accepts a value that begins with first.
 func (t *typeInfo) wants(first byte) (string, bool) {
 	switch t.kind {
 	case reflect.Invalid:
@@ -217,9 +217,9 @@ func enterType(s *jsoncodec.Scanner, t reflect.Type, first byte) (jsoncodec.Form
 // Element returns the type of the elements of a list or map.
 func (t *typeInfo) Element() reflect.Type { return t.elem }
 
-// Member returns the type of an object's field, or nil for an unknown field, which it
-// records unless the type stores unknown fields. It fails for a key that differs from a known
-// one only in case.
+// Member returns the type of an object's field. For an unknown field, it returns nil, and records
+// the field unless the type stores unknown fields. It returns an error if key differs from a known
+// key only in case.
 func (t *typeInfo) Member(s *jsoncodec.Scanner, key string) (reflect.Type, error) {
 	if t.kind == reflect.Invalid {
 		return nil, nil

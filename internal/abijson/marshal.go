@@ -24,15 +24,16 @@ func Marshal(v any) ([]byte, error) {
 	return marshalValue(make([]byte, 0, 128), v)
 }
 
-// marshalValue appends the encoding of v to b. The type of v is one of the host's, which may contain
-// types of package abi.
+// marshalValue appends the encoding of v to b. v has a type of the host, which may contain types of
+// package abi.
 func marshalValue(b []byte, v any) ([]byte, error) {
 	w := jsoncodec.Writer{B: b, Known: writeKnown}
 	w.Value(v)
 	return w.B, w.Err
 }
 
-// writeKnown writes v with its codec, if its type is one of package abi. It reports whether it is.
+// writeKnown writes v with its codec and returns true if v has a type of package abi. Otherwise it
+// returns false.
 func writeKnown(w *jsoncodec.Writer, v any) bool {
 	known := codecOf(v)
 	if known != nil {
@@ -55,8 +56,7 @@ func marshal(v codec) ([]byte, error) {
 	return out, err
 }
 
-// AppendJSON appends the JSON encoding of v to b, as Marshal encodes it. On error it
-// returns b unchanged.
+// AppendJSON appends v to b in the encoding of Marshal. On error, it returns b unchanged.
 func AppendJSON(b []byte, v any) ([]byte, error) {
 	known := codecOf(v)
 	if known == nil {

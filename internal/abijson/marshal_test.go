@@ -68,8 +68,8 @@ func TestMarshalOfHostTypes(t *testing.T) {
 	require.Equal(t, string(want), string(got))
 }
 
-// TestMarshalOfHostTypesAllocates checks that reflection does not visit the fields of types of
-// package abi within a host's type: their number does not change the number of allocations.
+// TestMarshalOfHostTypesAllocates checks that reflection does not visit the fields of package abi's
+// types inside a host's type. The number of those fields must not change the number of allocations.
 func TestMarshalOfHostTypesAllocates(t *testing.T) {
 	tool := abi.Tool{Name: "t", Description: "d", Parameters: abi.JSON(`{"type":"object"}`)}
 	message := abi.User("a")

@@ -6,29 +6,28 @@ import (
 	"github.com/agent-runner/agent-runner/internal/word"
 )
 
-// A Readable is a type with a codec that a module receives: a hook's input or a reply
-// of the host.
+// A Readable is a type with a codec that modules receive: the input of a hook, or a reply of the
+// host.
 type Readable interface{ fill(t *reader) }
 
-// Read decodes text that the host has written into v, for SDKs. It skips unknown fields
-// and omits the checks that only matter for hostile text. v must be zero, except that its
-// slices may have spare capacity. Read takes ownership of b and of the memory up to its
-// capacity: v keeps references to parts of b, and Read overwrites others. If the capacity
-// of b exceeds its length by at least Pad bytes, Read does not copy it.
+// Read decodes text that the host has written into v, for SDKs. It skips unknown fields, and omits
+// the checks that only matter for hostile text. v must be zero, except that its slices may have
+// spare capacity. Read takes ownership of b and of the memory up to b's capacity. v keeps
+// references to parts of that memory, and Read overwrites other parts. If the capacity of b exceeds
+// its length by at least Pad bytes, Read does not copy b.
 func Read(b []byte, v Readable) error {
 	t := newReader(b, true)
 	v.fill(t)
 	return t.finish()
 }
 
-// A Writable is a type with a codec that a module passes to the host: an answer or a
-// patch.
+// A Writable is a type with a codec that modules pass to the host: an answer or a patch.
 type Writable interface {
 	append(b []byte) ([]byte, error)
 }
 
-// Write appends the encoding of v to b, as Marshal does, but without inspecting the type
-// of v. It is for SDKs.
+// Write appends the encoding of v to b, as Marshal does, but does not inspect the type of v. It is
+// for SDKs.
 func Write(b []byte, v Writable) ([]byte, error) {
 	if b == nil {
 		b = make([]byte, 0, 256)
@@ -36,7 +35,7 @@ func Write(b []byte, v Writable) ([]byte, error) {
 	return v.append(b)
 }
 
-// ReadMessages is Read for an array of messages, which the import "messages" returns. n is the
+// ReadMessages is like Read for an array of messages, which the import "messages" returns. n is the
 // expected number of messages.
 func ReadMessages(b []byte, n int) (list []abi.Message, err error) {
 	t := newReader(b, true)
@@ -49,7 +48,8 @@ func ReadMessages(b []byte, n int) (list []abi.Message, err error) {
 	return list, t.finish()
 }
 
-// Pad is the number of bytes after the text that Read may access. Their values do not matter.
+// Pad is the number of bytes after the text that Read may access. Read ignores the values of those
+// bytes.
 const Pad = 24
 
 // A reader reads text that the host has written into the types of package abi.
@@ -62,8 +62,8 @@ type reader struct {
 	depth  int      // number of places in use
 }
 
-// rawObject is Raw with a cache for the last nested object. The parameters of a tool, for instance,
-// recur with each of its calls.
+// rawObject is like Raw, with a cache for the last nested object. For example, a tool's parameters
+// recur with each call of the tool.
 func (t *reader) rawObject() abi.JSON {
 	if end := t.I + len(t.known); end <= len(t.B) && hasTextAt(t.B, t.I, t.known) {
 		raw := t.B[t.I:end:end]

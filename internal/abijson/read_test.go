@@ -78,8 +78,8 @@ func TestReadKeys(t *testing.T) {
 	}
 }
 
-// TestReadHostKeys checks that simple finds keys in the host's encoding by their words, whichever
-// field was read last, and does not find keys that differ in one byte.
+// TestReadHostKeys checks that simple finds each key in the host's encoding, whichever field was
+// read last. It must not find a key that differs in one byte.
 func TestReadHostKeys(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*objectShape{

@@ -6,11 +6,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/word"
 )
 
-// spare is an unused reader, or nil. A module has a single thread, so one is enough.
+// spare is an unused reader, or nil. One is enough, because a module has a single thread.
 var spare *reader
 
-// newReader returns a reader that reads b. If own is set, it may change b. finish releases
-// it.
+// newReader returns a reader of b. If own is set, the reader may change b. finish releases the
+// reader.
 func newReader(b []byte, own bool) *reader {
 	t := spare
 	if spare = nil; t == nil {

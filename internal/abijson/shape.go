@@ -9,10 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/word"
 )
 
-// An objectShape describes how a reader decodes an object into a struct. A table-driven
-// decoder handles most of an object in one function that calls no others. In a module, a
-// call costs as much as reading ten bytes, so this takes two thirds of the time of
-// generated code, and less space.
+// An objectShape describes how a reader decodes an object into a struct. The reader decodes most of
+// an object in one function that calls no others. In a module, a call costs as much as reading ten
+// bytes. A reader with shapes takes two thirds of the time of generated code, and less space.
 type objectShape struct {
 	fields []shapeField
 	common bool                                            // starts with a [abi.Common]
@@ -58,9 +57,9 @@ func grown[T any](p **T) unsafe.Pointer {
 	return unsafe.Pointer(*p)
 }
 
-// extended appends a zero element to a list and returns its address. If the list is full, it
-// allocates capacity for toCome more elements, but for at most 64, or for half of the list's length
-// if that is more.
+// extended appends a zero element to a list and returns the element's address. If the list is full,
+// extended allocates capacity for toCome more elements, at most 64, but for at least half of the
+// length.
 func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 	list := *v
 	n := len(list)
@@ -74,10 +73,10 @@ func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 // Sentinels that simple returns instead of a field.
 var (
 	noMatch    shapeField // the next key is spelled in an unusual way or unknown
-	elementEnd shapeField // a list element ended, and simple cannot start the next one
+	elementEnd shapeField // a list element ended, and simple cannot start the next one itself
 )
 
-// A place is an object that is being read, and the progress within it.
+// A place is an object that is being read, and the position within the object.
 type place struct {
 	s     *objectShape
 	p     unsafe.Pointer
@@ -163,7 +162,7 @@ func (t *reader) element(in *place) {
 	for t.Next() {
 		n, length := len(*(*[]struct{})(in.list)), 0
 		if n > 0 {
-			length = (len(t.B) - t.I) * n / (t.I - in.begin + 1) // estimate from the elements so far
+			length = (len(t.B) - t.I) * n / (t.I - in.begin + 1) // estimate the number of further elements from the size of the elements so far
 		}
 		p := in.grow(in.list, 1+length)
 		if c := t.B[t.I]; c == '{' {
@@ -253,18 +252,18 @@ func (t *reader) inner(s *objectShape, p unsafe.Pointer) {
 	t.enter(in, p)
 }
 
-// simple reads the object in the last place, and the objects in it, up to a field whose value must
-// be allocated or is not in the host's usual encoding. It returns that field, or nil at the end. It
-// calls no other function, because a call costs as much as reading ten bytes and spills all local
-// variables. It does not check for the end of the text either: the padding (see pad) is not a valid
-// key, value or end of an object.
+// simple reads the object in the last place, and the objects inside it, up to a field whose value
+// must be allocated or is not in the host's usual encoding. It returns that field, or nil at the
+// end of the object. simple calls no other function, because a call costs as much as reading ten
+// bytes and spills all local variables. It does not check for the end of the text, because the
+// padding that pad adds is not a valid key, value or end of an object.
 func (t *reader) simple() *shapeField {
 	n := len(t.B)
 	b := t.B[:n+Pad]
 	in := (*place)(unsafe.Add(unsafe.Pointer(&t.places), (t.depth-1)*placeSize))
 	p, fields, k, i := in.p, unsafe.Pointer(unsafe.SliceData(in.s.fields)), in.field, t.I
 	for {
-		// The key is usually that of the expected field or of one soon after it.
+		// The next key is usually that of the expected field or of a field soon after.
 		w := word.Load(b, i)
 		f := (*shapeField)(unsafe.Add(fields, k))
 		skip := int(f.skip)
@@ -435,8 +434,8 @@ type sliceHeader struct {
 	n, room int
 }
 
-// fieldOf returns the field whose key was read last. If the shape has no such field, it
-// also reads the value and returns nil.
+// fieldOf returns the field of s whose key was read last. If s has no such field, fieldOf also
+// reads the value and returns nil.
 func (t *reader) fieldOf(s *objectShape, p unsafe.Pointer) *shapeField {
 	fields := s.fields[:len(s.fields)-1]
 	for i := range fields {

@@ -142,23 +142,23 @@ func writeTools(w *jsoncodec.Writer, list []abi.Tool) {
 	jsoncodec.WriteSlice(w, list, writeTool)
 }
 
-// writeUnknown writes the fields that the type does not know, unchanged.
+// writeUnknown writes unknown fields unchanged.
 func writeUnknown(w *jsoncodec.Writer, fields abi.Fields) {
 	for i := range fields {
 		w.Field(fields[i].Name, fields[i].Value)
 	}
 }
 
-// Keep stores an unknown field.
+// Keep stores an unknown field of the part. It copies raw.
 func (p *Part) Keep(name string, raw []byte) { p.Unknown = with(p.Unknown, name, raw) }
 
-// Keep stores an unknown field.
+// Keep stores an unknown field of the message. It copies raw.
 func (m *Message) Keep(name string, raw []byte) { m.Unknown = with(m.Unknown, name, raw) }
 
-// Keep stores an unknown field.
+// Keep stores an unknown field of the call. It copies raw.
 func (c *ToolCall) Keep(name string, raw []byte) { c.Unknown = with(c.Unknown, name, raw) }
 
-// with returns fields with another one at the end. It copies raw.
+// with appends a field to fields. It copies raw.
 func with(fields abi.Fields, name string, raw []byte) abi.Fields {
 	return append(fields, abi.Field{Name: name, Value: jsoncodec.Clone(raw)})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// This file has the generic part of decoding for a host, with the strictness of [Decode]; the code
-// for each type is generated. That code would make a module a third larger for little use, so
-// modules use strict_guest.go instead.
+// This file has the generic part of decoding for a host, with the strictness of [Decode]. The code
+// for each type is generated. Modules use strict_guest.go instead, because the generated code would
+// make a module a third larger.
 
 // A codec encodes and strictly decodes a type of package abi. Most of the methods are
 // generated.
@@ -20,7 +20,7 @@ type codec interface {
 	ReadValue(s *jsoncodec.Scanner) error
 }
 
-// decodeKnown decodes a type of package abi. known is false for other types.
+// decodeKnown decodes into v if v has a type of package abi. known reports whether v has.
 func decodeKnown(s *jsoncodec.Scanner, v any) (known bool, err error) {
 	if codecOf(v) == nil {
 		return false, nil
@@ -68,7 +68,7 @@ func (p *ListPatch) ReadValue(s *jsoncodec.Scanner) error {
 	}
 }
 
-// splices is a ListPatch that is not whole.
+// splices is a ListPatch with splices instead of a whole list.
 type splices ListPatch
 
 func (p *splices) FieldNames() []string { return []string{"splice"} }
@@ -92,7 +92,7 @@ func (p *ToolsPatch) ReadValue(s *jsoncodec.Scanner) error {
 	}
 }
 
-// toolChanges is a ToolsPatch that is not whole.
+// toolChanges is a ToolsPatch that adds and removes tools.
 type toolChanges ToolsPatch
 
 func (p *toolChanges) FieldNames() []string { return []string{"add", "remove"} }
@@ -104,7 +104,8 @@ func (p *toolChanges) ReadField(s *jsoncodec.Scanner, i int) error {
 	return jsoncodec.ReadSlice(s, &p.Remove, jsoncodec.ReadString[string])
 }
 
-// wrongForm returns the syntax error of the current value, or else text.
+// wrongForm returns the syntax error of the current value or, if the value is valid JSON, an error
+// with text.
 func wrongForm(s *jsoncodec.Scanner, text string) error {
 	if err := s.Value(nil); err != nil {
 		return err

@@ -5,11 +5,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// This file reads and writes values of types that module authors define. The types of package abi
-// that authors store most often are read and written without reflection.
+// This file reads and writes values of types that module authors define. It avoids reflection for
+// the types of package abi that authors store most often.
 
-// ReadValue is Read for types that module authors define. Values that b does not have remain
-// unchanged. If it fails, v may be partly set.
+// ReadValue is like Read for types that module authors define. It does not change the parts of v
+// that b does not mention. If it fails, v may be partly set.
 func ReadValue(b []byte, v any) error {
 	t := newReader(b, false)
 	err := t.anything(v)
@@ -19,8 +19,8 @@ func ReadValue(b []byte, v any) error {
 	return err
 }
 
-// ReadLocal is Read for a [contract.LocalValue]. It reads the value into v, as ReadValue does, and
-// returns the version.
+// ReadLocal is like Read for a [contract.LocalValue]. It reads the value into v, as ReadValue does,
+// and returns the version.
 func ReadLocal(b []byte, v any) (version int64, err error) {
 	t := newReader(b, true)
 	t.pad()

@@ -168,7 +168,7 @@ func TestAuthorScalars(t *testing.T) {
 			continue
 		}
 		if _, ok := v.(struct{ *abi.Message }); ok {
-			continue // the embedded pointer is nil, which its methods do not expect
+			continue // the embedded pointer is nil, and its methods would panic
 		}
 		want, got := reflect.New(reflect.TypeOf(v)), reflect.New(reflect.TypeOf(v))
 		require.NoError(t, json.Unmarshal(plain, want.Interface()))
@@ -188,8 +188,8 @@ func TestAuthorScalars(t *testing.T) {
 	require.ErrorContains(t, err, "cyclic")
 }
 
-// TestReadValueInto checks that ReadValue does not change values that the text does not mention,
-// and that an error of DecodeValue has the path of the value.
+// TestReadValueInto checks that ReadValue does not change values that the text does not mention. It
+// also checks that an error of DecodeValue has the path of the value.
 func TestReadValueInto(t *testing.T) {
 	t.Parallel()
 	v := struct {
