@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A boundaryHost records the events of a run, and numbers messages.
+// A boundaryHost is a host that records the events of a run and assigns message IDs.
 type boundaryHost struct {
 	events []abi.Event
 	ids    int
@@ -62,7 +62,7 @@ func conversation() *message.List {
 	return message.NewList(message.NewRevisions(), messages)
 }
 
-// starting returns a middleware with the given answer to before_agent.
+// starting returns a middleware whose before_agent answers a.
 func starting(a abi.BeforeAgentAnswer) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeAgent: func(context.Context, *hook.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -76,14 +76,15 @@ func messageOf(role, text, id, origin string) abi.Message {
 	return abi.Message{Role: role, Content: abi.Text(text), ID: id, Origin: origin}
 }
 
-// TestForged checks that the host sets ids and origins and ignores those that a module sets.
+// TestForged checks that the host sets the IDs and origins of messages, and ignores those that a
+// module sets.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	r, _ := openBoundary(t, starting(abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{
 		{At: 0, Remove: 1, Insert: []abi.Message{
-			messageOf(abi.RoleUser, "edited", "m0", abi.OriginModel),  // keeps its origin
-			messageOf(abi.RoleUser, "twice", "m0", abi.OriginUser),    // id already used by this patch
-			messageOf(abi.RoleUser, "other", "m2", abi.OriginUser),    // id of a message that is not removed
+			messageOf(abi.RoleUser, "edited", "m0", abi.OriginModel),  // the message keeps its origin
+			messageOf(abi.RoleUser, "twice", "m0", abi.OriginUser),    // the patch has already used the ID
+			messageOf(abi.RoleUser, "other", "m2", abi.OriginUser),    // the patch does not remove the message with this ID
 			messageOf(abi.RoleUser, "free", "free", abi.OriginUser),   // unused id
 			messageOf(abi.RoleSystem, "no id", "", abi.OriginUser),    // no id
 			messageOf(abi.RoleUser, "host", "new1", abi.OriginUser),   // guesses the host's id
@@ -123,7 +124,7 @@ func calling(n int) abi.Message {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestRefusedResponses checks that invalid responses of before_model are rejected.
+// TestRefusedResponses checks that before_model cannot answer with an invalid response.
 func TestRefusedResponses(t *testing.T) {
 	t.Parallel()
 	for want, res := range map[string]abi.Response{
@@ -151,8 +152,8 @@ func TestRefusedResponses(t *testing.T) {
 	}
 }
 
-// TestRefusedAnswers checks that answers that decode but are invalid are faults, and that no part
-// of them is applied.
+// TestRefusedAnswers checks that an answer that decodes but is invalid is a fault, and that no part
+// of the answer is applied.
 func TestRefusedAnswers(t *testing.T) {
 	t.Parallel()
 	instruction := "changed"
@@ -192,7 +193,8 @@ func TestRefusedAnswers(t *testing.T) {
 	}
 }
 
-// TestActive checks that the names of active tools must exist and be unique.
+// TestActive checks that a list of active tools can only contain names of existing tools, each
+// once.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	have := tools(2, "t%d")
@@ -204,7 +206,7 @@ func TestActive(t *testing.T) {
 
 const hostile = "\x1b[2Jgone\u202eevil\u009b31m\xff"
 
-// TestTextOfFaults checks that the texts of a fault, an error and a stop are bounded and free of
+// TestTextOfFaults checks that the texts of faults, errors and stops have a maximum length and no
 // terminal control characters.
 func TestTextOfFaults(t *testing.T) {
 	t.Parallel()
@@ -273,8 +275,8 @@ func TestEventNames(t *testing.T) {
 	require.Len(t, h.events, 8)
 }
 
-// TestChunksOfOthers checks that a model's stream cannot contain a tool's result, nor a tool's
-// stream the text of a model, and that 200,000 small chunks are assembled into one result.
+// TestChunksOfOthers checks that a model's stream rejects a tool's result, and a tool's stream the
+// text of a model. It also checks that 200,000 small chunks join into one result.
 func TestChunksOfOthers(t *testing.T) {
 	t.Parallel()
 	answering := func(chunks []abi.Chunk) *inproc.Middleware {

@@ -1,18 +1,19 @@
-// Package chain calls an agent's middlewares in their order: pipelines, wrappers, gates
-// and observers, ring by ring.
+// Package chain calls an agent's middlewares in their order: pipelines, wrappers, gates and
+// observers, ring by ring.
 //
 //	model call, ring by ring:  before_model → wrap_model( the next ring … → model ) → on_chunk → after_model
 //	tool call,  ring by ring:  before_tool → wrap_tool_call( the next ring … → every gate_tool of every ring → tool )
-//	                           → on_chunk → after_tool
+//	→ on_chunk → after_tool
 //
 // Within a ring, pipelines run in registration order, and the first registered wrapper is the
-// outermost. The reply of a ring passes the on_chunk and after hooks of that ring and of every ring
-// outside it, regardless of the source of the reply.
+// outermost. A reply from inside a ring passes the on_chunk and after hooks of that ring and of
+// every ring outside it, whatever the source of the reply.
 //
-// A Chain is built from entries. For each run it receives the calls of the agent's loop, and produces
-// model and tool calls, events, and errors that end or pause the run. The package knows middlewares
-// only by an interface, and does not know the agent's loop. It calls package exchange for the order in
-// one call and package hook for single hooks; neither calls back.
+// A Chain is built from entries. In each run, the agent's loop calls it to make model calls and
+// tool calls. The chain produces events, and errors that end or pause the run. The package depends
+// only on an interface of middlewares, and not on the agent's loop. It uses package exchange for
+// the order of hooks in one call, and package hook for single hooks. Neither of them calls package
+// chain.
 package chain
 
 import (
@@ -35,7 +36,7 @@ import (
 type Chain struct {
 	hook.Options
 	plans  []hook.Plan // plans of the entries, in their order
-	scope  string      // separates run-local values; see Scoped
+	scope  string      // separates the chain's run-local values; see Scoped
 	places hook.Places // positions of the entries in the hooks' lists
 }
 
@@ -44,16 +45,19 @@ func (c *Chain) With(o hook.Options) *Chain {
 	return &Chain{o, c.plans, c.scope, c.places}
 }
 
-// Join returns a chain of the entries of c and o. Within each ring the entries of c come first, so
-// that they are the outer ones and see requests first. The result has the options of c. If o has
-// Values, it has the Values and Tenant of o; if o has HTTP, it has the HTTP of o. Join fails if an
-// entry of c and one of o have the same name.
+// Join returns a chain of the entries of c and o. Within each ring, the entries of c come first.
+// The result has the options of c, except that it has the Values and Tenant of o if o has Values,
+// and the HTTP of o if o has HTTP. Join returns an error if an entry of c and an entry of o have
+// the same name.
 func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined, err := New(slices.Concat(c.Entries(), o.Entries())...)
 	if err != nil {
 		return nil, err
 	}
-	joined.plans = slices.Concat(c.plans, o.plans) // the same plans share their circuit breakers
+	joined.plans = slices.Concat(
+		c.plans,
+		o.plans,
+	) // keep the plans, because chains with the same plans share circuit breakers
 	joined = joined.Scoped(c.scope)
 	joined.Options = c.Options
 	if o.Values != nil {
@@ -65,9 +69,9 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	return joined, nil
 }
 
-// Scoped returns a copy of the chain whose entries have run-local values of their own: chains with
-// other scopes in the same run do not share them. Values that the entries of a ring share stay
-// shared.
+// Scoped returns a copy of the chain whose entries have separate run-local values in a run: entries
+// of chains with other scopes do not share them. The values that all entries of a ring share are
+// the same in all scopes.
 func (c *Chain) Scoped(scope string) *Chain {
 	out := &Chain{c.Options, slices.Clone(c.plans), scope, c.places}
 	for i := range out.plans {
@@ -76,8 +80,8 @@ func (c *Chain) Scoped(scope string) *Chain {
 	return out
 }
 
-// New returns a chain of the entries, in registration order. It fails if an entry is invalid, or if
-// two entries have the same name.
+// New returns a chain of the entries, in registration order. It returns an error if an entry is
+// invalid, or if two entries have the same name.
 func New(entries ...hook.Entry) (*Chain, error) {
 	names := map[string]bool{}
 	for i, e := range entries {
@@ -161,9 +165,9 @@ type Run struct {
 	queue   *queue
 }
 
-// Open prepares the middlewares for a run, and returns the chain in that run. It leaves out entries
-// whose conditions on the run's agent and metadata do not hold. locals holds the run's values,
-// which are empty in a new run. The caller closes the result.
+// Open prepares the chain's middlewares for a run. It leaves out entries whose conditions on the
+// run's agent and metadata do not hold. locals has the run-local values, which are empty for a new
+// run. The caller closes the result.
 func (c *Chain) Open(ctx context.Context, run abi.Run, host hook.Host, locals *local.Values) (*Run, error) {
 	r := &Run{Run: hook.NewRun(c.Options, host, locals), queue: &queue{}}
 	r.Events = r.queue.add
@@ -194,8 +198,8 @@ func (c *Chain) Open(ctx context.Context, run abi.Run, host hook.Host, locals *l
 	return r, nil
 }
 
-// Streams returns the counter of the run's streams, which numbers them for on_chunk. A
-// resumed run continues it.
+// Streams returns the counter that numbers the run's streams for on_chunk. A resumed run must set
+// it to its former value.
 func (r *Run) Streams() *atomic.Int64 { return r.StreamIDs }
 
 // Close closes the sessions of all middlewares, and releases the memory that is counted for queued
@@ -210,7 +214,7 @@ func (r *Run) Close() {
 	}
 }
 
-// Stats returns the statistics of each entry.
+// Stats returns the statistics of each entry that takes part in the run.
 func (r *Run) Stats() []abi.EntryStats {
 	out := make([]abi.EntryStats, len(r.members))
 	for i, m := range r.members {

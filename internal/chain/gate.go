@@ -18,14 +18,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// strictness ranks the decisions of gates. The highest rank wins.
+// strictness ranks the decisions of gates. The decision with the highest rank wins.
 var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.DecideDeny: 2, abi.DecideStop: 3}
 
-// A judgement is the outcome of the gates for a call. Its zero value lets the call pass.
+// A judgement is the outcome of the gates for a call. The zero value allows the call.
 type judgement struct {
 	denied *abi.Result
 	by     string           // the entry that denied the call
-	edit   *record.Approval // the decision to replace the arguments in question
+	edit   *record.Approval // the answer with which a person replaced the arguments; nil if there is none
 }
 
 // A hearing asks the gates about one call with its exact arguments.
@@ -40,14 +40,14 @@ type hearing struct {
 	answer abi.GateToolAnswer
 	asks   []abi.Ask
 
-	answered *record.Approval // the answer that applies to the gates' questions, if any
-	answers  int              // number of answers so far, also of those that have expired
+	answered *record.Approval // a person's earlier answer to the gates' questions about this call; nil if there is none
+	answers  int              // number of earlier answers, including expired ones
 }
 
-// gate asks the gates of all rings about the exact arguments, except gates whose entry excludes the
-// tool. The strictest decision wins; a gate that fails, faults or does not decide denies. The decision
-// [abi.DecideStop] ends the run at once. If a person has to decide, the run pauses. Each decision is an
-// event.
+// gate asks the gates of all rings about call q with its exact arguments. It leaves out gates whose
+// entry excludes the tool. The strictest decision wins. A gate that fails, faults or does not
+// decide denies the call. The decision [abi.DecideStop] ends the run at once. If a person has to
+// decide, the run pauses. gate sends an event for each decision.
 func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
 	gates := hook.Only(r.Inward(contract.HookGateTool), func(m *hook.Member) bool { return m.InToolCall(q.Name) })
 	if len(gates) == 0 {
@@ -82,8 +82,8 @@ type Verdict struct {
 }
 
 // Judge asks the gates of all rings about a call. If the call is not denied, the caller executes
-// it. Arguments that are not a JSON object are denied, since gates could read them in another way
-// than the tool. If a gate asks for a decision and the run cannot pause, the call is denied. The
+// it. A call whose arguments are not a JSON object is denied, since a gate and the tool could read
+// them in different ways. If a gate asks a person and the run cannot pause, the call is denied. The
 // error ends or pauses the run.
 func (r *Run) Judge(ctx context.Context, state *message.List, call abi.Call, tool abi.Tool) (Verdict, error) {
 	if len(r.Inward(contract.HookGateTool)) == 0 {
@@ -102,7 +102,7 @@ func (r *Run) Judge(ctx context.Context, state *message.List, call abi.Call, too
 	return Verdict{Denied: true, By: judged.by, Reason: judged.denied.Content.String()}, nil
 }
 
-// ask asks one gate, and reports its decision. The error ends the run.
+// ask asks one gate and sends an event with the decision. The error ends or pauses the run.
 func (h *hearing) ask(ctx context.Context, m *hook.Member) error {
 	c := h.run.Call(m, contract.HookGateTool, h.call.State)
 	c.SetTool(&h.q, "/"+h.digest[:hook.DigestLen])
@@ -133,7 +133,8 @@ func (h *hearing) note(c *hook.Control, out abi.GateToolAnswer) {
 	}
 }
 
-// question records the question of a gate. It reports the question unless an answer applies.
+// question records the question of a gate. It sends the event of the question, unless an earlier
+// answer applies.
 func (h *hearing) question(ctx context.Context, c *hook.Control, out abi.GateToolAnswer) error {
 	if a := h.answered; len(h.asks) == 0 && a != nil && a.Approval.ExpiresMS > 0 &&
 		a.Approval.ExpiresMS <= h.run.Host.Where().NowMS && !c.HasReported(abi.EventDecision, h.variant("answer")) {
@@ -149,18 +150,19 @@ func (h *hearing) question(ctx context.Context, c *hook.Control, out abi.GateToo
 	return h.report(ctx, c, h.variant(abi.DecideAsk), abi.Decision{Decision: abi.DecideAsk, Reason: reason})
 }
 
-// variant returns the variant of an event: of, followed by the number of answers so far. A gate
-// that is asked again after an answer has a new question, whose events need another variant.
+// variant returns a variant of an event: of and the number of answers so far. A gate that is called
+// again after an answer has a new question, whose events need another variant.
 func (h *hearing) variant(of string) string { return of + "/" + strconv.Itoa(h.answers) }
 
-// report sends the event of a decision. The error ends the run.
+// report sends the event of decision d. The error ends or pauses the run.
 func (h *hearing) report(ctx context.Context, c *hook.Control, variant string, d abi.Decision) error {
 	d.CallID, d.Tool, d.Owner, d.ArgumentsDigest = h.q.ID, h.q.Name, h.call.Tool.Owner, h.digest
 	d.Reason = safetext.Clip(d.Reason, ending.MaxReason)
 	return c.Report(ctx, abi.Event{Type: abi.EventDecision, Decision: &d}, variant)
 }
 
-// askGate asks one gate about call q. A gate that fails or faults denies the call.
+// askGate calls one gate about call q and returns its decision. If the gate fails or faults, the
+// decision is to deny the call.
 func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi.Tool) (abi.GateToolAnswer, error) {
 	var out abi.GateToolAnswer
 	v, err := c.Invoke(ctx, &abi.GateToolInput{Call: q, Tool: tool}, &out, func() error {
@@ -178,9 +180,10 @@ func (r *Run) askGate(ctx context.Context, c *hook.Control, q abi.Call, tool abi
 	return out, err
 }
 
-// askSomebody applies the recorded answer about this exact call. If there is none, Approve decides.
-// Without Approve, the run pauses for an answer or, if it cannot pause, the call is denied. If several
-// gates ask, the pause lists all questions, and one answer applies to all of them.
+// askSomebody decides about a call for which gates ask a person. It applies the recorded answer
+// about the exact call. If there is none, Approve decides. Without Approve, the run pauses for an
+// answer or, if it cannot pause, the call is denied. If several gates ask, the pause lists all
+// questions, and one answer applies to all of them.
 func (h *hearing) askSomebody(ctx context.Context) (judgement, error) {
 	by, d := h.by, abi.Decision{Answered: true}
 	switch a := h.answered; {
@@ -221,8 +224,8 @@ func (h *hearing) askSomebody(ctx context.Context) (judgement, error) {
 	}
 }
 
-// pause pauses the run for an answer to the gates' questions. If that exceeds a limit, the gate that
-// asked first is at fault, and the call is denied.
+// pause pauses the run for an answer to the gates' questions. If the interrupt exceeds a limit, the
+// first gate that asked faults, and the call is denied.
 func (h *hearing) pause() (judgement, error) {
 	asks := h.asks
 	reason, payload := asks[0].Reason, asks[0].Payload

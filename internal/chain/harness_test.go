@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
-// A harness is a Host with a scripted model and a caller that records the chunks it receives.
+// A harness is a host with a scripted model and a caller that records the chunks it receives.
 type harness struct {
 	mu       sync.Mutex
 	events   []abi.Event
@@ -108,7 +108,7 @@ func (h *harness) open(t testing.TB, entries ...hook.Entry) *Run {
 	return r
 }
 
-// play makes a model call through r, with the harness as the model and the caller.
+// play makes a model call through r. The harness is both the model and the caller.
 func (h *harness) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
 	call := ModelCall{
 		Request:   ModelRequest{Messages: conversation(), Stream: !h.whole},
@@ -122,7 +122,7 @@ func (h *harness) play(ctx context.Context, r *Run) (*abi.Response, string, erro
 	return r.CallModel(ctx, call)
 }
 
-// A wrap is the function of a wrap_model hook; an empty answer means that it returns none.
+// A wrap is the function of a wrap_model hook. An empty answer means that the hook returns none.
 type wrap func(ctx context.Context, c *hook.Call) (answer string, err error)
 
 func (w wrap) native() *inproc.Middleware {
@@ -139,7 +139,8 @@ func (w wrap) native() *inproc.Middleware {
 
 func textChunk(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
 
-// each returns a wrapper that passes on every chunk with its text changed by change.
+// each returns a wrapper that reads the stream, changes the text of each chunk with change, and
+// sends the chunk.
 func each(change func(string) string) wrap {
 	return func(ctx context.Context, c *hook.Call) (string, error) {
 		s := c.StreamModel(ctx, abi.RequestPatch{})

@@ -102,7 +102,7 @@ func (op Opcode) effect() effect {
 }
 
 // operands tracks the types on the operand stack through a body. It does not validate: the result
-// for an invalid body is undefined. The type 0 stands for an unknown type, which in valid code
+// for an invalid body is undefined. The type 0 means an unknown type, which in valid code
 // occurs only in unreachable code.
 type operands struct {
 	m         *Module

@@ -3,11 +3,11 @@
 //
 // An ending is an error that ends or pauses a run; [Is] reports whether an error is or wraps one. A
 // run ends with a [StoppedError], a [FaultError] of an entry whose faults end the run, a
-// [LimitError], a [MemoryError], or an [AbortedError] when its context is done. An
-// [InterruptedError] pauses it. Middlewares cannot catch an ending: once a wrapped call ends the
-// run, the host ignores the answers of the hooks that wait for it, from the inside out.
+// [LimitError], a [MemoryError], or an [AbortedError]. An [InterruptedError] pauses the run.
+// Middlewares cannot catch an ending: if a wrapped call ends the run, the host ignores the answers
+// of the hooks that wait for that call.
 //
-// The only package of the chain that it imports is safetext.
+// Of the packages of the chain, this one imports only safetext.
 package ending
 
 import (
@@ -42,8 +42,8 @@ func AsError(err error, code abi.Code) *abi.Error {
 }
 
 // CleanError returns a middleware's error in a form that is safe to show to other modules, the
-// model and the caller. It replaces an unknown code with [abi.CodeInternal], and bounds and cleans
-// the message.
+// model and the caller. It replaces an unknown code with [abi.CodeInternal], and truncates and
+// cleans the message.
 func CleanError(e *abi.Error) *abi.Error {
 	out := *e
 	if !slices.Contains(contract.Codes(), out.Code) {
@@ -53,5 +53,5 @@ func CleanError(e *abi.Error) *abi.Error {
 	return &out
 }
 
-// maxError bounds a middleware's error message, in bytes.
+// maxError is the maximum length of a middleware's error message, in bytes.
 const maxError = 8 << 10

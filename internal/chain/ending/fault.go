@@ -14,8 +14,9 @@ type FaultError struct {
 	Hook   abi.Hook
 	Stage  Stage
 
-	// Limit is the name of the exceeded limit, and Value its value: bytes, a count or nanoseconds.
-	// [LimitKey] maps the name to agent.yaml. Both are empty if the fault exceeded no limit.
+	// Limit is the name of the exceeded limit, and Value the limit's value: bytes, a count or
+	// nanoseconds. [LimitKey] returns the limit's key in agent.yaml. Limit is empty and Value is 0
+	// if no limit was exceeded.
 	Limit string
 	Value int64
 
@@ -24,7 +25,7 @@ type FaultError struct {
 	Stack  string   // the guest's stack trace; empty if there is none
 }
 
-// Error returns the entry, the hook and the cause.
+// Error returns the entry, the hook if there is one, and the cause.
 func (f *FaultError) Error() string {
 	text := FaultText(f)
 	if f.Hook != "" {
@@ -36,14 +37,14 @@ func (f *FaultError) Error() string {
 	return text
 }
 
-// FaultText returns the cause alone, bounded and safe to show, with the key in agent.yaml of
-// the limit that was exceeded.
+// FaultText returns the cause without entry and hook, truncated and safe to show. If a limit was
+// exceeded, the text ends with the limit's key in agent.yaml.
 func FaultText(f *FaultError) string {
 	return safetext.Clip(f.Cause.Error(), maxCause) + LimitHint(f.Limit)
 }
 
-// LimitHint returns the end of a fault's text that names the key of a module's limit in agent.yaml, or
-// "" if the limit has no key.
+// LimitHint returns the end of a fault's text: a phrase with the key in agent.yaml of a module's
+// limit. It returns "" if the limit has no key.
 func LimitHint(limit string) string {
 	if key := LimitKey(limit); key != "" {
 		return " (limits." + key + " of its entry in agent.yaml)"
@@ -62,17 +63,19 @@ type Stage string
 const (
 	StageLoad      Stage = "load"      // _initialize, describe
 	StageConfigure Stage = "configure" // configure
-	StageBreaker   Stage = "breaker"   // not called, because the circuit breaker is open
+	StageBreaker   Stage = "breaker"   // circuit breaker open; the hook was not called
 	StageInput     Stage = "input"     // preparing the hook's input
 	StageHook      Stage = "hook"      // in the middleware's own code
 	StageHostCall  Stage = "host_call" // in a call from the middleware to the host
 	StageAnswer    Stage = "answer"    // in the hook's answer
 )
 
-// maxCause bounds the text of a fault's cause, in bytes, since guests influence it.
+// maxCause is the maximum length of the text of a fault's cause, in bytes. Guests influence that
+// text.
 const maxCause = 2 << 10
 
-// LimitKey returns the key of a module's limit in agent.yaml, or "" if it has none.
+// LimitKey returns the key in agent.yaml of the module's limit called limit, or "" if that limit
+// has no key.
 func LimitKey(limit string) string {
 	switch limit {
 	case "hook_time":

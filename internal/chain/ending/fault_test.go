@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// TestFaultsNameTheKeyOfTheirLimit checks that the text of a fault names the agent.yaml key of its
-// limit, if there is one, and that each limit of agent.yaml has a key.
+// TestFaultsNameTheKeyOfTheirLimit checks that the text of a fault has the agent.yaml key of the
+// exceeded limit, and that LimitKey returns every key of a module's limits.
 func TestFaultsNameTheKeyOfTheirLimit(t *testing.T) {
 	t.Parallel()
 	f := &ending.FaultError{

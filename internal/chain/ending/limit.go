@@ -2,14 +2,14 @@ package ending
 
 import "fmt"
 
-// A LimitError ends the run because it has used up one of its limits.
+// A LimitError ends the run because the run has used up one of its limits.
 type LimitError struct {
 	Limit string `json:"limit"`          // "max_steps", "model_calls" or "tool_calls"
 	Tool  string `json:"tool,omitempty"` // the tool, for the limit of a single tool
 	Value int64  `json:"value"`          // the limit's value, a count
 }
 
-// Error names the limit and what to do about it.
+// Error names the limit and says what to do about it.
 func (l *LimitError) Error() string {
 	const advice = "; raise the limit of %s, or find the reason in its events"
 	switch {

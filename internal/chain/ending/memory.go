@@ -11,23 +11,22 @@ import (
 // LimitMemory is the name of a run's memory limit in events and errors.
 const LimitMemory = "run_memory_bytes"
 
-// A MemoryError ends a run that exceeds its own memory limit or for which its tenant or process has
-// no memory left.
+// A MemoryError ends a run that needs more memory than the run, its tenant or the process may use.
 type MemoryError struct {
 	Level string // "run", "tenant" or "process"
 	Limit int64  // bytes
 	Err   error
 }
 
-// Error names the limit and what to do about it.
+// Error names the exceeded limit and says what to do about it.
 func (e *MemoryError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// FromReservation converts the error of a memory reservation to one that ends the run: a
-// [*MemoryError] if a limit is exceeded, and otherwise, for example if the context of the run is
-// done, an [*AbortedError].
+// FromReservation converts the error of a memory reservation to an error that ends the run. It
+// returns a [*MemoryError] if a limit is exceeded. Otherwise, for example if the run's context is
+// done, it returns an [*AbortedError].
 func FromReservation(err error) error {
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {
 		return &MemoryError{Level: string(limit.Level), Limit: limit.Limit, Err: err}
@@ -35,8 +34,8 @@ func FromReservation(err error) error {
 	return &AbortedError{Cause: err}
 }
 
-// MemoryFault converts the error of a memory reservation to a fault of the entry that
-// needs the memory.
+// MemoryFault converts the error of a memory reservation to a fault of the entry for which the
+// memory was reserved.
 func MemoryFault(err error) error {
 	f := &FaultError{Stage: StageAnswer, Limit: LimitMemory, Cause: err}
 	if limit := (*account.LimitError)(nil); errors.As(err, &limit) {

@@ -22,5 +22,5 @@ func (s *StoppedError) Error() string {
 	return fmt.Sprintf("%s stopped the run: %s", s.Entry, s.Reason)
 }
 
-// MaxReason bounds the reasons of stops and interrupts, in bytes.
+// MaxReason is the maximum length of the reason of a stop or an interrupt, in bytes.
 const MaxReason = 8 << 10

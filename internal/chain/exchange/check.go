@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// checkChunk rejects a malformed chunk and one that does not belong to the stream. The model's stream
-// holds no tool results. The stream of a tool, for which ofTool is set, holds only tool results and
-// parts.
+// checkChunk returns an error if a chunk is malformed or does not belong to the stream. If ofTool
+// is set, the stream is a tool's and contains only tool results and parts. Otherwise it is the
+// model's and contains no tool results.
 func checkChunk(c *abi.Chunk, ofTool bool) error {
 	if err := contract.CheckChunk(c); err != nil {
 		return err
@@ -26,14 +26,14 @@ func checkChunk(c *abi.Chunk, ofTool bool) error {
 	return nil
 }
 
-// setCallID sets the call id of all chunks.
+// setCallID sets the call ID of each chunk to id.
 func setCallID(chunks []abi.Chunk, id string) {
 	for i := range chunks {
 		chunks[i].CallID = id
 	}
 }
 
-// WithCallID returns copies of chunks that name the given call.
+// WithCallID returns copies of chunks whose call ID is that of q.
 func WithCallID(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
 	out := slices.Clone(chunks)
 	setCallID(out, q.ID)

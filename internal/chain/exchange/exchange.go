@@ -1,9 +1,9 @@
 // Package exchange makes one call of the model or of a tool through the rings of a chain:
 // before hooks, wrappers, streams of chunks and after hooks.
 //
-// An [Exchange] takes a request and a [Kind], which implements the differences between model and
-// tool calls, and returns a [Reply] with its source. The order of hooks is implemented here once
-// for both. The package calls hooks through package hook and does not depend on the agent's loop.
+// An [Exchange] takes a request and a [Kind], and returns a [Reply]. It implements the order of
+// hooks once for model calls and tool calls, and a Kind implements their differences. The package
+// calls hooks through package hook and does not depend on the agent's loop.
 package exchange
 
 import (
@@ -21,15 +21,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// An Exchange is one call of the model or of a tool through the rings. Q is the request, P a patch
-// of the request, and R the answer. The order of hooks is the same for both; a [Kind] implements
-// the differences.
+// An Exchange is one call of the model or of a tool through the rings. Q is the type of the
+// request, P of a patch of the request, and R of the answer.
 type Exchange[Q, P, R any] struct {
 	Run  *hook.Run
 	Kind Kind[Q, P, R]
 	// Core calls the model, or the gates and the tool.
 	Core func(ctx context.Context, q Q, out pipe.Sink) (Reply[R], error)
-	// Delivered reports whether chunks have left the outermost ring.
+	// Delivered reports whether the caller has received chunks from the outermost ring.
 	Delivered func() bool
 	CallID    string // id of the tool call; empty for model calls
 	Tool      string // name of the tool; empty for model calls
@@ -40,8 +39,8 @@ type Exchange[Q, P, R any] struct {
 	Held account.Meter // memory of the wrappers' chunks and answers
 }
 
-// A Reply is an answer or an error, and its source. Its labels, if any, are those of the answer or of
-// the error's text; see [Exchange.LabelsOf].
+// A Reply is an answer or an error, with its source. Labels are the labels of the answer or of the
+// error's text; if nil, [Exchange.LabelsOf] derives them from the source.
 type Reply[R any] struct {
 	Res    *R
 	Err    *abi.Error
@@ -49,7 +48,8 @@ type Reply[R any] struct {
 	Labels []string
 }
 
-// LabelsOf returns the labels of a reply: its own, or those that follow from its source.
+// LabelsOf returns the labels of a reply, or the labels that follow from the reply's source if it
+// has none.
 func (x *Exchange[Q, P, R]) LabelsOf(rep Reply[R]) []string {
 	if rep.Labels != nil {
 		return rep.Labels
@@ -57,8 +57,8 @@ func (x *Exchange[Q, P, R]) LabelsOf(rep Reply[R]) []string {
 	return message.SourceLabels(rep.Source, x.Tool)
 }
 
-// changedBy returns the labels of an answer that an entry gave after it saw replies: the label of the
-// entry, and the labels of the replies.
+// changedBy returns the labels of an answer of an entry that has seen replies: the entry's own
+// label and the labels of the replies.
 func (x *Exchange[Q, P, R]) changedBy(entry string, replies ...Reply[R]) []string {
 	sets := [][]string{{message.EntryLabel(entry)}}
 	for _, rep := range replies {
@@ -69,21 +69,21 @@ func (x *Exchange[Q, P, R]) changedBy(entry string, replies ...Reply[R]) []strin
 
 // A Kind implements the differences between model calls and tool calls.
 type Kind[Q, P, R any] interface {
-	// Applies reports whether hooks of member m are called about a call with request q.
+	// Applies reports whether the hooks of member m are called for a call with request q.
 	Applies(m *hook.Member, q Q) bool
 	// Before, Wrap and After call one member's hook.
 	Before(ctx context.Context, m *hook.Member, q Q) (Q, *R, record.Verdict, error)
 	Wrap(ctx context.Context, m *hook.Member, q Q, w *Wrapping[Q, P, R]) (*R, record.Verdict, error)
-	// After may ask for another call, with the request that it returns.
+	// After may return a request, with which the call is then repeated.
 	After(ctx context.Context, m *hook.Member, q Q, rep Reply[R]) (Reply[R], *Q, record.Verdict, error)
-	// Patch returns q with the patch p, which the wrapper m passed to next, applied.
+	// Patch returns q with patch p applied. The wrapper m passed p to next.
 	Patch(q Q, p P, m *hook.Member) (Q, error)
 	// Chunks returns the chunks that are equivalent to res; Assemble is the reverse.
 	Chunks(q Q, res *R) []abi.Chunk
 	Assemble(res *R, chunks []abi.Chunk) *R
 	// End returns the last item of a stream whose result is res.
 	End(res *R) *contract.StreamEnd
-	// Show returns the answer for member m, with labels if m reads them.
+	// Show returns the answer as member m may see it, with labels if m reads labels.
 	Show(m *hook.Member, res *R, labels []string) *R
 	// Same reports whether two answers have the same content. It ignores their sources.
 	Same(a, b *R) bool
@@ -100,16 +100,16 @@ func (x *Exchange[Q, P, R]) failure() abi.Code {
 	return abi.CodeModel
 }
 
-// Call makes the call from the outermost ring inward. The caller releases the returned hold once the
-// outcome is recorded. The error ends or pauses the run.
+// Call makes the call from the outermost ring inward. The caller releases the returned hold after
+// it has recorded the outcome. The error ends or pauses the run.
 func (x *Exchange[Q, P, R]) Call(ctx context.Context, q Q, out pipe.Sink) (Reply[R], *local.Hold, error) {
 	ctx, h := withHold(ctx)
 	rep, err := x.ring(ctx, hook.Outer, q, outletOf(out, x.Delivered))
 	return rep, h, err
 }
 
-// ring makes the call from ring i inward: before hooks, wrappers around everything further
-// in, then on_chunk and the after hooks.
+// ring makes the call from ring i inward: before hooks, wrappers around the rings inside, then
+// on_chunk and after hooks.
 func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outlet) (Reply[R], error) {
 	if i == hook.RingCount {
 		return x.Core(ctx, q, sinkOf(out))
@@ -146,9 +146,9 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 	}
 }
 
-// bare reports whether no hook of a ring is involved in the exchange, so that the ring can
-// be skipped. The outermost ring is never skipped, because it delivers answers that did
-// not arrive in chunks to the caller.
+// bare reports whether a ring has no hook that takes part in the exchange, so that the ring can be
+// skipped. The outermost ring must not be skipped, because it delivers an answer that did not
+// arrive in chunks to the caller.
 func (x *Exchange[Q, P, R]) bare(i hook.Ring) bool {
 	for _, h := range [...]abi.Hook{x.Before, x.Wrap, contract.HookOnChunk, x.After} {
 		if len(x.Run.In(i, h)) > 0 {
@@ -165,8 +165,8 @@ const (
 	SourceHost  = "host"
 )
 
-// Recorded returns the reply of the model or a tool that an earlier pass recorded: the failure in
-// v, if any, or res.
+// Recorded returns the reply of the model or a tool that an earlier pass recorded: the failure in v
+// if there is one, and res otherwise.
 func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 	if v.Failed != nil {
 		return Reply[R]{Err: v.Failed, Source: source}
@@ -174,9 +174,9 @@ func Recorded[R any](res *R, v record.Verdict, source string) Reply[R] {
 	return Reply[R]{Res: res, Source: source}
 }
 
-// runBefore runs the ring's before hooks. An answer or an error of one of them skips the wrappers.
-// An answer also skips the remaining before hooks unless ContinueOnResponse is set, and an error
-// does unless ContinueOnError is set.
+// runBefore runs the ring's before hooks. If a hook answers or fails, the wrappers are skipped. The
+// remaining before hooks are skipped too, unless ContinueOnResponse is set (after an answer) or
+// ContinueOnError is set (after an error).
 func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q, Reply[R], error) {
 	var answered, failed Reply[R]
 	for _, m := range x.Run.In(i, x.Before) {
@@ -206,15 +206,14 @@ func (x *Exchange[Q, P, R]) runBefore(ctx context.Context, i hook.Ring, q Q) (Q,
 }
 
 // passChunks passes the chunks of a reply through the ring's on_chunk hooks and to the ring
-// outside, unless they have passed already. A tool's result that did not arrive in chunks is not
-// passed to the ring outside. If the hooks changed the chunks, passChunks assembles the reply from
-// those that left the hooks. It returns a failed reply unchanged.
+// outside, unless the reply was streamed through them. A tool's result that did not arrive in
+// chunks is not passed to the ring outside. If the hooks changed the chunks, passChunks assembles
+// the reply from the changed chunks. It returns a failed reply unchanged.
 func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep Reply[R]) (Reply[R], error) {
 	if rep.Err != nil {
 		return rep, nil
 	}
-	// A tool result that did not arrive in chunks is not sent outward as chunks: the caller gets it
-	// whole.
+	// The caller gets a tool's result that did not arrive in chunks as a whole.
 	tells := s.out != nil && !s.finished && s.failed == nil && (s.n > 0 || !x.ofTool())
 	if !tells && len(s.members) == 0 {
 		return rep, nil
@@ -259,11 +258,10 @@ func (x *Exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	return rep, nil
 }
 
-// runAfter runs the ring's after hooks, each on the reply of the previous one, until one asks for
-// another call. It returns the last reply, and the request of the other call or nil if no hook asks
-// for one. The parameter again is the number of repetitions so far. A request for another call is
-// ignored after [contract.MaxAgain] repetitions, or if a part of the model's answer has been
-// delivered.
+// runAfter runs the ring's after hooks, each on the reply of the previous one, until one asks to
+// repeat the call. It returns the last reply, and the request of the repeated call or nil. again is
+// the number of repetitions so far. runAfter ignores a request to repeat the call after
+// [contract.MaxAgain] repetitions, or if a part of the model's answer has been delivered.
 func (x *Exchange[Q, P, R]) runAfter(
 	ctx context.Context,
 	i hook.Ring,
@@ -306,8 +304,8 @@ func (x *Exchange[Q, P, R]) runAfter(
 	return rep, nil, nil
 }
 
-// withHold returns ctx with a hold for the exchange that begins. A nested exchange uses
-// the hold of the surrounding one.
+// withHold returns ctx with a hold for the exchange that begins. An exchange inside another one
+// uses the hold of the outer exchange.
 func withHold(ctx context.Context) (context.Context, *local.Hold) {
 	if h := local.HoldOf(ctx); h != nil {
 		return ctx, h

@@ -9,17 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
-// An outlet takes chunks on their way outward: the on_chunk hooks of a ring, a wrapper
-// that passes or reads them, or the caller. It is nil if chunks are not needed before the
-// answer is complete.
+// An outlet receives the chunks of a reply on their way from the inside out. It is a ring's stream,
+// a wrapper that passes on or reads the chunks, or the caller. A nil outlet means that chunks are
+// not needed before the answer is complete.
 type outlet interface {
-	// push passes chunks on and returns once the outlet can take more. final marks the last chunks of a
-	// message. The error is an *ending.HookError that fails the call, or ends or pauses the run.
+	// push passes chunks on, and returns when the outlet can take more. final marks the last chunks
+	// of a message. The error is an *ending.HookError that fails the call, or ends or pauses the
+	// run.
 	push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	// pushes returns the number of pushes since the start or the last successful restart.
 	pushes() int
-	// restart discards what was pushed, for another attempt. It returns false if a part may
-	// already have been seen.
+	// restart discards the chunks so far, for another attempt. It returns false if a part of them
+	// may have been seen.
 	restart() bool
 }
 
@@ -37,7 +38,7 @@ func (c *caller) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 
 func (c *caller) pushes() int { return c.n }
 
-// restart succeeds if the caller has received no content.
+// restart returns true if the caller has received no content.
 func (c *caller) restart() bool {
 	if c.delivered() {
 		return false
@@ -54,7 +55,7 @@ func outletOf(sink pipe.Sink, delivered func() bool) outlet {
 	return &caller{sink: sink, delivered: delivered}
 }
 
-// sinkOf returns an outlet as a sink.
+// sinkOf returns a sink that pushes to out, or nil if out is nil.
 func sinkOf(out outlet) pipe.Sink {
 	if out == nil {
 		return nil
@@ -62,8 +63,8 @@ func sinkOf(out outlet) pipe.Sink {
 	return out.push
 }
 
-// A passage is the outlet of a call that a wrapper makes with next: the chunks bypass the wrapper.
-// It never pushes the end of the message, since the wrapper may still send more.
+// A passage is the outlet of a call that a wrapper makes with next. The chunks bypass the wrapper.
+// A passage never marks chunks as the last ones of the message, since the wrapper may send more.
 type passage struct {
 	to outlet
 	n  int
@@ -79,9 +80,8 @@ func (p *passage) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 
 func (p *passage) pushes() int { return p.n }
 
-// restart prepares the wrapper's next attempt: it discards the chunks of the last one. It returns
-// false if a part of them may already have been seen, or if the wrapper itself has sent chunks too,
-// since those would be discarded as well.
+// restart discards the chunks of the wrapper's last attempt. It returns false if a part of them may
+// have been seen, or if the wrapper itself has sent chunks, since restart would discard those too.
 func (p *passage) restart() bool {
 	if p.n == 0 {
 		return true
@@ -99,8 +99,8 @@ type tap struct {
 	n    int
 }
 
-// push writes chunks to the pipe and waits while it is full. The end of the message follows when the
-// wrapped call returns.
+// push writes chunks to the pipe, and waits while the pipe is full. It ignores final, because the
+// message ends when the wrapped call returns.
 func (t *tap) push(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	if len(chunks) == 0 {
 		return nil
@@ -116,8 +116,8 @@ func (t *tap) pushes() int { return t.n }
 
 func (t *tap) restart() bool { return t.n == 0 }
 
-// FailedBy returns the reply of a call that failed with err. The bool is false unless err wraps an
-// [*ending.HookError].
+// FailedBy returns the reply of a call that failed with err. It reports false if err does not wrap
+// an [*ending.HookError].
 func FailedBy[R any](err error) (Reply[R], bool) {
 	failed, ok := errors.AsType[*ending.HookError](err)
 	if !ok {

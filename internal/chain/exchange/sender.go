@@ -20,13 +20,13 @@ const (
 	maxSentBytes = 16 << 20 // approximate bytes
 )
 
-// A Sender takes the chunks that a hook sends. It forwards them at once if Sink is set, and
-// collects them as the hook's answer in case the hook returns no other. Its methods may be called
-// concurrently.
+// A Sender receives the chunks that a hook sends. It collects them as the hook's answer, in case
+// the hook returns no other. If Sink is set, it also forwards them at once. Its methods may be
+// called concurrently.
 type Sender struct {
 	Sink   pipe.Sink // receives the chunks; nil if they are not needed before the answer is complete
 	OfTool bool
-	Meter  *account.Meter // counts the collected chunks; the caller releases it
+	Meter  *account.Meter // counts the memory of the collected chunks; the caller releases it
 
 	mu        sync.Mutex
 	Collected chunkjoin.Assembly
@@ -41,8 +41,9 @@ func sending(out outlet) pipe.Sink {
 	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
 }
 
-// Send checks, counts and passes on chunks. It fails with an [*abi.Error] if a chunk is invalid, a
-// limit is exceeded, or an on_chunk hook has rejected chunks. Any other error ends or pauses the run.
+// Send checks, counts and forwards chunks. It returns an [*abi.Error] if a chunk is invalid, if a
+// limit is exceeded, or if an on_chunk hook has rejected chunks. Any other error ends or pauses the
+// run.
 func (t *Sender) Send(ctx context.Context, chunks []abi.Chunk) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

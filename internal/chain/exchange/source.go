@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// answered returns the reply of a wrapper with an answer. If the answer has the same content as a
-// reply that next returned, it has that reply's source and labels. Otherwise its source is the entry,
-// and its labels are those of the entry and of all replies of next.
+// answered returns the reply of a wrapper that answered with res. If res has the same content as a
+// reply that next returned, answered uses the source and labels of that reply. Otherwise the source
+// is the entry, and the labels are those of the entry and of all replies of next.
 func (w *Wrapping[Q, P, R]) answered(res *R) Reply[R] {
 	i := slices.IndexFunc(w.good, func(rep Reply[R]) bool { return w.x.Kind.Same(res, rep.Res) })
 	if i >= 0 {
@@ -15,5 +15,6 @@ func (w *Wrapping[Q, P, R]) answered(res *R) Reply[R] {
 	return Reply[R]{Res: res, Source: w.m.Name, Labels: w.labels()}
 }
 
-// labels returns the labels of an answer that the wrapper itself gives.
+// labels returns the labels of an answer that the wrapper wrote: the entry's own and those of all
+// replies of next.
 func (w *Wrapping[Q, P, R]) labels() []string { return w.x.changedBy(w.m.Name, w.seen...) }

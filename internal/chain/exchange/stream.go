@@ -13,13 +13,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A stream carries one reply outward through one ring: it collects the chunks that arrive from
-// inside, and those that the ring's on_chunk hooks let pass.
+// A stream passes one reply outward through one ring. It collects the chunks that arrive from
+// inside, and the chunks that the ring's on_chunk hooks return.
 type stream struct {
 	run      *hook.Run
 	members  []*hook.Member
 	off      map[*hook.Member]bool // members that faulted; the rest of this stream skips them
-	by       map[string]bool       // entries that answered with chunks
+	by       map[string]bool       // entries whose on_chunk answered with chunks
 	out      outlet                // receives the chunks; nil if they are not needed before the answer is complete
 	received chunkjoin.Assembly
 	passed   chunkjoin.Assembly
@@ -57,8 +57,8 @@ func (s *stream) outlet() outlet {
 
 func (s *stream) pushes() int { return s.n }
 
-// restart discards what arrived, for another attempt. It returns false if a part was passed on and
-// may have been seen.
+// restart discards the chunks that arrived, for another attempt. It returns false if a part of them
+// was passed on and may have been seen.
 func (s *stream) restart() bool {
 	if s.n > 0 && !s.out.restart() {
 		return false
@@ -70,7 +70,7 @@ func (s *stream) restart() bool {
 	return true
 }
 
-// push runs the on_chunk hooks over chunks and passes the result to the ring outside.
+// push passes chunks through the ring's on_chunk hooks and to the ring outside.
 func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error {
 	if s.failed != nil {
 		return s.failed
@@ -102,9 +102,9 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	return err
 }
 
-// filter runs the ring's on_chunk hooks over chunks, and returns the chunks that they leave. It skips
-// members that faulted earlier in the stream. The error is an [*ending.HookError] if a hook failed, or
-// ends or pauses the run.
+// filter passes chunks through the ring's on_chunk hooks, and returns the resulting chunks. It
+// skips members that faulted earlier in the stream. The error is an [*ending.HookError] if a hook
+// failed. Any other error ends or pauses the run.
 func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]abi.Chunk, error) {
 	for _, m := range s.members {
 		if s.off[m] || len(chunks) == 0 && !final {
@@ -151,8 +151,8 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 	return chunks, nil
 }
 
-// changed reports whether the chunks that passed differ in content from those that
-// arrived. Without on_chunk hooks they do not.
+// changed reports whether the chunks that passed the on_chunk hooks differ in content from the
+// chunks that arrived. It returns false if the ring has no on_chunk hooks.
 func (s *stream) changed(received, passed []abi.Chunk) bool {
 	if len(s.members) == 0 {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Wrapping is one call of a wrapper, with the calls that the wrapper makes with next and the
-// chunks that it sends.
+// A Wrapping is one call of a wrapper, with the wrapped calls that the wrapper makes and the chunks
+// that it sends.
 type Wrapping[Q, P, R any] struct {
 	x     *Exchange[Q, P, R]
 	ctx   context.Context // the exchange's context, which outlives the wrapper's code
@@ -52,8 +52,8 @@ type opened[R any] struct {
 // ErrClosed is the cause with which a stream is canceled when its reader closes it.
 var ErrClosed = errors.New("the module that read the stream closed it")
 
-// onion calls the first of the wrappers that apply to the call. The next of each wrapper calls the
-// wrapper after it, and the next of the last one calls the next ring.
+// onion calls the first wrapper of the list that applies to the call. The next of each wrapper
+// calls the following wrapper, and the next of the last one calls the ring inside.
 func (x *Exchange[Q, P, R]) onion(
 	ctx context.Context,
 	i hook.Ring,
@@ -74,7 +74,8 @@ func (x *Exchange[Q, P, R]) onion(
 	return w.outcome(res, v, err)
 }
 
-// Serve lets the wrapper make the wrapped call with next, or with next_stream and recv.
+// Serve sets the functions of c with which the wrapper makes the wrapped call: next, next_stream
+// and recv.
 func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 	next := func(ctx context.Context, patch any) (any, error) {
 		rep, err := w.next(ctx, patchOf[P](patch))
@@ -95,11 +96,11 @@ func (w *Wrapping[Q, P, R]) Send(ctx context.Context, chunks []abi.Chunk) error 
 	return w.sender.Send(ctx, chunks)
 }
 
-// LastGood returns the last answer that next returned without an error, or nil.
+// LastGood returns the last answer that next returned without an error, or nil if there is none.
 func (w *Wrapping[Q, P, R]) LastGood() *R { return w.lastReply.Res }
 
-// patchOf returns the patch that the hook passed to next: the value of a *P, or the zero patch,
-// which changes nothing, if there is none.
+// patchOf returns the patch that the hook passed to next, which is a *P. If the hook passed none,
+// patchOf returns a zero patch, which changes nothing.
 func patchOf[P any](patch any) (p P) {
 	if given, _ := patch.(*P); given != nil {
 		p = *given
@@ -107,7 +108,7 @@ func patchOf[P any](patch any) (p P) {
 	return p
 }
 
-// next makes the wrapped call with patch p of its request, and records the reply.
+// next makes the wrapped call with its request patched by p, and records the reply.
 func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	patched, rep, err := w.begin(p)
 	if err != nil || rep.Err != nil {
@@ -128,8 +129,8 @@ func (w *Wrapping[Q, P, R]) next(ctx context.Context, p P) (Reply[R], error) {
 	return rep, nil
 }
 
-// begin prepares another wrapped call: it patches the request and closes the stream that the
-// wrapper reads. An invalid patch results in a reply with an error and changes nothing.
+// begin prepares a wrapped call. It patches the request, and closes the stream that the wrapper
+// reads. If the patch is invalid, begin changes nothing and returns a reply with an error.
 func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	if q, err = w.x.Kind.Patch(w.q, p, w.m); err != nil {
 		return q, Reply[R]{Err: ending.AsError(err, abi.CodeInvalid), Source: SourceHost}, nil
@@ -142,7 +143,7 @@ func (w *Wrapping[Q, P, R]) begin(p P) (q Q, rep Reply[R], err error) {
 	return q, rep, nil
 }
 
-// keep records a reply that next or the stream returned.
+// keep records a reply that next or a stream returned to the wrapper.
 func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	w.seen = append(w.seen, rep)
 	if w.last = rep; rep.Err == nil {
@@ -150,7 +151,7 @@ func (w *Wrapping[Q, P, R]) keep(rep Reply[R]) {
 	}
 }
 
-// open makes the wrapped call concurrently with the wrapper, which reads its chunks.
+// open starts the wrapped call in another goroutine. The wrapper reads the chunks with recv.
 func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	patched, rep, err := w.begin(p)
 	switch {
@@ -159,8 +160,8 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	case rep.Err != nil:
 		return rep.Err
 	}
-	// The wrapped call ends with the exchange, not with the wrapper's own code: a fault of the
-	// wrapper may be skipped.
+	// The wrapped call is canceled with the exchange, not with the wrapper: if a fault of the
+	// wrapper is skipped, the call continues.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
 	o := &opened[R]{feed: pipe.NewPipe(), cancel: cancel, done: make(chan struct{})}
@@ -182,7 +183,7 @@ func (w *Wrapping[Q, P, R]) open(ctx context.Context, p P) error {
 	return nil
 }
 
-// read makes the wrapped call and writes its chunks to a pipe.
+// read makes the wrapped call, writes its chunks to feed, and returns the reply.
 func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *pipe.Pipe) (Reply[R], error) {
 	t := &tap{feed: feed}
 	var out outlet
@@ -196,8 +197,8 @@ func (w *Wrapping[Q, P, R]) read(ctx context.Context, q Q, feed *pipe.Pipe) (Rep
 	return rep, t.push(ctx, w.x.Kind.Chunks(q, rep.Res), true)
 }
 
-// recv returns available chunks of the stream that the wrapper reads, up to the given number of
-// bytes; then, once, the end of the stream; then an empty value.
+// recv returns the available chunks of the wrapper's stream, at most limit bytes but at least one
+// chunk. After the last chunk it returns the end of the stream once, and then an empty value.
 func (w *Wrapping[Q, P, R]) recv(ctx context.Context, limit int) (contract.Received, error) {
 	o := w.stream
 	switch {
@@ -231,8 +232,8 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, limit int) (contract.Recei
 	return contract.Received{End: w.x.Kind.End(w.x.Kind.Show(w.m, o.rep.Res, w.x.LabelsOf(o.rep)))}, nil
 }
 
-// close cancels the stream that the wrapper reads, if any, and waits until the wrapped call has
-// returned. It returns that call's error if the error ends or pauses the run.
+// close cancels the wrapper's open stream, if there is one, and waits until the wrapped call has
+// returned. It returns the call's error if the error ends or pauses the run.
 func (w *Wrapping[Q, P, R]) close() error {
 	o := w.stream
 	if w.stream = nil; o == nil {
@@ -246,7 +247,7 @@ func (w *Wrapping[Q, P, R]) close() error {
 	case o.err != nil && !errors.Is(o.err, ErrClosed):
 		return o.err
 	}
-	// The stream may have ended just before it was closed. The outcome is the same.
+	// The outcome is the same if the stream ended just before it was closed.
 	w.keep(Reply[R]{
 		Err:    &abi.Error{Code: w.x.failure(), Message: w.m.Name + " closed the stream before its end"},
 		Source: w.m.Name,
@@ -254,8 +255,8 @@ func (w *Wrapping[Q, P, R]) close() error {
 	return nil
 }
 
-// drain reads the stream to its end after a fault of the wrapper. It returns the wrapped call's error
-// if the error ends or pauses the run.
+// drain reads the wrapper's stream to its end after the wrapper faulted. It returns the wrapped
+// call's error if the error ends or pauses the run.
 func (w *Wrapping[Q, P, R]) drain() error {
 	o := w.stream
 	for o != nil && !o.ended {
@@ -267,9 +268,8 @@ func (w *Wrapping[Q, P, R]) drain() error {
 	return w.close()
 }
 
-// outcome returns the reply of the wrapper, given the outcome of its hook. It closes the stream
-// that the wrapper reads. If the wrapper neither answered nor made the wrapped call, outcome makes
-// that call.
+// outcome returns the reply of the wrapper, given the outcome of its hook. It closes the wrapper's
+// stream. If the wrapper neither answered nor made the wrapped call, outcome makes the call.
 func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[R], error) {
 	var ending error
 	if err == nil && v.Faulted {
@@ -305,9 +305,10 @@ func (w *Wrapping[Q, P, R]) outcome(res *R, v record.Verdict, err error) (Reply[
 	}
 }
 
-// SentAnswer returns the answer of a wrapper that returned none but sent chunks: those chunks, and the
-// chunks of its last next. Fields that chunks cannot carry come from the last good reply, or from
-// blank. It returns nil if the wrapper sent nothing or an on_chunk hook rejected a chunk.
+// SentAnswer returns the answer of a wrapper that returned none but sent chunks. The answer
+// consists of the chunks of the wrapper's last next and the sent chunks. Fields that chunks cannot
+// represent come from the last good reply, or from blank. SentAnswer returns nil if the wrapper
+// sent nothing, or if an on_chunk hook rejected a chunk.
 func (w *Wrapping[Q, P, R]) SentAnswer(blank *R) *R {
 	if w.sender.Sent == 0 || w.sender.Failed != nil {
 		return nil

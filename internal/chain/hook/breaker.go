@@ -1,12 +1,10 @@
 // Package hook calls single hooks of middlewares.
 //
-// A [Run] is the state that the hook calls of an agent's run share, a [Member] an entry in that
-// run, and a [Call] one hook call: the requests that a middleware can make to the host while its
-// hook runs. [Control] is the host's side of the same call. Calling a hook records its answer, or
-// replays the recorded one, counts faults in the entry's circuit breaker, reports to the tracer,
-// and persists the hook's writes together with its answer.
-//
-// The package knows neither the order of hooks nor the agent's loop; packages exchange and
+// A [Run] is the state that the hook calls of an agent's run share. A [Member] is an entry in that
+// run. A [Call] is one hook call, with the requests that a middleware can make to the host while
+// its hook runs. [Control] is the host's side of the same call. Calling a hook records its answer,
+// or replays the recorded one. It counts faults in the entry's circuit breaker, reports to the
+// tracer, and persists the hook's writes together with its answer.
 // chain call it.
 package hook
 
@@ -17,18 +15,17 @@ import (
 )
 
 const (
-	// Thresholds of a circuit breaker.
-	breakAfter   = 5               // consecutive faults that open it
+	// Parameters of a circuit breaker.
+	breakAfter   = 5               // number of consecutive faults that open the breaker
 	breakFirst   = time.Second     // duration of the first opening
 	breakLongest = 5 * time.Minute // maximum duration; each opening lasts twice as long as the previous one
 )
 
-// A breaker stops calls of an entry that faults repeatedly, since a module in a crash loop costs
-// its runs time and the host resources. It belongs to one entry of one chain, and all runs of the
-// chain share it.
+// A breaker stops calls of an entry that faults repeatedly. Such calls would cost runs time and the
+// host resources. A breaker belongs to one entry of one chain, and all runs of the chain share it.
 //
-// It opens for breakFirst after breakAfter consecutive faults. When the time has passed, it allows
-// one trial call. If the trial faults as well, it opens for twice as long; otherwise it closes.
+// A breaker opens for breakFirst after breakAfter consecutive faults. When the time has passed, it
+// allows one trial call. If the trial faults, it opens for twice as long; otherwise it closes.
 type breaker struct {
 	mu      sync.Mutex
 	faults  int           // number of consecutive faults
@@ -38,7 +35,7 @@ type breaker struct {
 	nowFunc func() time.Time
 }
 
-// An openBreakerError is the error of a call that the breaker rejects.
+// An openBreakerError is the error of a call that an open breaker rejects.
 type openBreakerError struct {
 	faults int
 	wait   time.Duration
@@ -56,8 +53,8 @@ func (b *breaker) now() time.Time {
 	return time.Now()
 }
 
-// allow returns an *openBreakerError if the entry must not be called now. The caller must
-// report the end of an allowed call by done or release.
+// allow returns an *openBreakerError if the entry must not be called. After an allowed call, the
+// caller must call done or release.
 func (b *breaker) allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,8 +69,9 @@ func (b *breaker) allow() error {
 	return nil
 }
 
-// done reports the outcome of a call. If the breaker opens or closes, done returns a predicate that
-// says so, such as "is switched off for 1s after 5 faults in a row"; otherwise it returns "".
+// done ends an allowed call that may have faulted. If the breaker opens or closes, done returns a
+// predicate that says so, such as "is switched off for 1s after 5 faults in a row". Otherwise it
+// returns "".
 func (b *breaker) done(faulted bool) (change string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +94,8 @@ func (b *breaker) done(faulted bool) (change string) {
 	return fmt.Sprintf("is switched off for %v after %d faults in a row", b.pause, b.faults)
 }
 
-// release ends an allowed call whose outcome does not count for or against the entry.
+// release ends an allowed call whose outcome says nothing about the entry, for example because the
+// run was canceled.
 func (b *breaker) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,8 +30,8 @@ const (
 )
 
 // A Call is one hook call as the middleware sees it: the requests that it can make to the host
-// while its hook runs. Its methods may be called concurrently. They return an *abi.Error if the
-// middleware is to handle the failure, and another error if the run has ended.
+// while its hook runs. Its methods may be called concurrently. An *abi.Error is an error that the
+// middleware can handle. Any other error means that the run has ended or paused.
 type Call struct {
 	Hook abi.Hook
 
@@ -44,18 +44,18 @@ type Call struct {
 	recv   func(ctx context.Context, limit int) (contract.Received, error) // serves recv; limit is in bytes
 	sender func(ctx context.Context, chunks []abi.Chunk) error             // serves send
 
-	scope     string       // distinguishes calls of the hook within a phase, for example by a tool call's id
+	scope     string       // distinguishes calls of the hook within a phase, for example by the tool call's ID
 	weight    int64        // size of the answer, in bytes
 	spent     tracing.Cost // resources that the call used, for a tracer
 	key       string       // key of the call in the record; empty if the hook translates an event
-	tool      *abi.Call    // the tool call in question, if any
-	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not matter
+	tool      *abi.Call    // the tool call for which the hook is called; nil if there is none
+	delivered func() bool  // reports whether content of the answer was delivered; nil if that does not affect the hook
 
 	onFault   func(*ending.FaultError)
 	stop      func() error
 	eventSink func(abi.Event) // receives the call's own events; nil sends them
 
-	held   account.Meter // memory that the host holds for the call
+	held   account.Meter // memory of the host for the call
 	locals local.Tx
 	fault  error // why the input cannot be prepared; nil if it can
 
@@ -77,7 +77,7 @@ type Call struct {
 	eventSums []uint64 // hashes of the events that the call sent
 }
 
-// Where returns the position in the run: its ids, its step and the time.
+// Where returns the current position in the run: IDs, step and time.
 func (c *Call) Where() abi.Run { return c.run.Host.Where() }
 
 // Entry returns the name of the entry whose hook is called.
@@ -87,12 +87,12 @@ func (c *Call) Entry() string { return c.member.Name }
 // goroutine of the call, before the fault is reported.
 func (c *Control) OnFault(fn func(*ending.FaultError)) { c.onFault = fn }
 
-// Until registers stop, which long host work on the middleware's data calls periodically. The work
+// Until registers stop. Long work of the host on the middleware's data calls stop periodically, and
 // fails with the error that stop returns.
 func (c *Control) Until(stop func() error) { c.stop = stop }
 
-// waitFor calls fn. Its time does not count as the hook's. waitFor returns the error of fn, and keeps
-// it for [Control.Ending] if it ends or pauses the run.
+// waitFor calls fn and returns its error. The time does not count as the hook's. If the error ends
+// or pauses the run, [Control.Ending] returns it.
 func (c *Call) waitFor(fn func() error) error {
 	began := time.Now()
 	err := fn()
@@ -105,23 +105,23 @@ func (c *Call) waitFor(fn func() error) error {
 	return err
 }
 
-// Ending returns the error that ended or paused the run during Next, Recv or a similar call, or nil if
-// there was none. With such an error, the answer of the hook does not count.
+// Ending returns the error that ended or paused the run during a host call of the hook, such as
+// Next or Recv, or nil if there was none. If there was one, the host ignores the hook's answer.
 func (c *Control) Ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending
 }
 
-// Waited returns the time that the hook has spent in Next, Recv and similar calls.
+// Waited returns the time that the hook has spent in host calls that wait, such as Next and Recv.
 func (c *Control) Waited() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waited
 }
 
-// List returns list n of messages, or nil if the hook has no such list. A Go middleware
-// reads messages through it.
+// List returns list n of messages, or nil if the hook has no such list. Go middlewares read
+// messages with it. It ignores the entry's Read.
 func (c *Call) List(n int) *message.List {
 	if n < 0 || n >= len(c.lists) {
 		return nil
@@ -129,13 +129,13 @@ func (c *Call) List(n int) *message.List {
 	return c.lists[n]
 }
 
-// Shown returns the messages of the hook's input as a JSON array, and the number of their list. It
-// returns nil if the middleware does not want messages in its input. The input itself omits the
-// messages because their JSON is cached: encoding a long conversation again would dominate the cost
-// of a call.
+// Shown returns the messages of the hook's input as a JSON array, and the number of their list.
+// items is nil if the middleware does not want messages in its input. The JSON is separate from the
+// input because it is cached: encoding a long conversation again would dominate the cost of a call.
 func (c *Control) Shown() (items []byte, list int) { return c.shown, c.shownList }
 
-// list returns list n and the index of the first message that the entry may read.
+// list returns list n and the index of the first message that the entry may read. It returns an
+// error if the hook has no list n.
 func (c *Call) list(n int) (l *message.List, first int, err error) {
 	if n < 0 || n >= len(c.lists) || c.lists[n] == nil {
 		return nil, 0, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("%s has no list %d of messages", c.Hook, n)}
@@ -151,9 +151,9 @@ func (c *Call) list(n int) (l *message.List, first int, err error) {
 	}
 }
 
-// AppendMessages appends the JSON of messages [from, to) of list n to b; it clamps the bounds. It
-// fails if the hook has no list n, if the JSON takes more than limit bytes, or if the entry may not
-// read one of the messages.
+// AppendMessages appends messages [from, to) of list n to b as a JSON array. It clamps the bounds
+// to the list. It returns an error if the hook has no list n, if the JSON takes more than limit
+// bytes, or if the entry may not read one of the messages.
 func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.call().list(n)
 	if err != nil {
@@ -173,8 +173,8 @@ func (c *Control) AppendMessages(b []byte, n, from, to, limit int) ([]byte, erro
 	return b, nil
 }
 
-// Changed returns the first index at which list n differs from its revision rev. It fails if the
-// hook has no list n.
+// Changed returns the first index at which list n differs from its revision rev. It returns an
+// error if the hook has no list n.
 func (c *Control) Changed(n int, rev int64) (int, error) {
 	l, _, err := c.call().list(n)
 	if err != nil {
@@ -183,30 +183,31 @@ func (c *Control) Changed(n int, rev int64) (int, error) {
 	return l.Changed(rev), nil
 }
 
-// LocalGet returns the run-local value of key. It sees the hook's own writes. ok is false if there
-// is no value.
+// LocalGet returns the run-local value of key, including the hook's own writes. ok is false if
+// there is no value. The error is an *abi.Error for an invalid key.
 func (c *Call) LocalGet(key string) (v contract.LocalValue, ok bool, err error) {
 	return c.locals.Get(key)
 }
 
-// LocalSet sets a run-local value to valid JSON and returns its version. With [abi.LocalAlways] the
-// write takes effect if the hook succeeds. With any other version it takes effect at once, and
-// fails with [abi.CodeConflict] if the value has another version; the version of a missing value is
-// 0. LocalSet also fails if the key or value is invalid, if a limit is exceeded, or if a ring
-// further out has set the key.
+// LocalSet sets a run-local value to valid JSON and returns the new version. With
+// [abi.LocalAlways], the write takes effect if the hook succeeds. With any other version, it takes
+// effect at once, and fails with [abi.CodeConflict] if the value has another version. A missing
+// value has version 0. LocalSet also returns an error if the key or value is invalid, if a limit is
+// exceeded, or if a ring further out has set the key.
 func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64, error) {
 	return c.locals.Set(key, value, version, c.stop)
 }
 
-// LocalDelete deletes a run-local value if the hook succeeds.
+// LocalDelete deletes a run-local value. The deletion takes effect if the hook succeeds.
 func (c *Call) LocalDelete(key string) error { return c.locals.Delete(key) }
 
-// LocalAdd adds delta to a counter at once and returns its new value.
+// LocalAdd adds delta to a counter and returns the sum. The addition takes effect at once.
 func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.locals.Add(key, delta) }
 
-// Emit sends a custom event on behalf of the entry. It blocks while the memory for the run's
-// pending events is full; see [Accountant]. In a translation hook it fails instead of blocking. It
-// also fails in observe, if the name is invalid, or beyond the limits of one hook call.
+// Emit sends a custom event of the entry. It waits while the memory for the run's pending events is
+// full; see [Accountant]. It returns an *abi.Error in observe, for an invalid name, and beyond 256
+// events, 256 KiB in one event or 2 MiB in all events of a hook call. In a hook that translates
+// events, it also returns an error instead of waiting.
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
 	c.emits++
@@ -237,9 +238,9 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	return nil
 }
 
-// Log sends a log event. The level is 0 for debug, 1 for info, 2 for warn and 3 for error. It
-// blocks as Emit does. It truncates long lines, and drops lines beyond the limit of a hook call or
-// for which there is no memory.
+// Log sends a log event. level is 0 for debug, 1 for info, 2 for warn and 3 for error. Log waits
+// for memory like Emit. It truncates text after 8 KiB. It drops lines after the first 256 of a hook
+// call, and lines for which there is no memory.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
 	c.logs++
@@ -258,21 +259,22 @@ func (c *Call) Log(level int32, text string) {
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: contract.LogLevel(level), Text: text}
 	if c.Hook == contract.HookObserve {
-		c.run.Host.Send(e) // not sent to observers, which could log again for each log event without end
+		c.run.Host.Send(e) // observers do not receive the event, because they could log again for each log event without end
 		return
 	}
 	c.send(e)
 }
 
-// Warn logs a warning as Log does, but once per run for each entry, hook and text: a mistake that
-// a hook repeats would fill the log. It drops warnings beyond maxWarnings of an entry.
+// Warn logs a warning like Log, but only once per run for each entry, hook and text, so that a
+// repeated mistake does not fill the log. It drops warnings after the first maxWarnings of an
+// entry.
 func (c *Control) Warn(text string) {
 	if c.member.firstWarning(record.EventSum(&abi.Event{Name: string(c.Hook), Text: text})) {
 		c.Log(contract.LogWarn, text)
 	}
 }
 
-// publish sends an event of this call.
+// publish sends an event of this call to the run, or to the sink that Divert set.
 func (c *Call) publish(e abi.Event) {
 	if c.eventSink != nil {
 		c.eventSink(e)
@@ -281,7 +283,7 @@ func (c *Call) publish(e abi.Event) {
 	c.run.Send(e)
 }
 
-// send sends an event of this call unless an earlier pass through the phase sent it.
+// send publishes an event of this call, unless an earlier pass through the phase did.
 func (c *Call) send(e abi.Event) {
 	if c.key == "" {
 		c.publish(e)
@@ -296,18 +298,18 @@ func (c *Call) send(e abi.Event) {
 	}
 	c.eventSums = append(c.eventSums, sum)
 	c.mu.Unlock()
-	c.run.keeping.RLock() // persist the event together with the note that it was sent
+	c.run.keeping.RLock() // persist the event together with the fact that it was sent
 	defer c.run.keeping.RUnlock()
 	if !c.run.Record.WasSent(c.key, sum, nth) {
 		c.publish(e)
 	}
 }
 
-// denied returns an [*abi.Error] with the code [abi.CodeDenied].
+// denied returns an [*abi.Error] with the code [abi.CodeDenied] and a formatted message.
 func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }
 
-// Weigh sets the size of the hook's answer in bytes. Sessions of middlewares that return their answers
-// as bytes call it.
+// Weigh sets the size of the hook's answer in bytes. A session calls it if its middleware returns
+// answers as bytes.
 func (c *Control) Weigh(bytes int64) { c.weight = bytes }

@@ -10,19 +10,19 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// maxHTTP is the maximum number of requests of one hook call.
+// maxHTTP is the maximum number of HTTP requests of one hook call.
 const maxHTTP = 100
 
 // An HTTP sends HTTP requests for middlewares.
 type HTTP interface {
-	// Send sends a request to one of the hosts that the entry was granted and returns the
-	// response. The error is an *abi.Error and contains no secrets.
+	// Send sends a request to one of the hosts in granted and returns the response. The error is an
+	// *abi.Error and contains no secrets.
 	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
 }
 
-// HTTP sends a request at once: if the hook is called again, it sends the request again. The
-// request goes to one of the hosts in granted, with secrets that the host fills in. Its time does
-// not count as the hook's. The error is an *abi.Error, or ends the run.
+// HTTP sends a request to one of the hosts in granted and returns the response. The host replaces
+// references to secrets. The request is not recorded: a hook that is called again sends it again.
+// The time does not count as the hook's. The error is an *abi.Error, or ends the run.
 func (c *Call) HTTP(
 	ctx context.Context,
 	r *abi.HTTPRequest,

@@ -26,12 +26,12 @@ func (c *Call) mayInterrupt() error {
 	return nil
 }
 
-// interrupt records that a call waits for an answer, and commits the call's writes to run-local values,
-// since the hook will be called again. The error pauses the run, or reports that the interrupt or a
-// staged write exceeds a limit.
+// interrupt records that a call waits for an answer. It commits the call's writes to run-local
+// values, since the hook will be called again. The error pauses the run, or reports that the
+// interrupt or a staged write exceeds a limit.
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
 
-// interruptWith is like interrupt and adds the questions of several gates.
+// interruptWith is like interrupt, with the questions of several gates in asks.
 func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	r.keeping.RLock()
 	err := c.locals.Commit()

@@ -16,16 +16,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// An Input is the input of a hook, with its common part. An ender is an answer that may end or
-// pause the run.
+// An Input is the input of a hook, with the part that all inputs have. An ender is an answer that
+// can end or pause the run.
 type (
 	Input interface{ Envelope() *abi.Common }
 	ender interface{ Ending() *abi.Control }
 )
 
-// invoke calls one hook and applies its answer, or applies the answer that an earlier pass recorded.
-// apply runs if the hook succeeded. If apply fails, the whole answer is a fault, so a failing apply
-// must not have changed anything. The error ends or pauses the run.
+// invoke calls one hook and applies the answer. If an earlier pass recorded the outcome, invoke
+// applies that instead. It calls apply if the hook succeeded. If apply fails, the answer is a
+// fault, so apply must change nothing in that case. The error ends or pauses the run.
 func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	if err := ending.FromContext(ctx); err != nil {
 		return record.Verdict{}, err
@@ -66,7 +66,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 		r.emitBreaker(c, b.done(false))
 	}
 	if v.OK() && err == nil {
-		return v, nil // already recorded, together with its writes
+		return v, nil // answer has recorded the outcome together with the writes
 	}
 	if c.key != "" {
 		r.keeping.RLock()
@@ -79,7 +79,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in Input, out any, apply func
 	return v, err
 }
 
-// note records the outcome of a call, unless the hook is called again in each pass.
+// note records the outcome of a call, unless the hook is called in every pass.
 func (r *Run) note(c *Call, out any, v record.Verdict) {
 	if gate, ok := out.(*abi.GateToolAnswer); ok && gate.Decision == abi.DecideAsk {
 		return // the gate is asked again after a decision
@@ -89,8 +89,8 @@ func (r *Run) note(c *Call, out any, v record.Verdict) {
 	}
 }
 
-// commit commits the writes of a successful call and records its answer. Either both are
-// persisted or neither.
+// commit commits the writes of a successful call and records the call's answer. Both are persisted
+// together.
 func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 	if c.key != "" { // a translation runs while an event is recorded, with the lock held
 		r.keeping.RLock()
@@ -109,8 +109,8 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 	return nil
 }
 
-// live holds the hooks that are called in every pass through a phase: they wrap a call
-// that may have to be resumed, or receive only new events.
+// live has the hooks that are called in every pass through a phase. Wrappers must resume the calls
+// that they wrap, and on_chunk and observe receive only new events.
 var live = map[abi.Hook]bool{
 	contract.HookWrapModel:    true,
 	contract.HookWrapToolCall: true,
@@ -136,9 +136,9 @@ func (r *Run) emitBreaker(c *Call, change string) {
 	}
 }
 
-// answer calls the hook, applies its answer and records it. For an answer that stops the run or asks
-// for an interrupt, the error ends or pauses the run; an interrupt of a gate becomes the decision to
-// ask.
+// answer calls the hook, applies its answer and records the outcome. If the answer stops the run or
+// asks for an interrupt, the error ends or pauses the run. If a gate asks for an interrupt, its
+// decision becomes [abi.DecideAsk].
 func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func() error) (record.Verdict, error) {
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := ControlOf(c).Ending(); ending != nil {
@@ -187,8 +187,8 @@ func (r *Run) answer(ctx context.Context, c *Call, in Input, out any, apply func
 	return record.Verdict{}, nil
 }
 
-// fault reports a fault and decides whether it ends the run. stage applies to an error that does
-// not carry its own.
+// fault reports a fault and decides whether the fault ends the run. stage applies unless err is a
+// fault that has a stage.
 func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, error) {
 	var f *ending.FaultError
 	if !errors.As(err, &f) {
@@ -236,7 +236,8 @@ func (r *Run) fault(c *Call, stage ending.Stage, err error) (record.Verdict, err
 	return record.Verdict{Faulted: true}, nil
 }
 
-// Call returns the host's side of a new call of hook h, which can read the given lists of messages.
+// Call returns the host's side of a new call of hook h. The hook can read the given lists of
+// messages.
 func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
 	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.Account}}
 	c.locals = r.Locals.Begin(&m.owner, &c.held)
@@ -244,14 +245,14 @@ func (r *Run) Call(m *Member, h abi.Hook, lists ...*message.List) *Control {
 	return ControlOf(c)
 }
 
-// view returns the description of list n for the hook's input. The messages themselves, if
-// the member wants them, are in [Control.Shown].
+// view returns the description of list n for the hook's input. If the member wants the messages in
+// its input, view sets them for [Control.Shown].
 func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == contract.MessagesFull {
 		_, first, _ := c.list(n)
 		labels := c.member.desc.Labels
-		// for the list's cache and the input
+		// count the memory twice: for the list's cached JSON and for the input
 		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first, labels)); c.fault == nil {
 			c.shown, _ = l.AppendJSON(nil, first, l.Len(), math.MaxInt, labels)
 			c.shownList = n

@@ -9,7 +9,7 @@ import (
 // maxRemovedLabels is the maximum number of messages that a labels event lists.
 const maxRemovedLabels = 64
 
-// Edit applies a patch of the run's messages that the hook answered with. See [message.Edit].
+// Edit applies a patch of the run's messages from the hook's answer to list l. See [message.Edit].
 func (c *Control) Edit(l *message.List, p *abi.ListPatch, newID func() string) (*message.List, error) {
 	by := &message.Editor{Entry: c.member.Name, NewID: newID, Trusted: c.member.setsLabels()}
 	out, err := message.Edit(l, p, by)
@@ -17,16 +17,17 @@ func (c *Control) Edit(l *message.List, p *abi.ListPatch, newID func() string) (
 	return out, err
 }
 
-// setsLabels reports whether the member may remove labels.
+// setsLabels reports whether the member may remove labels. Members in the tenant's ring may not.
 func (m *Member) setsLabels() bool { return m.desc.SetLabels && m.Ring != Tenant }
 
-// ReadsLabels reports whether the entry that is called reads labels.
+// ReadsLabels reports whether the called entry receives labels.
 func (c *Control) ReadsLabels() bool { return c.member.desc.Labels }
 
-// Show returns a message for the entry that is called, with its labels if the entry reads them.
+// Show returns a message as the called entry may see it, with labels if the entry receives labels.
 func (c *Control) Show(m *abi.Message) abi.Message { return c.member.Show(m) }
 
-// reportLabels sends the event of the labels that the hook's answer removed, if any.
+// reportLabels sends the event about the labels that the hook's answer removed. It sends none if
+// the answer removed none.
 func (c *Call) reportLabels() {
 	removed := c.unlabelled
 	if len(removed) == 0 {
@@ -41,7 +42,7 @@ func (c *Call) reportLabels() {
 	}
 	b, err := abijson.Marshal(data)
 	if err != nil {
-		return // a plain value always has JSON
+		return // encoding cannot fail for this type
 	}
 	c.send(abi.Event{Type: abi.EventLabels, Entry: c.member.Name, Hook: c.Hook, Digest: c.member.desc.Digest, Data: b})
 }

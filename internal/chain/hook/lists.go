@@ -7,15 +7,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Places holds, for each hook, the members that have it: ring by ring from the outside in, in
-// registration order within a ring. It is computed once for all runs of a chain, because a run
-// looks up its hooks often.
+// Places has, for each hook, the positions of the members with that hook: ring by ring from the
+// outside in, and in registration order within a ring. A chain computes it once for all of its
+// runs.
 type Places struct {
 	order []int // member indices: the lists of all hooks, concatenated
 	of    map[abi.Hook]place
 }
 
-// A place is the position of a hook's list in the order: the members of ring i are
+// A place is the position of a hook's list in order. The members of ring i are
 // order[at[i]:at[i+1]].
 type place struct{ at [RingCount + 1]int }
 
@@ -41,7 +41,7 @@ func PlacesOf(n int, has func(i int, h abi.Hook) (Ring, bool)) Places {
 	return p
 }
 
-// Lists holds the members of a run by hook.
+// Lists has the members of a run by hook.
 type Lists struct {
 	members []*Member
 	of      map[abi.Hook]place
@@ -56,15 +56,15 @@ func (p *Places) Fill(all []*Member) Lists {
 	return l
 }
 
-// Inward returns the members that have a hook, from the outside in. The caller must not
-// change the slice.
+// Inward returns the members that have hook h, from the outside in. The caller must not change the
+// slice.
 func (r *Run) Inward(h abi.Hook) []*Member {
 	p := r.Lists.of[h]
 	return r.Lists.members[p.at[Outer]:p.at[RingCount]:p.at[RingCount]]
 }
 
-// Outward returns the members that have a hook, from the inside out. Within a ring they
-// are in registration order. The caller must not change the slice.
+// Outward returns the members that have hook h, from the innermost ring to the outermost. Within a
+// ring, they are in registration order. The caller must not change the slice.
 func (r *Run) Outward(h abi.Hook) []*Member {
 	var out []*Member
 	for ring := RingCount - 1; ring >= Outer; ring-- {
@@ -78,13 +78,13 @@ func (r *Run) Outward(h abi.Hook) []*Member {
 	return out
 }
 
-// In returns the members of a ring that have a hook. The caller must not change the slice.
+// In returns the members of a ring that have hook h. The caller must not change the slice.
 func (r *Run) In(ring Ring, h abi.Hook) []*Member {
 	p := r.Lists.of[h]
 	return r.Lists.members[p.at[ring]:p.at[ring+1]:p.at[ring+1]]
 }
 
-// Only returns the members that pass a filter. The result is members itself if all do.
+// Only returns the members for which pass returns true. It returns members itself if all pass.
 func Only(members []*Member, pass func(*Member) bool) []*Member {
 	for i, m := range members {
 		if pass(m) {
@@ -101,7 +101,7 @@ func Only(members []*Member, pass func(*Member) bool) []*Member {
 	return members
 }
 
-// ListsOf returns the lists of the members that pass a filter.
+// ListsOf returns the lists of the members for which pass returns true.
 func ListsOf(members []*Member, pass func(*Member) bool) Lists {
 	p := PlacesOf(len(members), func(i int, h abi.Hook) (Ring, bool) {
 		m := members[i]

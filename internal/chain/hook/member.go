@@ -15,14 +15,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Plan is the part of an entry that does not depend on a run: the description of its middleware,
-// the hooks to call, and its circuit breaker.
+// A Plan is the part of an entry that is the same in all runs: the description of the middleware,
+// the hooks to call, and the circuit breaker.
 type Plan struct {
 	Entry
 	desc    Description
 	hooks   map[abi.Hook]bool
-	events  map[abi.EventType]bool // event types that observe wants
-	owner   local.Owner            // owner of its run-local values
+	events  map[abi.EventType]bool // event types that observe receives
+	owner   local.Owner            // owner of the entry's run-local values
 	breaker *breaker
 }
 
@@ -38,11 +38,11 @@ func NewPlan(e Entry) Plan {
 	return p
 }
 
-// Has reports whether hook h of the entry is called.
+// Has reports whether the entry has hook h and the hook is to be called.
 func (p *Plan) Has(h abi.Hook) bool { return p.hooks[h] }
 
-// Scoped returns the plan with run-local values that are separate from those of
-// chains of other names; see [local.NewOwner].
+// Scoped returns the plan for a chain of the given scope. The run-local values of the entry are
+// separate from those in other scopes; see [local.NewOwner].
 func (p Plan) Scoped(chain string) Plan {
 	p.owner = p.Entry.owner(chain)
 	return p
@@ -63,16 +63,17 @@ type Member struct {
 	session Session
 
 	ownModel, ownTool atomic.Int64 // model and tool calls that the entry itself made
-	invalidAnswers    atomic.Int64 // invalid answers: faults that the session does not know about
+	invalidAnswers    atomic.Int64 // invalid answers, which are faults that the session does not count
 
 	mu       sync.Mutex
 	warnings []uint64 // hashes of the warnings logged by Warn
 }
 
-// maxWarnings is the number of warnings of an entry that Warn logs in a run.
+// maxWarnings is the maximum number of warnings of an entry that Warn logs in a run.
 const maxWarnings = 64
 
-// firstWarning reports whether to log the warning with the given hash, and remembers it.
+// firstWarning reports whether the warning with the given hash must be logged, and records the
+// hash.
 func (m *Member) firstWarning(sum uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,10 +96,11 @@ func (m *Member) Stats() abi.EntryStats {
 	return out
 }
 
-// ReadsLabels reports whether the member gets the labels of messages and results.
+// ReadsLabels reports whether the member receives the labels of messages and results.
 func (m *Member) ReadsLabels() bool { return m.desc.Labels }
 
-// Final returns the last message of a run for after_agent, or nil if the member must not read it.
+// Final returns last, the last message of a run, as after_agent may see it. It returns nil if last
+// is nil or the member may not read it.
 func (m *Member) Final(last *abi.Message) *abi.Message {
 	if last == nil || m.MayRead(last) == nil {
 		return nil
@@ -107,7 +109,7 @@ func (m *Member) Final(last *abi.Message) *abi.Message {
 	return &shown
 }
 
-// Show returns a message for the member, with its labels if the member reads them.
+// Show returns a message as the member may see it, with labels if the member receives labels.
 func (m *Member) Show(msg *abi.Message) abi.Message {
 	if m.desc.Labels {
 		return message.Labelled(*msg)
@@ -115,12 +117,12 @@ func (m *Member) Show(msg *abi.Message) abi.Message {
 	return message.Unlabelled(*msg)
 }
 
-// HoldsStream reports whether chunks that the member's wrappers send are withheld until
+// HoldsStream reports whether the host withholds the chunks that the member's wrappers send until
 // the wrappers return.
 func (m *Member) HoldsStream() bool { return m.desc.HoldStream }
 
-// Observes returns the types of events that the member's observe receives, or nil if it
-// has none.
+// Observes returns the types of events that the member's observe receives, or nil if the member has
+// no observe.
 func (m *Member) Observes() map[abi.EventType]bool { return m.events }
 
 // faultOf reports whether err is a fault of the member.
@@ -137,9 +139,9 @@ func (e *Entry) owner(scope string) local.Owner {
 	return local.NewOwner(scope, e.Name, ringNames[Inner-e.Ring:]...)
 }
 
-// observes returns the events that the entry's observe receives: those that its
-// description names, by default all except chunks. It excludes events that the entry may
-// not read.
+// observes returns the types of events that the entry's observe receives. These are the types in
+// the middleware's description or, if it has none, all types except chunks. observes leaves out
+// types that the entry may not read.
 func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
 	events := map[abi.EventType]bool{}
 	if types == nil {

@@ -4,8 +4,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// Hold counts n bytes that the host holds until the hook call ends. A negative n returns bytes that
-// were counted earlier. The error is an *[ending.FaultError].
+// Hold counts n bytes as memory of the host until the hook call ends. A negative n uncounts bytes.
+// The error is an *[ending.FaultError].
 func (c *Control) Hold(n int64) error {
 	if err := c.held.Add(n); err != nil {
 		return ending.MemoryFault(err)
@@ -13,14 +13,14 @@ func (c *Control) Hold(n int64) error {
 	return nil
 }
 
-// awaitMemory waits until the host can hold an event of n bytes; in a translation hook it fails
-// instead. The time does not count as the hook's. The caller must hold no lock that the journal or
-// the caller of the run may need.
+// awaitMemory waits until there is memory for an event of n bytes. In a hook that translates
+// events, it returns an error instead of waiting. The time does not count as the hook's. The caller
+// must not hold a lock that the journal or the run's caller may need.
 func (c *Call) awaitMemory(what string, n int) error {
 	if c.run.accountant == nil {
 		return nil
 	}
-	if c.eventSink != nil { // waiting could deadlock: the events that hold the memory wait for the event in translation
+	if c.eventSink != nil { // waiting could deadlock, because the pending events that use the memory wait for the event that is being translated
 		if err := c.run.accountant.HasMemory(int64(n)); err != nil {
 			return ending.LimitOrAbort(what, err)
 		}
@@ -34,7 +34,7 @@ func (c *Call) awaitMemory(what string, n int) error {
 	})
 }
 
-// mayHold returns an error if the run's memory is exhausted, before a hook produces more.
+// mayHold returns an error if the run's memory is full. what names the operation in the error.
 func (r *Run) mayHold(what string) error {
 	if r.accountant == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 type Middleware interface {
 	// Describe returns the middleware's description, including its hooks.
 	Describe() Description
-	// Open prepares the middleware for one run of the named entry.
+	// Open prepares the middleware for the named entry in the run with ID run.
 	Open(ctx context.Context, entry, run string) (Session, error)
 }
 
@@ -20,7 +20,7 @@ type Description struct {
 	abi.Description
 	// Digest is the SHA-256 of a module's bytes in hex; empty for Go middlewares.
 	Digest string
-	// SetLabels means that the entry may remove labels of messages if it is not in the tenant's ring.
+	// SetLabels allows the entry to remove labels of messages, unless it is in the tenant's ring.
 	SetLabels bool
 }
 
@@ -40,8 +40,8 @@ type Session interface {
 // OnFault determines how a fault of an entry affects the run.
 type OnFault string
 
-// The effects of a fault. With either of them, the fault of a gate denies the call, and faults of
-// observers and of after_agent never end a run.
+// The effects of a fault. Both apply to most hooks only: a fault of a gate always denies the call,
+// and a fault of observe or after_agent never ends a run.
 const (
 	Fail OnFault = "fail" // ends the run; the default
 	Skip OnFault = "skip" // continues as if the entry did not have the hook
@@ -57,13 +57,13 @@ const (
 	ReadNone Read = "none" // no messages
 )
 
-// An Entry is one middleware in a chain.
+// An Entry is a middleware in a chain, with its settings.
 type Entry struct {
 	Name    string // unique in the chain
 	Ring    Ring
 	OnFault OnFault // the default is Fail
 	Read    Read    // the default is ReadAll
-	// Hooks selects the hooks of the middleware to call; if nil, all are called.
+	// Hooks selects the middleware's hooks to call. Nil selects all of them.
 	Hooks      []abi.Hook
 	When       When // the runs and calls in which the entry is called
 	Middleware Middleware

@@ -25,13 +25,13 @@ const (
 	OwnTool  Own = "tool"
 )
 
-// A frame is a call in progress that a middleware makes for itself.
+// A frame is a call in progress that a middleware made for itself.
 type frame struct {
 	by *Member
 	of Own
 }
 
-// A nester makes calls that middlewares make for themselves.
+// A nester makes the calls that middlewares make for themselves.
 type nester interface {
 	// NestedModel makes a call of the model for c's middleware.
 	NestedModel(ctx context.Context, c *Control, req abi.RequestPatch) (*abi.Response, error)
@@ -39,8 +39,9 @@ type nester interface {
 	NestedTool(ctx context.Context, c *Control, name, arguments string) (*abi.Result, error)
 }
 
-// Model calls the model for the middleware itself, for example to summarize or to judge. req holds
-// all messages to send and the tools to offer to the model, which are not called. The model and its
+// Model calls the model for the middleware itself, for example to summarize or to judge. req has
+// all messages to send, and the tools to offer. The tools are not called. The model and its
+// parameters are the agent's unless req replaces them.
 // parameters are the agent's unless req replaces them.
 //
 // The call passes the hooks of the outer and the inner ring, except those of the middleware itself
@@ -68,8 +69,8 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 	return res, err
 }
 
-// own checks and counts a call that the middleware makes for itself, and makes the call with fn. own
-// returns the error of fn, and keeps it for [Control.Ending] if it ends or pauses the run.
+// own checks and counts a call that the middleware makes for itself, and makes the call with fn. It
+// returns the error of fn. If that error ends or pauses the run, [Control.Ending] returns it too.
 func (c *Call) own(of Own, fn func(nester) error) error {
 	c.mu.Lock()
 	c.owns++
@@ -98,7 +99,7 @@ func (c *Call) own(of Own, fn func(nester) error) error {
 	return c.waitFor(func() error { return fn(c.run.Nested) })
 }
 
-// CountOwn adds a call that the middleware makes for itself to the entry's statistics.
+// CountOwn counts a call that the middleware makes for itself in the entry's statistics.
 func (c *Control) CountOwn(of Own) {
 	if of == OwnModel {
 		c.member.ownModel.Add(1)
@@ -108,7 +109,7 @@ func (c *Control) CountOwn(of Own) {
 }
 
 // By returns the origin of a tool call that the middleware makes for itself: the entry, the hook
-// and, if the hook is about a tool call, that call's id.
+// and, in a hook of a tool call, the ID of that tool call.
 func (c *Control) By() *abi.By {
 	by := &abi.By{Entry: c.member.Name, Hook: c.Hook}
 	if c.tool != nil {
@@ -117,8 +118,8 @@ func (c *Control) By() *abi.By {
 	return by
 }
 
-// Within returns the run for a call that the middleware makes for itself, with separate
-// keys in the record. Its lists are still those of the surrounding run.
+// Within returns a copy of the run for a call that the middleware makes for itself. The copy has
+// its own keys in the record, and the lists of the surrounding run.
 func (c *Control) Within(of Own, id string) *Run {
 	r := *c.run
 	r.Scope = id
@@ -130,10 +131,10 @@ func (c *Control) Within(of Own, id string) *Run {
 
 // Past returns the members whose hooks the innermost call skips.
 //
-// A tool call skips the hooks of its caller only: another module that makes a call within it is
-// subject to the caller's gates. A model call also skips the hooks of the callers of the model
-// calls around it, up to the nearest tool call, so that two modules that judge answers do not judge
-// each other's judgements without end.
+// A tool call skips the hooks of its caller only: if another module makes a call within it, the
+// caller's gates apply to that call. A model call also skips the hooks of the callers of the
+// surrounding model calls, up to the nearest tool call. Otherwise two modules that judge answers
+// would judge each other's judgements without end.
 func (r *Run) Past() map[*Member]bool {
 	last := r.path[len(r.path)-1]
 	past := map[*Member]bool{last.by: true}
@@ -146,17 +147,17 @@ func (r *Run) Past() map[*Member]bool {
 	return past
 }
 
-// cannotPause holds the hooks that cannot pause a run. Calls that these hooks make cannot pause it
-// either.
+// cannotPause has the hooks that cannot pause a run. A call that a middleware makes in one of these
+// hooks cannot pause the run either.
 var cannotPause = map[abi.Hook]bool{
 	contract.HookOnChunk:      true,
 	contract.HookToolMessages: true,
 	contract.HookAfterAgent:   true,
 }
 
-// Identify returns an id for a call that the middleware makes for itself. The id is the same in
-// each pass through the phase, even if the hook makes other calls before. Identical requests of one
-// hook call are numbered.
+// Identify returns an ID for a call that the middleware makes for itself. The ID follows from the
+// request, so that it is the same in each pass through the phase, whatever calls precede it.
+// Identical requests of one hook call are numbered.
 func (c *Control) Identify(of Own, request any) (string, error) {
 	b, err := abijson.Marshal(request)
 	if err != nil {
@@ -175,8 +176,8 @@ func (c *Control) Identify(of Own, request any) (string, error) {
 // DigestLen is the length of a [Digest].
 const DigestLen = 32
 
-// Digest returns a short hash of arguments for use in keys: the first DigestLen digits of a
-// [FullDigest].
+// Digest returns a short hash of arguments for use in keys: the first DigestLen hexadecimal digits
+// of their [FullDigest].
 func Digest(arguments string) string { return FullDigest(arguments)[:DigestLen] }
 
 // FullDigest returns the SHA-256 of arguments in 64 hexadecimal digits.

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// unpersisted tracks whether recorded data must be persisted before the next hook or tool is called,
-// which may act on it outside the process.
+// unpersisted tracks whether recorded data must be persisted before the next hook or tool is
+// called. The hook or tool could act on the data outside the process.
 type unpersisted struct {
 	mu   sync.Mutex // serializes PersistOwed
 	some atomic.Bool
@@ -32,9 +32,9 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 	return nil
 }
 
-// PersistAnswer persists the answer of the model if a hook waits for it. Otherwise it leaves this
-// to PersistOwed, which is called before the next hook or tool. If none is called, the answer is
-// persisted with the next data.
+// PersistAnswer persists the answer of the model if a hook is called next. Otherwise it leaves that
+// to PersistOwed, which runs before the next hook or tool. If there is none, the answer is
+// persisted together with later data.
 func (r *Run) PersistAnswer(ctx context.Context) error {
 	waits := r.Scope != "" || len(r.path) > 0 // a middleware made the call
 	for i := Outer; i < RingCount; i++ {
@@ -60,8 +60,8 @@ func (r *Run) PersistOwed(ctx context.Context) error {
 	return r.Persist(ctx, false)
 }
 
-// endWrites marks the writes of a finished hook call for persisting. Writes of wrappers wait until
-// the exchange around them ends.
+// endWrites marks the writes of a finished hook call for persisting. The writes of wrappers are
+// persisted after the exchange that they wrap has ended.
 func endWrites(ctx context.Context, c *Call) {
 	var h *local.Hold
 	if live[c.Hook] {
@@ -70,9 +70,9 @@ func endWrites(ctx context.Context, c *Call) {
 	c.locals.End(h)
 }
 
-// Delta calls take with the changes since the last call. No hook answer is recorded meanwhile, so
-// take knows which events belong to the changes. If phaseEnds is set, the changes include the
-// writes of wrappers, which will not be called again.
+// Delta calls take with the changes since the last call of Delta. No hook records an answer while
+// take runs, so that the changes belong to the events sent so far. If phaseEnds is set, the changes
+// include the writes of wrappers, which will not be called again.
 func (r *Run) Delta(phaseEnds bool, take func(*record.Delta) error) error {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
@@ -87,8 +87,7 @@ func (r *Run) Delta(phaseEnds bool, take func(*record.Delta) error) error {
 	return take(d)
 }
 
-// Recording calls fn, whose changes and events are persisted together. fn must not call
-// hooks.
+// Recording calls fn. The changes and events of fn are persisted together. fn must not call hooks.
 func (r *Run) Recording(fn func()) {
 	r.keeping.RLock()
 	defer r.keeping.RUnlock()

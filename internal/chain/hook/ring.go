@@ -1,7 +1,7 @@
 package hook
 
-// A Ring is a part of the chain. The operator's entries are in the outer and inner ring, around and
-// inside those of the tenant. Without entries of an operator, all entries are in the ring Tenant.
+// A Ring is a part of the chain. The operator's entries are in the rings Outer and Inner, around
+// and inside the tenant's. Without an operator, all entries are in the ring Tenant.
 type Ring int
 
 // The rings, from outside in.

@@ -32,10 +32,10 @@ type Run struct {
 	path    []frame // the middlewares' calls in progress, innermost last
 	Scope   string  // distinguishes the hooks within the call in the record; see [Run.Within]
 	Settled bool    // nothing within the call may pause the run
-	last    bool    // the call is within after_agent: the run has ended, so nothing may end it
+	last    bool    // the call is within after_agent, when the run has ended and nothing can end it
 }
 
-// NewRun returns a run. The caller sets its Lists, Events and Nested.
+// NewRun returns the state of a run. The caller sets Lists, Events and Nested.
 func NewRun(o Options, host Host, locals *local.Values) *Run {
 	r := &Run{Options: o, Host: host, Locals: locals, Record: record.New(),
 		StreamIDs: &atomic.Int64{}, keeping: &sync.RWMutex{}, unpersisted: &unpersisted{}}

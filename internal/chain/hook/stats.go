@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// CountCall counts one call of hook h, with its duration and whether it faulted.
+// CountCall adds a call of hook h to s, with its duration and whether it faulted.
 func CountCall(s *abi.EntryStats, h abi.Hook, wall time.Duration, faulted bool) {
 	s.Calls++
 	s.Hooks[h]++

@@ -17,7 +17,7 @@ import (
 //	}
 //	return nil, stream.End()
 //
-// Leaving the loop early abandons the stream, which is closed when the hook returns.
+// If the loop ends early, the stream is closed when the hook returns.
 type Stream[R any] struct {
 	ctx   context.Context
 	call  *Call
@@ -27,16 +27,16 @@ type Stream[R any] struct {
 	over  bool
 }
 
-// StreamModel opens the stream of the call that a wrap_model hook wraps. [Stream.End] returns the
-// error if that fails.
+// StreamModel opens the stream of the call that a wrap_model hook wraps. If that fails,
+// [Stream.End] returns the error.
 func (c *Call) StreamModel(ctx context.Context, patch abi.RequestPatch) *Stream[abi.Response] {
 	s := &Stream[abi.Response]{ctx: ctx, call: c, reply: func(e *contract.StreamEnd) *abi.Response { return e.Response }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
 	return s
 }
 
-// StreamTool opens the stream of the call that a wrap_tool_call hook wraps. [Stream.End] returns
-// the error if that fails.
+// StreamTool opens the stream of the call that a wrap_tool_call hook wraps. If that fails,
+// [Stream.End] returns the error.
 func (c *Call) StreamTool(ctx context.Context, patch abi.CallPatch) *Stream[abi.Result] {
 	s := &Stream[abi.Result]{ctx: ctx, call: c, reply: func(e *contract.StreamEnd) *abi.Result { return e.Result }}
 	s.err = ControlOf(c).NextStream(ctx, &patch)
@@ -75,14 +75,14 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 	}
 }
 
-// End reads the rest of the stream and returns the error of the answer. It returns nil if
-// the answer succeeded or the loop was left early.
+// End reads the rest of the stream and returns the error of the wrapped call, or nil if the call
+// succeeded or the loop ended early.
 func (s *Stream[R]) End() error {
 	for range s.Batches() { // read to the end
 	}
 	return s.err
 }
 
-// Reply returns the whole answer. It is valid after End, and nil if the answer failed or the loop
-// was left early.
+// Reply returns the whole answer. It is valid after End. It is nil if the call failed or the loop
+// ended early.
 func (s *Stream[R]) Reply() *R { return s.res }

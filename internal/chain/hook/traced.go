@@ -7,7 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// Spend sets the cost of the call, for a [tracing.Tracer].
+// Spend sets the cost of the call, which a [tracing.Tracer] receives.
 func (c *Control) Spend(s tracing.Cost) { c.spent = s }
 
 // traced calls a hook and reports it to the tracer.

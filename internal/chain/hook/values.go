@@ -10,9 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Values stores durable values of entries. They outlast a run, and all runs of an entry
-// share them. Versions and conflicts work as for run-local values, but each write takes
-// effect at once.
+// A Values stores durable values of entries. All runs of an entry share its durable values.
+// Versions and conflicts work as for run-local values, but each write takes effect at once.
 type Values interface {
 	// GetValue returns the value of key. ok is false if there is none.
 	GetValue(ctx context.Context, s ValueScope, key string) (v contract.LocalValue, ok bool, err error)
@@ -29,16 +28,16 @@ type Values interface {
 	) (int64, error)
 	// DeleteValue deletes the value of key if it exists.
 	DeleteValue(ctx context.Context, s ValueScope, key string) error
-	// AddValue adds delta to a counter and returns its new value. It does not change the counter's
-	// time to live.
+	// AddValue adds delta to a counter and returns the sum. It does not change the counter's
+	// expiry.
 	AddValue(ctx context.Context, s ValueScope, key string, delta int64) (int64, error)
 }
 
-// A ValueScope names the owner of a durable value.
+// A ValueScope identifies the owner of durable values.
 type ValueScope struct{ Tenant, Entry string }
 
-// StoreGet returns the durable value of key that belongs to the entry. ok is false if there is
-// none.
+// StoreGet returns the entry's durable value of key. ok is false if there is none. The error is an
+// *abi.Error, or ends the run.
 func (c *Call) StoreGet(ctx context.Context, key string) (v contract.LocalValue, ok bool, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		v, ok, err = s.GetValue(ctx, scope, key)
@@ -62,12 +61,12 @@ func (c *Call) StoreSet(
 	return now, err
 }
 
-// StoreDelete deletes a durable value at once.
+// StoreDelete deletes a durable value. The deletion takes effect at once.
 func (c *Call) StoreDelete(ctx context.Context, key string) error {
 	return c.stored(func(s Values, scope ValueScope) error { return s.DeleteValue(ctx, scope, key) })
 }
 
-// StoreAdd adds delta to a durable counter at once and returns its new value.
+// StoreAdd adds delta to a durable counter and returns the sum. The addition takes effect at once.
 func (c *Call) StoreAdd(ctx context.Context, key string, delta int64) (sum int64, err error) {
 	err = c.stored(func(s Values, scope ValueScope) error {
 		sum, err = s.AddValue(ctx, scope, key, delta)
@@ -76,9 +75,9 @@ func (c *Call) StoreAdd(ctx context.Context, key string, delta int64) (sum int64
 	return sum, err
 }
 
-// stored accesses the entry's durable values through do. The time does not count as the
-// hook's. Database errors are logged for the operator; the middleware only learns that the
-// values are unavailable.
+// stored calls do with the store and the scope of the entry's durable values. The time does not
+// count as the hook's. Errors of the database are logged for the operator; the middleware receives
+// an error that says that the values are unavailable.
 func (c *Call) stored(do func(Values, ValueScope) error) error {
 	values := c.run.Values
 	if values == nil {

@@ -19,24 +19,23 @@ const (
 	maxWhenKeys  = 16 // of metadata
 )
 
-// A When restricts an entry to some runs and calls. An entry is called where all conditions hold.
-// Each list holds names, in which a trailing * matches anything; see [Matches]. A nil list is no
-// condition, so the zero value restricts nothing.
+// A When restricts an entry to the runs and calls that meet all conditions. Each list has patterns,
+// in which a trailing * matches any suffix; see [Matches]. A nil list is no condition, so the zero
+// value restricts nothing.
 type When struct {
-	// Agent and Metadata are conditions on the run. An entry whose conditions do not hold does not
-	// take part in the run.
+	// Agent and Metadata are conditions on the run. If one of them does not hold, the entry does
+	// not take part in the run.
 	Agent []string `json:"agent,omitempty"` // names of agents
 	// Metadata has lists of values by key. A missing key does not match, and neither does an array,
 	// an object or null.
 	Metadata map[string][]string `json:"metadata,omitempty"`
-	// Model and Tool are conditions on hooks of model calls and of tool calls. Other hooks are
-	// called regardless of them, and so is call_tool, because the entry has added the tool.
-	Model []string `json:"model,omitempty"` // names of the request's model
+	// Model and Tool are conditions on hooks of model calls and of tool calls. They do not restrict
+	// other hooks, nor call_tool, because the entry itself added the tool.
+	Model []string `json:"model,omitempty"` // names of models, compared with the request's model
 	Tool  []string `json:"tool,omitempty"`  // names of tools
 }
 
-// Matches reports whether s matches one of the patterns, in which a trailing * matches
-// anything.
+// Matches reports whether s matches one of the patterns, in which a trailing * matches any suffix.
 func Matches(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		start, open := strings.CutSuffix(p, "*")
@@ -44,7 +43,7 @@ func Matches(patterns []string, s string) bool {
 	})
 }
 
-// WhenText returns conditions as JSON, or "" if there are none.
+// WhenText returns conditions as a JSON object, or "" if there are none.
 func WhenText(w *When) string {
 	if w.Agent == nil && w.Metadata == nil && w.Model == nil && w.Tool == nil {
 		return ""
@@ -67,7 +66,8 @@ func (p *Plan) InRun(run abi.Run) bool {
 	return true
 }
 
-// scalar returns the text of a JSON string, number or boolean, and whether value is one.
+// scalar returns the text of a JSON string, number or boolean. It reports false for any other
+// value.
 func scalar(value abi.JSON) (string, bool) {
 	var v any
 	if json.Unmarshal(value, &v) != nil {
@@ -83,15 +83,15 @@ func scalar(value abi.JSON) (string, bool) {
 	}
 }
 
-// InModelCall reports whether the entry's hooks of a call of the named model are called.
+// InModelCall reports whether the entry's hooks are called for a call of the named model.
 func (p *Plan) InModelCall(model string) bool {
 	return p.When.Model == nil || Matches(p.When.Model, model)
 }
 
-// InToolCall reports whether the entry's hooks of a call of the named tool are called.
+// InToolCall reports whether the entry's hooks are called for a call of the named tool.
 func (p *Plan) InToolCall(tool string) bool { return p.When.Tool == nil || Matches(p.When.Tool, tool) }
 
-// CheckWhen returns an error if a list is empty, if a name is not valid, or if there are too many.
+// CheckWhen returns an error if a list is empty or too long, or if a name is invalid.
 func CheckWhen(w *When) error {
 	err := cmp.Or(checkNames("agent", w.Agent), checkNames("model", w.Model), checkNames("tool", w.Tool))
 	if err != nil {
@@ -112,7 +112,7 @@ func CheckWhen(w *When) error {
 	return nil
 }
 
-// checkNames checks a list of patterns. Nil is valid.
+// checkNames validates a list of patterns. Nil is valid, but an empty list is not.
 func checkNames(list string, patterns []string) error {
 	switch {
 	case patterns != nil && len(patterns) == 0:
@@ -131,8 +131,8 @@ func checkNames(list string, patterns []string) error {
 	return nil
 }
 
-// CheckEffect returns an error if a condition would have no effect, because the entry has none of
-// the hooks that it restricts.
+// CheckEffect returns an error if a condition would have no effect because the entry has none of
+// the hooks that the condition restricts.
 func CheckEffect(w *When, hooks []abi.Hook) error {
 	during := func(phase string) bool {
 		return slices.ContainsFunc(hooks, func(h abi.Hook) bool {
