@@ -31,7 +31,6 @@ type RolloutRollback struct {
 	MinRuns       int64         `json:"min_runs,omitempty" minimum:"0" maximum:"5000" doc:"Finished runs of each version that a comparison needs. Default: 20."`
 	Off           []string      `json:"off,omitempty" maxItems:"5" enum:"faults,denials,errors,latency,cost" doc:"Figures that are not compared."`
 	Increase      RolloutLimits `json:"increase,omitzero" doc:"Increases that are tolerated."`
-	Prices        RolloutPrices `json:"prices,omitzero" doc:"Prices of tokens. Without them, cost counts tokens."`
 }
 
 // RolloutLimits holds the tolerated increases. A larger increase causes a rollback if it is
@@ -41,33 +40,28 @@ type RolloutLimits struct {
 	Denials float64 `json:"denials,omitempty" minimum:"0" maximum:"1" doc:"Of the share of runs with a denied tool call. Default: 0.05."`
 	Errors  float64 `json:"errors,omitempty" minimum:"0" maximum:"1" doc:"Of the share of runs that end with an error. Default: 0.02."`
 	Latency float64 `json:"latency,omitempty" minimum:"0" maximum:"100" doc:"Of the 95th percentile of the time of runs, without pauses, as a fraction of the stable version's. Default: 0.5."`
-	Cost    float64 `json:"cost,omitempty" minimum:"0" maximum:"100" doc:"Of the mean cost of a run, as a fraction of the stable version's. Default: 0.5."`
-}
-
-// RolloutPrices are prices of a million tokens, in any currency.
-type RolloutPrices struct {
-	Prompt     float64 `json:"prompt,omitempty" minimum:"0" maximum:"1000000"`
-	Completion float64 `json:"completion,omitempty" minimum:"0" maximum:"1000000"`
+	Cost    float64 `json:"cost,omitempty" minimum:"0" maximum:"100" doc:"Of the mean cost of a run, as a fraction of the stable version's. Costs are tokens if a model of a compared run has no price. Default: 0.5."`
 }
 
 // A Rollout moves an alias to another version of an agent, step by step.
 type Rollout struct {
-	ID      string         `json:"id"`
-	Agent   string         `json:"agent"`
-	Alias   string         `json:"alias"`
-	Stable  int64          `json:"stable" doc:"The version of the alias when the rollout began."`
-	Canary  int64          `json:"canary" doc:"The version that the alias gets."`
-	Status  string         `json:"status" enum:"running,paused,promoted,aborted,rolled_back" doc:"The last three are final. A paused rollout keeps its percentage, and can be rolled back."`
-	Reason  string         `json:"reason,omitempty" doc:"Why the rollout has its status."`
-	Plan    RolloutPlan    `json:"plan"`
-	Step    int64          `json:"step" doc:"The current step, starting at 1."`
-	Percent int64          `json:"percent" doc:"The percentage of runs or threads that get the canary."`
-	Since   time.Time      `json:"since" doc:"When the step began. Pauses move it."`
-	Figures RolloutFigures `json:"figures" doc:"The figures that are compared: the current ones, or those when the rollout ended."`
-	By      string         `json:"by" doc:"Who started the rollout."`
-	Created time.Time      `json:"created"`
-	Updated time.Time      `json:"updated"`
-	Ended   time.Time      `json:"ended,omitzero"`
+	ID       string         `json:"id"`
+	Agent    string         `json:"agent"`
+	Alias    string         `json:"alias"`
+	Stable   int64          `json:"stable" doc:"The version of the alias when the rollout began."`
+	Canary   int64          `json:"canary" doc:"The version that the alias gets."`
+	Status   string         `json:"status" enum:"running,paused,promoted,aborted,rolled_back" doc:"The last three are final. A paused rollout keeps its percentage, and can be rolled back."`
+	Reason   string         `json:"reason,omitempty" doc:"Why the rollout has its status."`
+	Plan     RolloutPlan    `json:"plan"`
+	Step     int64          `json:"step" doc:"The current step, starting at 1."`
+	Percent  int64          `json:"percent" doc:"The percentage of runs or threads that get the canary."`
+	Since    time.Time      `json:"since" doc:"When the step began. Pauses move it."`
+	Figures  RolloutFigures `json:"figures" doc:"The figures that are compared: the current ones, or those when the rollout ended."`
+	Currency string         `json:"currency,omitempty" doc:"The currency of costs, such as USD. Absent if the operator has set no prices."`
+	By       string         `json:"by" doc:"Who started the rollout."`
+	Created  time.Time      `json:"created"`
+	Updated  time.Time      `json:"updated"`
+	Ended    time.Time      `json:"ended,omitzero"`
 }
 
 // RolloutFigures holds the figures of the stable version and of the canary.
@@ -84,7 +78,7 @@ type ArmFigures struct {
 	Errors  float64 `json:"errors" doc:"The share of runs that ended with an error."`
 	P95MS   int64   `json:"p95_ms" doc:"The 95th percentile of the time of runs in milliseconds, without pauses."`
 	Tokens  float64 `json:"tokens" doc:"The mean number of tokens of a run."`
-	Cost    float64 `json:"cost,omitempty" doc:"The mean price of a run, if the rollout has prices."`
+	Cost    float64 `json:"cost,omitempty" doc:"The mean cost of a run in the currency, by the operator's prices. Tokens of models without a price cost nothing."`
 }
 
 // RolloutHistory holds the figures of a rollout over time.

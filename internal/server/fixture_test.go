@@ -47,7 +47,7 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 	ctx := t.Context()
 	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
-	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring})
+	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring, Cost: costInTests})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	h, err := host.New(ctx, &host.Options{CacheDir: testcache.Modules()})
@@ -81,6 +81,12 @@ func newFixtureAt(t *testing.T, where string, set ...func(*Options)) *fixture {
 		"beta",
 		httpapi.ScopeNames(httpapi.TenantScopes)...)
 	return f
+}
+
+// costInTests prices the tokens of models in tests: one and two millionths for a token of the models
+// small-cheap and small-dear, and nothing for others.
+func costInTests(model string, promptTokens, completionTokens int64) int64 {
+	return map[string]int64{"small-cheap": 1000, "small-dear": 2000}[model] * (promptTokens + completionTokens)
 }
 
 // key creates an API key of a tenant with the given scopes, and returns it in the form that clients

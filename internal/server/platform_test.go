@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
@@ -50,14 +51,14 @@ func (f *fixture) model(replies ...scripted.Reply) {
 	f.useModel(scripted.New(replies...))
 }
 
-func (f *fixture) useModel(m *scripted.Model) {
+func (f *fixture) useModel(m model.Model) {
 	t := f.t
 	t.Helper()
-	model, err := openaitest.New(m)
+	served, err := openaitest.New(m)
 	require.NoError(t, err)
-	t.Cleanup(model.Close)
+	t.Cleanup(served.Close)
 	f.server.agents.Options.Getenv = func(name string) string {
-		return map[string]string{agentfile.EnvBaseURL: model.URL, agentfile.EnvAPIKey: "the operator's own key"}[name]
+		return map[string]string{agentfile.EnvBaseURL: served.URL, agentfile.EnvAPIKey: "the operator's own key"}[name]
 	}
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": policy.Policy{Models: []string{"small*"}}}, nil)
 }

@@ -281,7 +281,8 @@ func (s *Server) newServices() {
 		Private:   o.Private,
 		Tracer:    telemetry.Join(o.Tracer, s.metrics.tracer),
 	})
-	s.rollouts = rollouts.New(&rollouts.Options{Store: o.Store, Blocks: s.blocks, Logger: s.log})
+	s.rollouts = rollouts.New(
+		&rollouts.Options{Store: o.Store, Blocks: s.blocks, Logger: s.log, Currency: o.Currency})
 	s.replays = replays.New(&replays.Options{
 		Store:     o.Store,
 		Host:      o.Host,

@@ -21,6 +21,7 @@ type RolloutRun struct {
 	Active           time.Duration
 	PromptTokens     int64
 	CompletionTokens int64
+	CostNano         int64 // billionths of the currency; 0 if the models have no prices
 }
 
 // rolloutRuns returns the newest runs of an arm, at most limit.
@@ -28,11 +29,22 @@ func rolloutRuns(t scoped, rollout string, arm Arm, limit int) (runs []RolloutRu
 	err = t.Query(func(scan func(...any) error) error {
 		var r RolloutRun
 		var finished, failed, active int64
-		err := scan(&finished, &r.Run, &r.Faults, &r.Denials, &failed, &active, &r.PromptTokens, &r.CompletionTokens)
+		err := scan(
+			&finished,
+			&r.Run,
+			&r.Faults,
+			&r.Denials,
+			&failed,
+			&active,
+			&r.PromptTokens,
+			&r.CompletionTokens,
+			&r.CostNano,
+		)
 		r.Finished, r.Failed, r.Active = time.UnixMilli(finished), failed != 0, time.Duration(active)*time.Millisecond
 		runs = append(runs, r)
 		return err
-	}, `SELECT finished_ms, run, faults, denials, failed, active_ms, prompt_tokens, completion_tokens FROM rollout_runs
+	}, `SELECT finished_ms, run, faults, denials, failed, active_ms, prompt_tokens, completion_tokens, cost_nano
+		FROM rollout_runs
 		WHERE tenant = $1 AND rollout = $2 AND arm = $3 ORDER BY finished_ms DESC, run DESC LIMIT $4`,
 		rollout, string(arm), int64(limit))
 	return runs, err
@@ -67,9 +79,10 @@ func countRollout(t database.Tx, c *journal.Commit) error {
 	}
 	var tenant string
 	var spec []byte
-	var active, denials, now int64
-	if _, err := database.One(t, `SELECT tenant, spec, active_ms, denials, NOW_MS FROM runs WHERE id = $1 AND parent = ''`,
-		[]any{c.Run}, &tenant, &spec, &active, &denials, &now); err != nil || !bytes.Contains(spec, []byte(`"rollout":`)) {
+	var active, denials, cost, now int64
+	if _, err := database.One(t, `SELECT tenant, spec, active_ms, denials, cost_nano, NOW_MS FROM runs WHERE id = $1 AND parent = ''`,
+		[]any{c.Run}, &tenant, &spec, &active, &denials, &cost, &now); err != nil ||
+		!bytes.Contains(spec, []byte(`"rollout":`)) {
 		return err
 	}
 	var of struct{ Rollout, Arm string }
@@ -84,9 +97,9 @@ func countRollout(t database.Tx, c *journal.Commit) error {
 		failed = 1
 	}
 	_, err := scoped{t, tenant}.Exec(`INSERT INTO rollout_runs
-		(tenant, rollout, arm, finished_ms, run, faults, denials, failed, active_ms, prompt_tokens, completion_tokens)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		(tenant, rollout, arm, finished_ms, run, faults, denials, failed, active_ms, prompt_tokens, completion_tokens, cost_nano)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (tenant, rollout, arm, finished_ms, run) DO NOTHING`, of.Rollout, of.Arm, now, c.Run, faults, denials,
-		failed, active, c.Progress.Usage.PromptTokens, c.Progress.Usage.CompletionTokens)
+		failed, active, c.Progress.Usage.PromptTokens, c.Progress.Usage.CompletionTokens, cost)
 	return err
 }

@@ -1743,7 +1743,7 @@ export interface components {
         ArmFigures: {
             /**
              * Format: double
-             * @description The mean price of a run, if the rollout has prices.
+             * @description The mean cost of a run in the currency, by the operator's prices. Tokens of models without a price cost nothing.
              */
             cost?: number;
             /**
@@ -2536,6 +2536,8 @@ export interface components {
             canary: number;
             /** Format: date-time */
             created: string;
+            /** @description The currency of costs, such as USD. Absent if the operator has set no prices. */
+            currency?: string;
             /** Format: date-time */
             ended?: string;
             /** @description The figures that are compared: the current ones, or those when the rollout ended. */
@@ -2585,7 +2587,7 @@ export interface components {
         RolloutLimits: {
             /**
              * Format: double
-             * @description Of the mean cost of a run, as a fraction of the stable version's. Default: 0.5.
+             * @description Of the mean cost of a run, as a fraction of the stable version's. Costs are tokens if a model of a compared run has no price. Default: 0.5.
              */
             cost?: number;
             /**
@@ -2628,12 +2630,6 @@ export interface components {
              */
             time: string;
         };
-        RolloutPrices: {
-            /** Format: double */
-            completion?: number;
-            /** Format: double */
-            prompt?: number;
-        };
         RolloutRollback: {
             /** @description Increases that are tolerated. */
             increase?: components["schemas"]["RolloutLimits"];
@@ -2644,8 +2640,6 @@ export interface components {
             min_runs?: number;
             /** @description Figures that are not compared. */
             off?: ("faults" | "denials" | "errors" | "latency" | "cost")[];
-            /** @description Prices of tokens. Without them, cost counts tokens. */
-            prices?: components["schemas"]["RolloutPrices"];
             /**
              * Format: int64
              * @description Runs that finished in this time are compared. Default: 3600.

@@ -24,31 +24,35 @@ func recent(runs []store.RolloutRun, after time.Time, atLeast int) []store.Rollo
 	return runs[:max(n, min(atLeast, len(runs)))]
 }
 
-// costOf returns the cost of a run: its price, or its tokens if the prices are zero.
-func costOf(r *store.RolloutRun, p *api.RolloutPrices) float64 {
-	if *p == (api.RolloutPrices{}) {
-		return float64(r.PromptTokens + r.CompletionTokens)
+// A costOf returns the cost of a run: its price or its tokens.
+type costOf func(*store.RolloutRun) float64
+
+func priceOf(r *store.RolloutRun) float64  { return float64(r.CostNano) / 1e9 }
+func tokensOf(r *store.RolloutRun) float64 { return float64(r.PromptTokens + r.CompletionTokens) }
+
+// costIn returns how runs of both versions are compared: by their price in a currency if all of them that used
+// tokens have one, and otherwise by tokens. A model without a price would appear to be free.
+func costIn(currency string, arms ...[]store.RolloutRun) (of costOf, unit string) {
+	for _, runs := range arms {
+		for i := range runs {
+			if runs[i].CostNano == 0 && tokensOf(&runs[i]) > 0 {
+				return tokensOf, "tokens"
+			}
+		}
 	}
-	return (float64(r.PromptTokens)*p.Prompt + float64(r.CompletionTokens)*p.Completion) / 1e6
+	if currency == "" {
+		return tokensOf, "tokens"
+	}
+	return priceOf, currency
 }
 
 // figuresOf returns the figures of runs.
-func figuresOf(runs []store.RolloutRun, p *api.RolloutPrices) (f api.ArmFigures) {
-	if len(runs) == 0 {
-		return f
-	}
+func figuresOf(runs []store.RolloutRun) (f api.ArmFigures) {
 	f.Runs = int64(len(runs))
-	for i := range runs {
-		f.Tokens += float64(runs[i].PromptTokens + runs[i].CompletionTokens)
-		if *p != (api.RolloutPrices{}) {
-			f.Cost += costOf(&runs[i], p)
-		}
-	}
-	n := float64(len(runs))
-	f.Tokens /= n
-	f.Cost /= n
-	f.Faults, f.Denials = share(runs, hasFault), share(runs, hasDenial)
-	f.Errors, f.P95MS = share(runs, hasFailed), p95(runs).Milliseconds()
+	f.Faults, f.Denials, f.Errors = share(runs, hasFault), share(runs, hasDenial), share(runs, hasFailed)
+	f.P95MS = p95(runs).Milliseconds()
+	f.Tokens, _ = moments(runs, tokensOf)
+	f.Cost, _ = moments(runs, priceOf)
 	return f
 }
 

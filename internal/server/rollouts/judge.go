@@ -62,8 +62,8 @@ func compared(r *api.RolloutRollback, now time.Time, stable, canary []store.Roll
 // version's by more than the tolerated increase, and the difference must not be due to chance: for shares, by
 // a one-sided two-proportion z-test; for latency, by that test of the shares of runs above the tolerated
 // percentile; for the mean cost, by a one-sided z-test. There is no judgement with fewer than MinRuns runs of
-// either version.
-func judge(r *api.RolloutRollback, stable, canary []store.RolloutRun) string {
+// either version. Costs are in currency, which is empty if the operator has set no prices.
+func judge(r *api.RolloutRollback, currency string, stable, canary []store.RolloutRun) string {
 	if int64(min(len(stable), len(canary))) < r.MinRuns {
 		return ""
 	}
@@ -86,7 +86,7 @@ func judge(r *api.RolloutRollback, stable, canary []store.RolloutRun) string {
 	if reason := judgeLatency(r, stable, canary); reason != "" {
 		return reason
 	}
-	return judgeCost(r, stable, canary)
+	return judgeCost(r, currency, stable, canary)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", share*100) }
@@ -110,9 +110,10 @@ func judgeLatency(r *api.RolloutRollback, stable, canary []store.RolloutRun) str
 	)
 }
 
-func judgeCost(r *api.RolloutRollback, stable, canary []store.RolloutRun) string {
-	was, varA := moments(stable, &r.Prices)
-	is, varB := moments(canary, &r.Prices)
+func judgeCost(r *api.RolloutRollback, currency string, stable, canary []store.RolloutRun) string {
+	of, unit := costIn(currency, stable, canary)
+	was, varA := moments(stable, of)
+	is, varB := moments(canary, of)
 	limit := was * (1 + r.Increase.Cost)
 	if slices.Contains(r.Off, cost) || is <= limit {
 		return ""
@@ -120,14 +121,10 @@ func judgeCost(r *api.RolloutRollback, stable, canary []store.RolloutRun) string
 	if se := math.Sqrt(varA/float64(len(stable)) + varB/float64(len(canary))); se > 0 && (is-was)/se <= minZ {
 		return ""
 	}
-	unit := "tokens"
-	if r.Prices != (api.RolloutPrices{}) {
-		unit = "cost"
-	}
 	return fmt.Sprintf(
-		"mean %s of a run: %.4g of %d runs in the canary, %.4g of %d in the stable version; an increase of %s is tolerated",
-		unit,
+		"mean cost of a run: %.4g %s of %d runs in the canary, %.4g of %d in the stable version; an increase of %s is tolerated",
 		is,
+		unit,
 		len(canary),
 		was,
 		len(stable),
@@ -135,14 +132,14 @@ func judgeCost(r *api.RolloutRollback, stable, canary []store.RolloutRun) string
 	)
 }
 
-// moments returns the mean and the variance of the cost of runs.
-func moments(runs []store.RolloutRun, p *api.RolloutPrices) (mean, variance float64) {
+// moments returns the mean and the variance of the cost of runs, which are 0 without runs.
+func moments(runs []store.RolloutRun, of costOf) (mean, variance float64) {
 	n := float64(len(runs))
 	for i := range runs {
-		mean += costOf(&runs[i], p) / n
+		mean += of(&runs[i]) / n
 	}
 	for i := range runs {
-		d := costOf(&runs[i], p) - mean
+		d := of(&runs[i]) - mean
 		variance += d * d / math.Max(1, n-1)
 	}
 	return mean, variance

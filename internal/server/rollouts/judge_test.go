@@ -30,7 +30,7 @@ func simulate(r *rand.Rand, stableRate, canaryRate float64) (detected int) {
 			continue
 		}
 		canary = append(canary, run(canaryRate))
-		if judge(&plan.Rollback, stable, canary) != "" {
+		if judge(&plan.Rollback, "", stable, canary) != "" {
 			return len(canary)
 		}
 	}
@@ -80,11 +80,39 @@ func TestJudgeFigures(t *testing.T) {
 		cost:    func(r *store.RolloutRun) { r.CompletionTokens = 1000 },
 	} {
 		rule := withDefaults(api.RolloutPlan{}).Rollback
-		require.NotEmpty(t, judge(&rule, runs(200, 2, set), runs(50, 25, set)), name)
-		require.Empty(t, judge(&rule, runs(200, 100, set), runs(50, 25, set)), "%s: the same rate", name)
-		require.Empty(t, judge(&rule, runs(200, 0, set), runs(19, 19, set)), "%s: too few runs", name)
-		require.Empty(t, judge(&rule, runs(200, 0, set), runs(50, 1, set)), "%s: chance", name)
+		require.NotEmpty(t, judge(&rule, "", runs(200, 2, set), runs(50, 25, set)), name)
+		require.Empty(t, judge(&rule, "", runs(200, 100, set), runs(50, 25, set)), "%s: the same rate", name)
+		require.Empty(t, judge(&rule, "", runs(200, 0, set), runs(19, 19, set)), "%s: too few runs", name)
+		require.Empty(t, judge(&rule, "", runs(200, 0, set), runs(50, 1, set)), "%s: chance", name)
 		rule.Off = []string{faults, denials, errs, latency, cost}
-		require.Empty(t, judge(&rule, runs(200, 2, set), runs(50, 25, set)), "%s: off", name)
+		require.Empty(t, judge(&rule, "", runs(200, 2, set), runs(50, 25, set)), "%s: off", name)
+	}
+}
+
+// TestJudgeCost checks that prices are compared if all runs have one, and tokens otherwise.
+func TestJudgeCost(t *testing.T) {
+	t.Parallel()
+	runs := func(tokens, nano int64) []store.RolloutRun {
+		out := make([]store.RolloutRun, 50)
+		for i := range out {
+			out[i] = store.RolloutRun{Active: time.Second, PromptTokens: tokens + int64(i%3), CostNano: nano}
+		}
+		return out
+	}
+	rule := withDefaults(api.RolloutPlan{}).Rollback
+	for name, c := range map[string]struct {
+		currency       string
+		stable, canary []store.RolloutRun
+		want           string
+	}{
+		"a dearer model":         {"EUR", runs(100, 1e6), runs(100, 2e6), "0.002 EUR of 50 runs"},
+		"more tokens, cheaper":   {"EUR", runs(100, 1e6), runs(900, 1e6), ""},
+		"a model without prices": {"EUR", runs(100, 1e6), runs(900, 0), "901 tokens of 50 runs"},
+		"no prices":              {"", runs(100, 0), runs(900, 0), "901 tokens of 50 runs"},
+		"runs without tokens":    {"EUR", runs(0, 1e6), runs(0, 1e6), ""},
+	} {
+		got := judge(&rule, c.currency, c.stable, c.canary)
+		require.Contains(t, got, c.want, name)
+		require.Equal(t, c.want == "", got == "", "%s: %s", name, got)
 	}
 }

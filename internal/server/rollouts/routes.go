@@ -17,6 +17,8 @@ type Options struct {
 	Store  store.Store
 	Blocks *blocks.List
 	Logger *slog.Logger
+	// Currency is the currency of the costs of runs, such as USD; empty if runs have no costs.
+	Currency string
 	// Now returns the time. The default is the clock of the database, which all servers share.
 	Now func(context.Context) (time.Time, error)
 }
@@ -154,7 +156,7 @@ func (s *Service) list(ctx context.Context, c *httpapi.Caller, in *listInput) (*
 	out.Body.Rollouts = []api.Rollout{}
 	out.Body.SetNext(name, c.Tenant.ID(), next)
 	for i := range list {
-		shown, err := show(&list[i])
+		shown, err := s.show(&list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +175,7 @@ func (s *Service) get(ctx context.Context, c *httpapi.Caller, in *Path) (*rollou
 
 // output returns a rollout with its current figures.
 func (s *Service) output(ctx context.Context, t *store.Tenant, r *store.Rollout) (*rolloutOutput, error) {
-	shown, err := show(r)
+	shown, err := s.show(r)
 	if err != nil || !r.Active() {
 		return &rolloutOutput{shown}, err
 	}
@@ -188,6 +190,6 @@ func (s *Service) output(ctx context.Context, t *store.Tenant, r *store.Rollout)
 		return nil, err
 	}
 	a, b := compared(&shown.Plan.Rollback, now, stable, canary)
-	shown.Figures = figures(&shown.Plan, a, b)
+	shown.Figures = figures(a, b)
 	return &rolloutOutput{shown}, nil
 }

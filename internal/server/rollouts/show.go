@@ -12,26 +12,27 @@ import (
 )
 
 // show returns the API's form of a rollout, with the figures that are stored.
-func show(r *store.Rollout) (*api.Rollout, error) {
+func (s *Service) show(r *store.Rollout) (*api.Rollout, error) {
 	plan, err := planOf(r)
 	if err != nil {
 		return nil, err
 	}
 	out := &api.Rollout{
-		ID:      r.ID,
-		Agent:   r.Agent,
-		Alias:   r.Alias,
-		Stable:  r.Stable,
-		Canary:  r.Canary,
-		Status:  string(r.Status),
-		Reason:  r.Reason,
-		Plan:    *plan,
-		Step:    r.Step + 1,
-		Percent: r.Percent,
-		Since:   r.StepFrom.UTC(),
-		By:      r.By,
-		Created: r.Created.UTC(),
-		Updated: r.Updated.UTC(),
+		ID:       r.ID,
+		Agent:    r.Agent,
+		Alias:    r.Alias,
+		Stable:   r.Stable,
+		Canary:   r.Canary,
+		Status:   string(r.Status),
+		Reason:   r.Reason,
+		Plan:     *plan,
+		Step:     r.Step + 1,
+		Percent:  r.Percent,
+		Since:    r.StepFrom.UTC(),
+		By:       r.By,
+		Currency: s.o.Currency,
+		Created:  r.Created.UTC(),
+		Updated:  r.Updated.UTC(),
 	}
 	if !r.Active() {
 		out.Ended = r.Ended.UTC()
@@ -43,9 +44,8 @@ func show(r *store.Rollout) (*api.Rollout, error) {
 }
 
 // figures returns the figures of both arms.
-func figures(plan *api.RolloutPlan, stable, canary []store.RolloutRun) api.RolloutFigures {
-	return api.RolloutFigures{
-		Stable: figuresOf(stable, &plan.Rollback.Prices), Canary: figuresOf(canary, &plan.Rollback.Prices)}
+func figures(stable, canary []store.RolloutRun) api.RolloutFigures {
+	return api.RolloutFigures{Stable: figuresOf(stable), Canary: figuresOf(canary)}
 }
 
 // maxPoints limits the periods of a history.
@@ -54,10 +54,6 @@ const maxPoints = 200
 // history returns the figures of a rollout over time.
 func (s *Service) history(ctx context.Context, c *httpapi.Caller, in *Path) (*rolloutHistoryOutput, error) {
 	r, err := c.Tenant.Rollout(ctx, in.Rollout)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := planOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +84,7 @@ func (s *Service) history(ctx context.Context, c *httpapi.Caller, in *Path) (*ro
 	a, b := byPeriod(stable), byPeriod(canary)
 	for i := range maxPoints + 1 {
 		if len(a[i])+len(b[i]) > 0 {
-			f := figures(plan, a[i], b[i])
+			f := figures(a[i], b[i])
 			out.Points = append(out.Points, api.RolloutPoint{
 				Time: r.Created.Add(time.Duration(i) * bucket).UTC(), Stable: f.Stable, Canary: f.Canary})
 		}

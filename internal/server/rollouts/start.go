@@ -102,7 +102,7 @@ func (s *Service) change(
 				return err
 			}
 			a, b := compared(&plan.Rollback, now, stable, canary)
-			return keepFigures(r, plan, a, b)
+			return keepFigures(r, a, b)
 		})
 	switch {
 	case err != nil:

@@ -84,13 +84,13 @@ func (s *Service) check(ctx context.Context, r *store.Rollout, now time.Time, bl
 			case reason != "":
 				r.Status, r.Reason = store.RolloutAborted, reason
 			default:
-				if worse := judge(&plan.Rollback, a, b); worse != "" {
+				if worse := judge(&plan.Rollback, s.o.Currency, a, b); worse != "" {
 					r.Status, r.Reason = store.RolloutRolledBack, worse
 				} else {
 					advance(r, plan, now, len(b))
 				}
 			}
-			return keepFigures(r, plan, a, b)
+			return keepFigures(r, a, b)
 		},
 	)
 	if err == nil && after.Status != was {
@@ -147,11 +147,11 @@ func advance(r *store.Rollout, plan *api.RolloutPlan, now time.Time, runs int) {
 }
 
 // keepFigures stores the figures of a rollout that ends.
-func keepFigures(r *store.Rollout, plan *api.RolloutPlan, stable, canary []store.RolloutRun) error {
+func keepFigures(r *store.Rollout, stable, canary []store.RolloutRun) error {
 	if slices.Contains([]store.RolloutStatus{store.RolloutRunning, store.RolloutPaused}, r.Status) {
 		return nil
 	}
 	var err error
-	r.Figures, err = json.Marshal(figures(plan, stable, canary))
+	r.Figures, err = json.Marshal(figures(stable, canary))
 	return err
 }
