@@ -47,9 +47,9 @@ var (
 	chaosSeed  = flag.Uint64("seed", 0, "of what is random; 0: another one each time")
 )
 
-// envCrashing names the environment variable that makes the test binary run as an agent-runner
-// that kills itself at journal write N. Its value is "before:N", "after:N", or one that names no
-// write, such as "never".
+// envCrashing names the environment variable that makes the test binary run as an agent-runner that
+// kills itself at a journal write. The value is "before:N" or "after:N" for write N. With any other
+// value, such as "never", the process does not kill itself.
 const envCrashing = "AGENT_RUNNER_TEST_MORTAL"
 
 func crashingMain() {
@@ -65,7 +65,7 @@ func crashingMain() {
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
-// A crashingJournal kills its process at a chosen write.
+// A crashingJournal is a journal that kills its process at a chosen write.
 type crashingJournal struct {
 	journal.Journal
 	at     int64
@@ -248,13 +248,13 @@ type victim struct {
 	t        *testing.T
 	w        *chaosWorld
 	key      string
-	outer    bool // another agent does the work, as a tool of this one
+	outer    bool // another agent calls the agent that does the work as a tool
 	run      string
 	rand     *rand.Rand
 	last     int64            // number of the last event that its client has
 	lines    map[int64]string // encoded events by number
 	reported map[int64]bool   // numbers of the events that a process reported
-	after    map[string]int   // number of calls by tool call ID, when its result was recorded
+	after    map[string]int   // number of calls of the tool when the result of a call was recorded, by tool call ID
 }
 
 // process runs agent-runner, possibly kills it, and records the events it reported.
@@ -316,7 +316,7 @@ func (v *victim) take(line, how string) {
 	}
 	if e.Seq > v.last+1 && how == "told" {
 		v.run = e.Run
-		v.catchUp() // a database executes what a process sent before it was killed
+		v.catchUp() // a database may execute a statement that a process sent before it was killed
 	}
 	if how == "told" {
 		require.False(v.t, v.reported[e.Seq], "%s: told twice: %s", v.key, line)
@@ -379,7 +379,7 @@ func (v *victim) catchUp() {
 	}
 }
 
-// live starts the run, resumes it until it ends, at most 200 times, and checks the result.
+// live starts the run, resumes the run until it ends, at most 200 times, and checks the result.
 func (v *victim) live() {
 	begin := []string{"run", "-f", map[bool]string{true: v.w.outer, false: v.w.file}[v.outer], v.prompt()}
 	v.process(begin...)
@@ -493,7 +493,7 @@ func chaos(t *testing.T, where string) {
 	t.Logf("%d runs came to their end, through %d processes, of which %d were killed",
 		len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
 	for _, r := range runs {
-		if r.LastSeq > 0 { // no process reported a run without events: its victim started another one
+		if r.LastSeq > 0 { // no process reported a run without events: the victim started another run instead
 			require.Equal(t, journal.StatusFinished, r.Status)
 		}
 	}

@@ -47,8 +47,8 @@ type codingAgent struct {
 // forbidden is the file that the denied call makes.
 const forbidden = "denied.txt"
 
-// The user's prompt, and the text that the model writes into allowed.txt, with the placeholder of the address
-// instead of PLACEHOLDER.
+// prompt is the user's prompt. letter is the text that the model writes into allowed.txt, with
+// PLACEHOLDER for the placeholder of the address.
 const (
 	prompt = "Write a note for ann@example.com, and make a file."
 	letter = "A note for PLACEHOLDER"
@@ -190,16 +190,16 @@ func object(members ...string) string {
 	return string(b)
 }
 
-// TestCodingAgents runs unmodified coding agents behind wrap and behind gateway, with three modules. The
-// model calls two tools at once. In one run a module denies the second call, in the other both
-// calls are allowed. What counts is which files exist afterwards, and what the upstream receives.
+// TestCodingAgents runs unmodified coding agents behind wrap and behind gateway, with three modules.
+// The model calls two tools at once. In one run a module denies the second call, in the other both
+// calls are allowed. The test checks which files exist afterwards, and what the upstream received.
 func TestCodingAgents(t *testing.T) {
 	longtest.Skip(t)
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	installed, err := npmtest.Install(filepath.Join("testdata", "npm"), filepath.Join(root, "build", "npm"))
 	require.NoError(t, err)
-	// Install runs no scripts of packages; this one puts the program for this machine in its place.
+	// npmtest.Install does not run install scripts. This one installs the program for this machine.
 	setUp := exec.CommandContext(t.Context(), "node", "install.cjs")
 	setUp.Dir = filepath.Join(installed, "node_modules", "@anthropic-ai", "claude-code")
 	out, err := setUp.CombinedOutput()
@@ -323,7 +323,7 @@ func (r *agentRun) behindGateway(t *testing.T) string {
 	return said
 }
 
-// environment returns the environment of the programs: nothing of the user's settings.
+// environment returns the environment of the programs, which contains none of the user's settings.
 func (r *agentRun) environment() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "TERM=dumb", "LANG=C.UTF-8",
 		hosting.EnvCacheDir + "=" + testcache.Modules()}
@@ -333,8 +333,8 @@ func (r *agentRun) environment() []string {
 	return env
 }
 
-// execute runs a command in the run's directory, and returns its output. The exit code does not count:
-// agents end with 0 if a tool did not run.
+// execute runs a command in the run's directory, and returns its output. It ignores the exit code,
+// which is 0 even if a tool did not run.
 func (r *agentRun) execute(t *testing.T, program string, args []string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -345,7 +345,8 @@ func (r *agentRun) execute(t *testing.T, program string, args []string) string {
 	return fmt.Sprintf("%s\n%s: %v\n", said[max(0, len(said)-4000):], program, err)
 }
 
-// check checks what the program did, and what the upstream received.
+// check checks which files the program wrote, and what the upstream received. said is the program's
+// output.
 func (r *agentRun) check(t *testing.T, said string) {
 	written, err := os.ReadFile(filepath.Join(r.dir, "allowed.txt"))
 	require.NoError(t, err, said)

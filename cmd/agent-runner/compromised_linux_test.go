@@ -72,7 +72,7 @@ type targets struct {
 type attempt struct {
 	name string // the attack's name in docs/security.md
 	try  func(t *targets, o *server.Options) error
-	root bool // works without confinement for root only, or only on some systems
+	root bool // works without confinement only for root, or only on some systems
 }
 
 var attempts = []attempt{
@@ -263,7 +263,7 @@ var attempts = []attempt{
 	},
 }
 
-// anyOf returns nil if one of the errors is nil, because one way to attack then succeeded.
+// anyOf returns nil if one of the errors is nil, which means that one variant of an attack succeeded.
 // Otherwise it returns all errors.
 func anyOf(errs ...error) error {
 	if slices.Contains(errs, nil) {
@@ -272,8 +272,9 @@ func anyOf(errs ...error) error {
 	return errors.Join(errs...)
 }
 
-// reached returns err if the system call was denied, with EPERM or EACCES, else nil. It judges
-// calls whose invalid arguments make them fail even if they are allowed.
+// reached returns err if it is EPERM or EACCES, which means that the system call was denied, and nil
+// otherwise. It is for calls with invalid arguments, which fail with other errors if they are
+// allowed.
 func reached(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err

@@ -97,7 +97,7 @@ func TestServe(t *testing.T) {
 	spans.Close() // also closes the connection to it
 	goleak.VerifyNone(t, before)
 
-	// Runs older than the retention are deleted, and others kept.
+	// Runs older than the retention are deleted, and other runs remain.
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
 	_, err = db.Exec(
@@ -122,7 +122,7 @@ func TestServe(t *testing.T) {
 	require.Equal(t, ran[1:], left)
 	require.Zero(t, end(), errs.all.String())
 
-	// A server does not open a store that a later version made.
+	// A server does not open a store of a later version.
 	_, err = db.Exec("UPDATE schema_version SET version = 999")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

@@ -155,8 +155,8 @@ func (c *command) run(ctx context.Context) error {
 	)
 }
 
-// load reads the file, and builds the source folders that it names. If the file was read, seen has
-// the files to watch as they were before.
+// load reads the file, and builds the source folders that the file names. If the file was read, seen
+// has the state of the files to watch before loading.
 func (c *command) load(ctx context.Context) (f *gateway.File, seen watched, err error) {
 	f, err = gateway.LoadFile(c.file)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *command) greet(f *gateway.File, at net.Addr) {
 	}
 }
 
-// serve serves requests until ctx is done, and then lets them end.
+// serve serves requests until ctx is done. It then waits at most drain for requests in progress.
 func serve(ctx context.Context, s *http.Server, l net.Listener, drain time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
@@ -228,7 +228,7 @@ func serve(ctx context.Context, s *http.Server, l net.Listener, drain time.Durat
 	return nil
 }
 
-// event logs what modules did in a request.
+// event logs the effects of modules on a request: decisions, faults and log lines.
 func (c *command) event(e abi.Event) {
 	switch e.Type {
 	case abi.EventDecision:

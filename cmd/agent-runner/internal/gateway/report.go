@@ -14,7 +14,8 @@ import (
 // maxNotes limits the decisions and faults that a report prints.
 const maxNotes = 20
 
-// A report collects what modules did in the requests of a program. It is safe for concurrent use.
+// A report collects the effects of modules on the requests of a program. It is safe for concurrent
+// use.
 type report struct {
 	mu       sync.Mutex
 	requests int
@@ -24,7 +25,7 @@ type report struct {
 	cacheBreak int64
 	entries    map[string]*abi.EntryStats
 	notes      []string
-	more       int // notes beyond maxNotes
+	more       int // number of notes beyond maxNotes
 }
 
 // event adds an event of a request.

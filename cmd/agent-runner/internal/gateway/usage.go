@@ -38,7 +38,7 @@ that FILE names. A running gateway writes it within a second of a request.`,
 	}
 }
 
-// showUsage prints a table of the keys of a file.
+// showUsage prints a table of the usage and the limits of the keys of a file.
 func showUsage(e *cli.Env, f *gateway.File) error {
 	if f.UsageFile == "" {
 		return cli.Usagef("the gateway has no usage_file, and so stores no usage")

@@ -14,8 +14,8 @@ import (
 // watchInterval is the time between two checks of a gateway's files.
 const watchInterval = 400 * time.Millisecond
 
-// A watched holds the paths of a gateway's files, and a text that changes when one of the files
-// does.
+// A watched holds the paths of a gateway's files, and a text that changes if one of the files
+// changes.
 type watched struct {
 	files  []string
 	stamps string
@@ -55,7 +55,7 @@ func (c *command) watch(ctx context.Context, g *gateway.Gateway, seen watched) {
 // maxWatched limits the files of a source folder that are watched.
 const maxWatched = 2000
 
-// stamps returns a text that changes when one of the files, or a file in one of the folders, does.
+// stamps returns a text that changes if one of the files, or a file in one of the folders, changes.
 func stamps(files []string) string {
 	var b strings.Builder
 	for _, root := range files {

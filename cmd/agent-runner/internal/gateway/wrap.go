@@ -172,7 +172,8 @@ func (c *wrapper) routes(ctx context.Context) (*gateway.File, error) {
 	return agentfile.NewGateway(routes)
 }
 
-// upstreamOf returns the address of the API of a protocol, without /v1; "" is the vendor's.
+// upstreamOf returns the address of the API of a protocol, without /v1. It is "" for the vendor's own
+// API.
 func (c *wrapper) upstreamOf(protocol string) string {
 	at := c.upstream
 	switch {
@@ -185,23 +186,23 @@ func (c *wrapper) upstreamOf(protocol string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(at, "/"), "/v1")
 }
 
-// start runs the program with the gateway's address, and returns its exit code as an error. Signals of
-// the terminal reach the program, which decides when to end.
+// start runs the program with the gateway's address, and returns its exit code as an error. The
+// program receives the signals of the terminal, and start waits until the program exits.
 func (c *wrapper) start(ctx context.Context, path string, args []string, at string) error {
 	name, rest := strings.TrimSuffix(args[0], ".exe"), args[1:]
 	if len(rest) > 0 && rest[0] == "--" {
 		rest = rest[1:]
 	}
 	if name = name[strings.LastIndexAny(name, `/\`)+1:]; name == "codex" {
-		// Codex reads no address of its built-in provider from the environment. With a ChatGPT login it
-		// compresses requests.
+		// Codex does not read the address of its built-in provider from the environment. With a
+		// ChatGPT login it compresses requests by default.
 		rest = append([]string{
 			"-c", fmt.Sprintf("openai_base_url=%q", at+"/v1"), "-c", "features.enable_request_compression=false",
 		}, rest...)
 	}
 	cmd := exec.CommandContext(ctx, path, rest...)
 	cmd.Env = append(os.Environ(), envAnthropic+"="+at, envOpenAI+"="+at+"/v1", "OPENAI_API_BASE="+at+"/v1")
-	for _, name := range []string{"NO_PROXY", "no_proxy"} { // a proxy must not get requests for the gateway
+	for _, name := range []string{"NO_PROXY", "no_proxy"} { // a proxy must not receive the requests to the gateway
 		cmd.Env = append(cmd.Env, name+"="+strings.TrimPrefix(c.env.Getenv(name)+",127.0.0.1", ","))
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.env.In, c.env.Out, c.env.Err
@@ -221,8 +222,8 @@ func (c *wrapper) start(ctx context.Context, path string, args []string, at stri
 	return nil
 }
 
-// runSignaled runs a program, and passes it the signals that end this process otherwise. The terminal
-// sends an interrupt to both.
+// runSignaled runs a program, and passes on the signals that would otherwise end this process. It
+// does not pass on an interrupt, which the terminal sends to both.
 func runSignaled(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

@@ -53,7 +53,8 @@ func BuildModules(ctx context.Context, e *cli.Env, f *agentfile.File) error {
 	return buildModules(ctx, e, f, map[agentfile.Path]agentfile.Path{})
 }
 
-// buildModules is BuildModules. built has the results by folder, so that each is built once.
+// buildModules implements BuildModules. built has the results by folder, so that each folder is built
+// once.
 func buildModules(ctx context.Context, e *cli.Env, f *agentfile.File, built map[agentfile.Path]agentfile.Path) error {
 	for _, list := range []struct {
 		at      string

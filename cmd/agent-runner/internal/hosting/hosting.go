@@ -1,5 +1,5 @@
-// Package hosting contains what commands that run modules share: the flags and environment
-// variables that configure hosts, stores, recordings and tracing.
+// Package hosting contains the flags and environment variables that configure hosts, stores,
+// recordings and tracing. Commands that run modules share it.
 package hosting
 
 import (
@@ -15,9 +15,10 @@ import (
 // EnvCacheDir names the environment variable with the directory of compiled modules.
 const EnvCacheDir = "AGENT_RUNNER_CACHE"
 
-// NewHost creates a host and returns its cache directory, if any. chosen reports whether the user
-// chose o.CacheDir; otherwise the directory is that of EnvCacheDir, or else a default one. If the
-// default directory cannot be used, the host has no cache directory.
+// NewHost creates a host and returns its cache directory, or "" if it has none. chosen reports
+// whether the user chose o.CacheDir. Otherwise the directory is the value of EnvCacheDir, or else a
+// default. If the default directory cannot be used, the host has no cache directory. Any other
+// unusable directory is an error.
 func NewHost(ctx context.Context, e *cli.Env, chosen bool, o host.Options) (h *host.Host, cacheDir string, err error) {
 	o.CompileChild = e.Compile
 	if err := applyBudget(e, &o); err != nil {

@@ -7,5 +7,5 @@ import "io/fs"
 // IsOwn reports true: temporary directories of this system belong to one user.
 func IsOwn(fs.FileInfo) bool { return true }
 
-// processGone reports false: this system has no signal that only checks for a process.
+// processGone reports false, because this system cannot check for a process with a signal.
 func processGone(int) bool { return false }

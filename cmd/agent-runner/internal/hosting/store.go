@@ -165,7 +165,7 @@ func OwnerGone(owner string) bool {
 	}
 	began, err := beganAt(pid)
 	if errors.Is(err, fs.ErrPermission) {
-		return false // a confined process cannot read it: it may be the owner
+		return false // a confined process cannot read the start time; the process may be the owner
 	}
 	return began != part[4]
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// newInspect returns the command that shows what a module is and can do.
+// newInspect returns the command that shows the metadata and the capabilities of a module.
 func newInspect(e *cli.Env) *cobra.Command {
 	var output, cacheDir string
 	cmd := &cobra.Command{

@@ -121,8 +121,8 @@ Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 
 var errTestCanceled = cli.Ended(cli.ExitCanceled, errors.New("the test was canceled"))
 
-// run builds the module if necessary, checks its types if that is wanted, and runs all
-// conversations once.
+// run builds the module if necessary, checks its types if t.types is set, and runs all conversations
+// once.
 func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
 	t.failed, t.differs, t.outcomes, t.written = 0, false, nil, nil
 	if t.types {
@@ -196,8 +196,8 @@ func (t *tester) add(name, text string, began time.Time) {
 	}
 }
 
-// play runs a conversation and returns the differences from its expectations, with what explain adds
-// to them. With t.update, it writes the results to the conversation's file instead.
+// play runs a conversation and returns the differences from its expectations, followed by
+// explanations from explain. With t.update, it writes the results to the conversation's file instead.
 func (t *tester) play(ctx context.Context, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -243,9 +243,9 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	return out.String() + explain(outcome, len(differences) > 0), nil
 }
 
-// rewrite writes the actual results into a conversation's file. It returns an explanation instead if
-// the results are not what a person can expect: the conversation is wrong, or the module answers
-// with an unknown key or faults. A conversation that expects events of type fault may have faults.
+// rewrite writes the actual results into a conversation's file. It writes nothing and returns an
+// explanation if the conversation is invalid, or if the module answers with an unknown key or faults.
+// A conversation that expects events of type fault may have faults.
 func (t *tester) rewrite(path string, c *golden.Case, outcome *wire.Outcome) (string, error) {
 	if text := explain(outcome, !c.ExpectsEvent(abi.EventFault)); text != "" {
 		return text + "not updated: fix the module; to expect a fault, add it to an events part\n", nil

@@ -68,8 +68,8 @@ func (v versions) add(path string) {
 	}
 }
 
-// sourceExtensions lists the kinds of files that the tests of a folder are watched for: sources, and
-// what scripts import. Other files, such as logs, can be what a command that runs beside writes.
+// sourceExtensions lists the extensions of the files that are watched in a module's folder: sources,
+// and files that scripts import. Other files, such as logs, may be the output of another command.
 var sourceExtensions = []string{
 	".txtar", ".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx", ".json", ".txt", ".md",
 	".go", ".mod", ".rs", ".toml", ".c", ".h", ".wat", ".wasm",

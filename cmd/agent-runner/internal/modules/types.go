@@ -42,8 +42,8 @@ func typeScript(e *cli.Env, path string) (string, error) {
 	return script, nil
 }
 
-// checkTypes compares the script at path, or in the folder path, with its types, as a check of its
-// own. If TypeScript's compiler is not installed, it prints that and checks nothing.
+// checkTypes checks the types in the script at path, or in the folder path, and records the result as
+// one check. If TypeScript's compiler is not installed, it prints that and checks nothing.
 func (t *tester) checkTypes(ctx context.Context, path string) error {
 	began := time.Now()
 	script, err := typeScript(t.env, path)

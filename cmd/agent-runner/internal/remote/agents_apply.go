@@ -22,7 +22,7 @@ type applied struct {
 	Agent *api.Agent `json:"agent"`
 }
 
-// pushes are the uploads of the modules of a file.
+// pushes holds the uploads of the modules of a file.
 type pushes struct {
 	File   string         `json:"file"`
 	Pushed []appliedPush  `json:"pushed"`
@@ -73,7 +73,8 @@ func (r *Session) apply(ctx context.Context, path string) (*applied, error) {
 	return a, nil
 }
 
-// did returns what a request did that stored a version after another one, which is 0 if there was none.
+// did describes a request that stored a version. before and after are the newest versions before and
+// after the request; before is 0 if there was none.
 func did(before, after int64) string {
 	switch after {
 	case before:
@@ -85,8 +86,8 @@ func did(before, after int64) string {
 	}
 }
 
-// unknown reports whether err means that something does not exist, or that the key
-// lacks the scope to check.
+// unknown reports whether err means that the requested item does not exist, or that the key lacks the
+// scope to check.
 func unknown(err error) bool {
 	var p *api.Problem
 	return errors.As(err, &p) && (p.Code() == api.CodeNotFound || p.Code() == api.CodeForbidden)

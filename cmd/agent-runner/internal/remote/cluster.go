@@ -40,7 +40,7 @@ func clusterStatus(e *cli.Env) *cobra.Command {
 	})
 }
 
-// nodeState returns the state of a server in a word or two.
+// nodeState describes the state of a server in one or two words.
 func nodeState(n *api.Node) string {
 	switch {
 	case n.Silent:

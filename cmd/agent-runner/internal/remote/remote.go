@@ -159,8 +159,7 @@ func addressOf(server string) (string, error) {
 	return c.Server(), nil
 }
 
-// Explain converts an error of the client into the error that the user sees. It adds the
-// exit code and what to do.
+// Explain converts an error of the client into an error for the user, with an exit code and advice.
 func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 	var ended *cli.EndedError
 	var p *api.Problem
@@ -188,7 +187,7 @@ func remedy(e *cli.Env, p *api.Problem, server string, now time.Time) string {
 		at := now.Add(p.RetryAfter).Format(time.TimeOnly)
 		again = fmt.Sprintf("; try again in %v, at %s", p.RetryAfter, at)
 		if strings.HasSuffix(p.Detail, fmt.Sprintf("try again in %v", p.RetryAfter)) {
-			again = ", at " + at // the detail has the rest
+			again = ", at " + at // the detail names the reason
 		}
 	}
 	switch p.Code() {
@@ -253,7 +252,7 @@ func (r *Session) Print(v any, text func() string) error {
 	return err
 }
 
-// Done prints what was done: result in JSON, or the formatted message.
+// Done prints the result of a change: result in JSON, or the formatted message.
 func (r *Session) Done(result any, format string, args ...any) error {
 	return r.Print(result, func() string { return fmt.Sprintf(format, args...) + "\n" })
 }

@@ -37,7 +37,8 @@ var hints = []struct {
 
 const allowPrivate = "To allow it: --allow-private with its range, such as 127.0.0.0/8"
 
-// withHint adds the flag that remedies err, if one is known. resumed tells runs resume from run.
+// withHint adds the flag that remedies err, if one is known. resumed is true for the command "runs
+// resume".
 func withHint(err error, resumed bool) error {
 	if err == nil {
 		return nil

@@ -62,7 +62,7 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.screen.Note(cli.Cyan, "→ %s %s", e.Call.Name, r.cut(e.Call.Arguments))
 	case abi.EventToolResult:
 		if _, seen := r.arguments[e.Call.ID]; !seen {
-			r.tools++ // called before the run paused
+			r.tools++ // the call was made before the run paused
 		}
 		r.result(&e)
 	case abi.EventDecision:

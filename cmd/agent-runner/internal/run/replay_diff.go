@@ -14,7 +14,7 @@ type runDiff struct {
 	Run    string `json:"run"`
 	Entry  string `json:"entry"`
 	Digest string `json:"digest"` // of the replaced module
-	// Same is set if the replays are the same, and the first one reproduces the stored run.
+	// Same is set if the two replays are equal, and the first one reproduces the stored run.
 	Same       bool         `json:"same"`
 	Reproduced bool         `json:"reproduced"`
 	Lines      []rerun.Line `json:"lines"`

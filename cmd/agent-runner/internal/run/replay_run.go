@@ -82,8 +82,9 @@ func (p *Replay) load(ctx context.Context, stored *runsCommand) (err error) {
 	return nil
 }
 
-// readModule returns a function that reads the modules of the run, but not the one that replaces
-// another, which is loaded from its file. It replaces an entry of a ring in all agents.
+// readModule returns a function that reads the stored modules of the run. For the replaced entry,
+// which may be in a ring of several agents, the function returns nil, so that the replacement is
+// loaded from its file.
 func (p *Replay) readModule(
 	stored func(ctx context.Context, entry, path string) ([]byte, error),
 ) func(ctx context.Context, entry, path string) ([]byte, error) {
@@ -95,7 +96,7 @@ func (p *Replay) readModule(
 	}
 }
 
-// replay replays the run with its own modules and with the other module, and compares the two.
+// replay replays the run with its own modules and with the replacement, and compares the two replays.
 func (p *Replay) replay(ctx context.Context) (*runDiff, error) {
 	diff := &runDiff{Run: p.Id}
 	var err error

@@ -295,7 +295,8 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 	return cmd
 }
 
-// originalsFlag adds the flag that keeps what modules change or remove.
+// originalsFlag adds the flag that stores messages and values as they were before modules changed or
+// removed them.
 func originalsFlag(f *pflag.FlagSet, originals *bool) {
 	f.BoolVar(
 		originals,
@@ -412,7 +413,7 @@ type did struct {
 	Runs *int   `json:"runs,omitempty"`
 }
 
-// print prints what was done: d in JSON, or the formatted message.
+// print prints the result of a change: d in JSON, or the formatted message.
 func (c *runsCommand) print(d did, format string, args ...any) error {
 	if c.output == "json" {
 		return cli.PrintJSON(c.env, d)

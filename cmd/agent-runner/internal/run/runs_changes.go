@@ -39,8 +39,8 @@ var shownFields = []string{
 	"request", "response", "arguments", "result", "instruction", "tools", "respond", "final", "stop", "interrupt", "again",
 }
 
-// changes writes what a hook changed: each message before and after, as text. It collects hooks that
-// changed nothing for collapsed.
+// changes writes the changes of a hook call: each changed value before and after, as text. It
+// collects the hooks that changed nothing for collapsed.
 func (v *runView) changes(d *runlog.RecordedCall) {
 	c := &changeView{runView: v, call: d}
 	var a hookAnswer
@@ -54,7 +54,8 @@ func (v *runView) changes(d *runlog.RecordedCall) {
 	}
 }
 
-// collapsed writes the hooks of a step that changed nothing, on one line, and begins another step.
+// collapsed writes the hooks of a step that changed nothing, on one line, and resets the state for
+// the next step.
 func (v *runView) collapsed() {
 	counts := map[string]int{}
 	var names []string
@@ -108,8 +109,8 @@ func (c *changeView) diff(before, after string) {
 	}
 }
 
-// diff writes two texts on a line each, "" for none. It shows long texts from where they begin to
-// differ.
+// diff writes two texts, each on its own line. A text that is "" has no line. Long texts are shown
+// from their first difference.
 func (v *runView) diff(depth int, before, after string) {
 	before, after = cli.OneLine(before), cli.OneLine(after)
 	at := rerun.EqualPrefix(before, after)
@@ -205,8 +206,8 @@ func (c *changeView) answer(a *hookAnswer) {
 	}
 }
 
-// request writes the changes of a request. It writes changed messages only if the history has no
-// edits, as in a call that a middleware makes for itself.
+// request writes the changes of a request. It writes changed messages only if the recorded call has
+// no edits, as in a call that a middleware makes for itself.
 func (c *changeView) request(r *abi.RequestPatch) {
 	if n := len(r.Messages.Splice) + len(r.Messages.Replace); len(c.call.Edits) == 0 && n > 0 {
 		for _, m := range r.Messages.Replace {

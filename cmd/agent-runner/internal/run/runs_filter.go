@@ -113,7 +113,7 @@ func (r *runsFilter) parse() (client.RunFilter, error) {
 	return f, nil
 }
 
-// stored returns a filter of a server as that of a store.
+// stored converts a filter for a server to one for a store.
 func stored(f *client.RunFilter) store.Filter {
 	s := store.Filter{
 		Agent:        f.Agent,

@@ -31,7 +31,8 @@ func (s *source) rewind() {
 	}
 }
 
-// left returns the number of recorded answers that the last run did not use.
+// left returns the number of recorded answers that the last run did not use, or 0 without a
+// recording.
 func (s *source) left() int {
 	if s.replay == nil {
 		return 0

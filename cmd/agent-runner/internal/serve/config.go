@@ -34,7 +34,7 @@ func readConfig(cmd *cobra.Command, path string) error {
 			return cli.Usagef("--config: %s: unknown key %q%s", path, name, cli.Among(name, names(flags)))
 		}
 		if f.Changed {
-			continue // the command line comes first
+			continue // the command line takes precedence
 		}
 		if err := setFlag(flags, f, value); err != nil {
 			return cli.Usagef("--config: %s: %s: %w", path, name, err)

@@ -19,7 +19,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestReadConfig checks that a file sets flags, and that the command line comes first.
+// TestReadConfig checks that a file sets flags, and that flags on the command line take precedence.
 func TestReadConfig(t *testing.T) {
 	cmd := NewServe(&cli.Env{})
 	require.NoError(t, cmd.ParseFlags([]string{"--drain", "5s"}))

@@ -4,7 +4,7 @@ package serve
 
 import "errors"
 
-// A confinement lists the access of a confined server. This system does not support it.
+// A confinement lists the access of a confined server. This system does not support confinement.
 type confinement struct {
 	write, sockets []string
 	connect        []uint16

@@ -55,7 +55,8 @@ func (c *clusterFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.ca, "cluster-ca", "", "the `FILE` with the authorities of the other servers' certificates")
 }
 
-// address returns the URLs of --nats or their default, or "" if the servers have others of their own.
+// address returns the URLs in --nats or in the environment. If --cluster-listen is set, it ignores
+// the environment, because this process then runs a NATS server.
 func (c *clusterFlags) address(getenv func(string) string) string {
 	if c.nats == "" && c.listen == "" {
 		return getenv(EnvNATS)
@@ -77,9 +78,9 @@ func (c *clusterFlags) check(store string) error {
 	return nil
 }
 
-// open returns the bus of a server with the store at a location: [hints.None] for a store that no
-// other server shares, and by default NOTIFY through the store. open listens and reads all files
-// before it returns.
+// open returns the bus of a server whose store is at a location. It returns [hints.None] for a store
+// that no other server can share. The default for other stores is NOTIFY of the database. open
+// listens and reads all files before it returns.
 func (c *clusterFlags) open(getenv func(string) string, store string, log *slog.Logger) (hints.Bus, error) {
 	if err := c.check(store); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (c *clusterFlags) open(getenv func(string) string, store string, log *slog.
 	return notify.Open(store, log)
 }
 
-// external returns a bus through NATS servers that exist.
+// external returns a bus through the NATS servers at address.
 func (c *clusterFlags) external(address string, log *slog.Logger) (hints.Bus, error) {
 	for _, one := range strings.Split(address, ",") {
 		if u, err := url.Parse(one); err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" {

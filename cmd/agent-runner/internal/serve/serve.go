@@ -242,8 +242,8 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// supported rejects what only Linux enforces. On other systems the operator has to choose to serve
-// without confinement.
+// supported rejects flags that only Linux enforces. On other systems the operator must also choose to
+// serve without confinement.
 func (c *serveCommand) supported(system string) error {
 	switch {
 	case system == "linux":
@@ -456,8 +456,8 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	return nil
 }
 
-// prices reads the file of --prices, and returns the cost of tokens and its currency. Without the flag,
-// nothing has a cost.
+// prices reads the file of --prices, and returns a function that computes the cost of tokens, and its
+// currency. Without the flag, cost is nil.
 func (c *serveCommand) prices() (cost func(model string, prompt, completion int64) int64, currency string, err error) {
 	if c.pricesFile == "" {
 		return nil, "", nil

@@ -22,8 +22,9 @@ type greeting struct {
 	replay     string
 }
 
-// print prints the address, the store, the model, and what is missing to store secrets. On the first
-// start, or if newKey is set, it also prints a new operator's key and the next commands.
+// print prints the address, the store, the model, and what the operator must configure to store
+// secrets. On the first start, or if newKey is set, it also prints a new operator's key and the next
+// commands.
 func (g *greeting) print(ctx context.Context, srv *server.Server, s store.Store, newKey bool) error {
 	key, err := srv.OperatorKey(ctx, newKey)
 	if err != nil {
