@@ -22,7 +22,7 @@ const modulePath = "github.com/agent-runner/agent-runner"
 // A platform is an operating system and an architecture by Go's names.
 type platform struct{ os, arch string }
 
-// platforms lists the platforms of the binaries. The images are built of those for Linux.
+// platforms lists the platforms of the binaries. Only the platforms with Linux have container images.
 var platforms = []platform{
 	{"linux", "amd64"},
 	{"linux", "arm64"},
@@ -125,8 +125,8 @@ func (r *release) build(ctx context.Context) error {
 	return writeChecksums(r.out)
 }
 
-// compile builds the command for a platform, and takes the release's version from it: Go's own
-// version control stamp.
+// compile builds the command for a platform. It reads the release's version from the version control
+// stamp of the binary.
 func (r *release) compile(ctx context.Context, p platform) error {
 	fmt.Printf("compiling for %s/%s\n", p.os, p.arch)
 	binary := r.binary(p)
@@ -146,7 +146,7 @@ func (r *release) compile(ctx context.Context, p platform) error {
 	return nil
 }
 
-// pack writes the archive of a platform, and the bill of materials of its binary.
+// pack writes the archive of a platform, and the bill of materials of the platform's binary.
 func (r *release) pack(p platform, files []file) (err error) {
 	name := r.name() + "_" + p.os + "_" + p.arch
 	if p.os == "windows" {

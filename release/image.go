@@ -92,10 +92,10 @@ func (r *release) image(p platform, files []file) (v1.Image, error) {
 		WorkingDir: "/data",
 		Env: []string{
 			"HOME=/data",
-			"TMPDIR=/data/tmp", // so that /data is the only folder that is written to
+			"TMPDIR=/data/tmp", // /data is the only folder that the server writes to
 			"AGENT_RUNNER_CACHE=/data/cache",
 			"AGENT_RUNNER_STORE=/data/store/agent-runner.db",
-			"AGENT_RUNNER_LISTEN=0.0.0.0:8080", // of the container, which publishes the port or does not
+			"AGENT_RUNNER_LISTEN=0.0.0.0:8080", // the address in the container, whose port the user may publish
 		},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Volumes:      map[string]struct{}{"/data": {}},
@@ -134,8 +134,8 @@ func imageFiles(content []file) []file {
 	}, files...)
 }
 
-// authorities returns Mozilla's certificate authorities. It leaves out those that Mozilla trusts
-// for a part of their certificates only, which a file of certificates cannot express.
+// authorities returns Mozilla's certificate authorities in PEM. It omits authorities that Mozilla
+// trusts only for some of their certificates, because a PEM file cannot express this restriction.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {

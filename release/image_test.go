@@ -102,7 +102,8 @@ func (b *built) image(t *testing.T) (image v1.Image) {
 	return image
 }
 
-// unpack unpacks a tar archive into a new folder, with the owners of its files if this user can.
+// unpack unpacks a tar archive into a new folder. It sets the owners of the files if this user may do
+// that.
 func unpack(t *testing.T, from io.Reader, dir string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -127,8 +128,8 @@ func unpack(t *testing.T, from io.Reader, dir string) {
 	}
 }
 
-// writeBundle writes the configuration with which runc runs an image: that of the image, with more
-// arguments, and on the network of this machine.
+// writeBundle writes the configuration with which runc runs an image: the image's own configuration
+// with additional arguments and the network of this machine.
 func writeBundle(t *testing.T, bundle string, config *v1.Config, args ...string) {
 	t.Helper()
 	run(t, bundle, nil, "runc", "spec")
@@ -163,7 +164,8 @@ func writeBundle(t *testing.T, bundle string, config *v1.Config, args ...string)
 
 var servingAt = regexp.MustCompile(`serving at (http://\S+),`)
 
-// serving reads the log of a server until it names its address, and returns the rest of the log.
+// serving reads the log of a server until it contains the server's address. It returns the address
+// and the rest of the log.
 func serving(t *testing.T, log io.Reader) (address string, rest io.Reader) {
 	t.Helper()
 	var seen bytes.Buffer

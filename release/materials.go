@@ -62,7 +62,8 @@ func (r *release) writeSBOM(w io.Writer, p platform) error {
 	}
 
 	bom := cdx.NewBOM()
-	// A version 8 UUID, whose content is free: the same binary has the same serial number.
+	// The UUID has version 8, whose content is free, and is derived from a hash of the binary, so
+	// that the same binary has the same serial number.
 	bom.SerialNumber = fmt.Sprintf("urn:uuid:%x-%x-8%x-8%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	bom.Metadata = &cdx.Metadata{
 		Timestamp: r.time.Format(time.RFC3339),

@@ -36,7 +36,8 @@ func TestRelease(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "dist"), filepath.Join(t.TempDir(), "dist")
 	require.NoError(t, buildRelease(t.Context(), "..", "HEAD", first))
 	t.Run("reproducible", func(t *testing.T) {
-		// The environment of the build differs. The compiler's cache does not, except with GOCACHE.
+		// The environment of the build differs. The compiler's cache is the same, unless GOCACHE is
+		// set.
 		t.Setenv("GOFLAGS", "-buildvcs=false -ldflags=-w")
 		t.Setenv("GOAMD64", "v3")
 		t.Setenv("TZ", "Asia/Tokyo")
@@ -121,7 +122,7 @@ func (b *built) content(t *testing.T, p platform) map[string][]byte {
 }
 
 // testBinaries checks the archive and the bill of materials of each platform, and that the command
-// says its version.
+// prints its version.
 func (b *built) testBinaries(t *testing.T) {
 	require.Contains(t, run(t, t.TempDir(), nil, b.command, "--version"), "agent-runner "+b.version+" (")
 	for _, p := range platforms {
@@ -178,7 +179,7 @@ func (b *built) testNPM(t *testing.T) {
 	dir := t.TempDir()
 	run(t, dir, nil, b.command, "module", "new", "guard", "--lang", "ts")
 	project := filepath.Join(dir, "guard")
-	// The package replaces the copy of the SDK that a new module has.
+	// The package replaces the copy of the SDK in a new module.
 	require.NoError(t, os.RemoveAll(filepath.Join(project, "agent-middleware")))
 	write(t, project, "package.json", `{"private": true, "type": "module"}`)
 	write(t, project, "tsconfig.json", copied.ReplaceAllString(string(read(t, project, "tsconfig.json")), ""))
@@ -199,8 +200,8 @@ func (b *built) testNPM(t *testing.T) {
 	require.Contains(t, string(out), "guard.ts")
 }
 
-// testModule uses the Go module as a proxy serves it: in a guest, in an embedder's program, and to
-// install the command.
+// testModule uses the Go module from a module proxy: in a guest, in a program that embeds the host,
+// and to install the command.
 func (b *built) testModule(t *testing.T) {
 	cache := strings.TrimSpace(run(t, ".", nil, "go", "env", "GOMODCACHE"))
 	env := []string{

@@ -42,8 +42,8 @@ const (
 	rawModules  = "testdata/modules" // .wasm files that cases name
 )
 
-// build builds the modules of the cases for a transport, unless a build of the same sources is in
-// the user's cache folder, and returns the folder with the built modules.
+// build returns the folder with the cases' modules for a transport. It builds them, unless the user's
+// cache folder has a build of the same sources.
 func build(ctx context.Context, cases []*golden.Case, transport string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -178,8 +178,8 @@ func (all contents) addCases(cases []*golden.Case) error {
 	return nil
 }
 
-// packageFolder returns the folder of a module's source in the program, a name that is valid for a
-// Go package's folder.
+// packageFolder returns the folder of a module's source in the program. The folder's name is valid
+// for a Go package.
 func packageFolder(name string) string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(name)
 }

@@ -1,10 +1,10 @@
 // Package tck is the conformance kit: golden cases that specify the behavior of a host of
-// middlewares, and a runner that compares any host with them. A host is a program that speaks JSON lines
-// ([NewProgram]). README.md describes that protocol.
+// middlewares, and a runner that compares any host with them. A host is a program that implements the
+// protocol of README.md ([NewProgram]).
 //
-// Each case is a file in the folder cases, in the format that package internal/golden documents. It
-// is named ORIGIN-ROW-what, after the row of the catalogue in cases/catalogue whose behavior it
-// shows, or own-what if it guards a rule of this project only.
+// Each case is a file in the folder cases, in the format that package internal/golden documents. The
+// file is named ORIGIN-ROW-what, after the row in cases/catalogue whose behavior the case tests. It
+// is named own-what if the case tests a rule of this project only.
 //
 // All Go modules of all cases are built once, into one WebAssembly module; an entry's configuration
 // selects one of them.

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// A Host runs agents with middlewares. The kit compares it with the cases. [NewProgram] returns the
-// host that a program is.
+// A Host runs agents with middlewares. The kit compares its behavior with the cases. [NewProgram]
+// returns a host that runs in another program.
 type Host = wire.Host
 
 // Options select the cases and how they are run.

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// textsCapability is the capability of a host whose error messages are those of agent-runner, word
-// for word.
+// textsCapability is the capability of a host whose error messages are identical to those of
+// agent-runner.
 const textsCapability = "texts"
 
 // needs returns the sorted capabilities that a host needs for a case's request and for modules

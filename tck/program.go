@@ -30,8 +30,8 @@ const (
 	maxStderr = 4 << 10   // bytes of the standard error that reports quote
 )
 
-// maxBroken is the number of cases in a row that a program may break, by a crash or a violation of
-// the protocol, before the kit stops starting it.
+// maxBroken is the number of consecutive cases in which a program may crash or violate the protocol
+// before the kit stops starting it.
 const maxBroken = 5
 
 // exitTimeout is the time that a program gets to exit after its standard input or output closed.
@@ -48,9 +48,9 @@ type program struct {
 	broken  int         // number of consecutive cases in which the process broke the protocol or ended
 }
 
-// NewProgram returns the host that an executable and its arguments start: a process that speaks JSON
-// lines as README.md describes. A process that breaks the protocol, exits or exceeds the time limit
-// is killed, its case fails, and the next case starts a new one.
+// NewProgram returns a host that runs an executable with the given arguments. The process must
+// implement the protocol of JSON lines in README.md. A process that breaks the protocol, exits or
+// exceeds the time limit is killed, its case fails, and the next case starts a new process.
 //
 // The caller calls stop after the last case. stop closes the program's standard input, waits up
 // to 2 seconds for it to exit, and kills it if it does not. stop returns an error if the exit

@@ -129,7 +129,7 @@ func flood(text string) {
 	}
 }
 
-// answer is a host that prints hello. It then answers each case with text, after replacing "ID"
+// answer is a host that prints hello. It then answers each case with text, in which it replaces "ID"
 // with the case's name. After each answer it calls the functions in more.
 func answer(hello, text string, more ...func()) int {
 	for first := true; ; first = false {
@@ -461,7 +461,7 @@ func eventNames() []string {
 	return out
 }
 
-// TestQuotesEndBetweenCharacters checks that a report shows no half of a character of a program's
+// TestQuotesEndBetweenCharacters checks that a report does not split a character of a program's
 // output, neither at the end of a quoted line nor at the start of the last bytes.
 func TestQuotesEndBetweenCharacters(t *testing.T) {
 	require.Equal(t, `"x`+strings.Repeat("世", 66)+`"…`, quote([]byte("x"+strings.Repeat("世", 99))))

@@ -1,5 +1,5 @@
-// Package eino puts WebAssembly middlewares, which may be untrusted, and native ones of this
-// project into an agent of CloudWeGo's Eino. [New] returns a chain of them as a
+// Package eino adds WebAssembly middlewares, which may be untrusted, and native middlewares of this
+// project to an agent of CloudWeGo's Eino. [New] returns a chain of middlewares as one
 // ChatModelAgentMiddleware.
 //
 //	h, err := host.New(ctx, nil)

@@ -360,8 +360,8 @@ func partFrom(part any) (abi.Part, error) {
 	return out, err
 }
 
-// partTo converts p to Eino's form. If base contains the part from which p was converted and p is
-// unchanged, it returns that part. It fails if p has a type without a form in Eino.
+// partTo converts p to Eino's form. If p is unchanged since it was converted from a part in base,
+// partTo returns that part. It fails if the type of p has no form in Eino.
 func partTo[P any](p abi.Part, base []P) (out P, err error) {
 	want, err := json.Marshal(p)
 	if err != nil {
@@ -427,8 +427,8 @@ func (c *conversation) current() *message.List {
 	return c.list
 }
 
-// convert converts list like write, but does not change the conversation. Its result is for a
-// single model call.
+// convert converts list like write, but does not change the conversation. The result is for a single
+// model call.
 func (c *conversation) convert(list *message.List) ([]*schema.Message, error) {
 	c.mu.Lock()
 	read, known := c.list, c.known

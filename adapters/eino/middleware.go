@@ -32,11 +32,11 @@ type Options struct {
 	// ContinueOnError continues a pipeline after a failed hook. The pipeline then ends with the
 	// first error.
 	ContinueOnError bool
-	// ContinueOnResponse continues a before pipeline after a hook that answered. The last answer
-	// counts; an error takes precedence.
+	// ContinueOnResponse continues a before pipeline after a hook that answered. The last answer is
+	// used, unless a hook fails.
 	ContinueOnResponse bool
-	// Values stores the durable values of the entries, as values of the tenant that Tenant names.
-	// If nil, they are unavailable.
+	// Values stores the durable values of the entries, for the tenant that Tenant names. If Values is
+	// nil, the entries have no durable values.
 	Values hook.Values
 	Tenant string
 	// HTTP sends requests of middlewares. If nil, the requests fail.
@@ -296,7 +296,7 @@ func lastRound(list *message.List) []abi.Call {
 
 type sessionKey struct{ m *middleware }
 
-// with returns a copy of ctx that carries s for [middleware.session].
+// with returns a copy of ctx with the session s, which [middleware.session] reads.
 func (m *middleware) with(ctx context.Context, s *session) context.Context {
 	return context.WithValue(ctx, sessionKey{m}, s)
 }

@@ -44,8 +44,8 @@ func (w *wrappedModel) Generate(
 	return w.call(ctx, input, opts, nil)
 }
 
-// Stream makes a streaming call. It returns after the first chunk or at the end of the call, so
-// that it can return an earlier error itself, and not through the stream.
+// Stream makes a streaming call. It returns after the first chunk or at the end of the call, so that
+// an error before the first chunk is returned directly.
 func (w *wrappedModel) Stream(
 	ctx context.Context,
 	input []*schema.Message,
@@ -86,7 +86,8 @@ func (w *wrappedModel) Stream(
 }
 
 // call makes a call through the chain and returns the final message. It streams if send is not nil.
-// The session then stores the final message for Eino's state, if it differs from the streamed one.
+// If the final message of a stream differs from the streamed one, the session stores it for Eino's
+// state.
 func (w *wrappedModel) call(
 	ctx context.Context,
 	input []*schema.Message,

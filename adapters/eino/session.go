@@ -22,9 +22,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module"
 )
 
-// A session holds the state of a chain in one run of an Eino agent. Eino does not notify
-// middlewares of a failed run. A session therefore holds only plain values between hooks: each hook
-// opens and closes the chain.
+// A session holds the state of a chain in one run of an Eino agent. Eino does not notify middlewares
+// of a failed run. Each hook therefore opens and closes the chain, and a session holds only plain
+// values between hooks.
 type session struct {
 	m     *middleware
 	tools []abi.Tool // tools of the run, after before_agent
@@ -244,8 +244,8 @@ func (s *session) phase(ctx context.Context, name string, do func(ctx context.Co
 	return err
 }
 
-// truth returns messages with the chain's final message in place of the last one, which Eino
-// assembled from the stream. If the two do not differ, it returns messages unchanged.
+// truth returns messages with the chain's final message in place of the last message, which Eino
+// assembled from the stream. If the two messages are equal, it returns messages unchanged.
 func (s *session) truth(messages []*schema.Message) []*schema.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,8 +307,8 @@ func (s *session) spend(u abi.Usage) {
 	s.usage.TotalTokens += u.TotalTokens
 }
 
-// answered returns before_agent's message, which replaces the first model response. It returns nil
-// if there is no such message, and on all calls but the first.
+// answered returns before_agent's message, which replaces the first model response, on the first
+// call. It returns nil on further calls, or if there is no such message.
 func (s *session) answered() *abi.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

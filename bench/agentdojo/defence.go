@@ -11,14 +11,14 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// A defence is a list of middlewares to compare with others. list returns it for a suite and a task
-// of the user. Only that of an oracle depends on the task.
+// A defence is a list of middlewares to compare with other lists. list returns the middlewares for a
+// suite and a task of the user. They depend on the task only if the defence is an oracle.
 type defence struct {
 	name string
 	list func(s *suite, user *task) ([]host.Middleware, error)
 }
 
-// A library loads modules, each once.
+// A library loads each module once.
 type library struct {
 	host   *host.Host
 	folder string
@@ -43,7 +43,7 @@ func (l *library) entry(ctx context.Context, name string, config any) (host.Midd
 
 type object = map[string]any
 
-// defences returns the compared defences, from none to the one that this project recommends.
+// defences returns the compared defences, from no defence to the one that this project recommends.
 func defences(ctx context.Context, l *library) []defence {
 	one := func(name string, config func(s *suite, user *task) any) func(*suite, *task) ([]host.Middleware, error) {
 		return func(s *suite, user *task) ([]host.Middleware, error) {

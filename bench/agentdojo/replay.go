@@ -146,15 +146,15 @@ func (o *outcome) attackers() (writes, ran int) {
 	return writes, ran
 }
 
-// carriedOut reports whether there are calls by which the attacker changes something, and all of
-// them ran.
+// carriedOut reports whether the attacker has calls that change something, and all of them ran.
 func (o *outcome) carriedOut() bool {
 	writes, ran := o.attackers()
 	return writes > 0 && ran == writes
 }
 
-// users returns the number of the user's calls, the number of those that did not run or did not
-// return their result to the model, and the number of the others about which a person was asked.
+// users returns the number of the user's calls. denied is the number of those that did not run or did
+// not return their result to the model. asked is the number of the others about which a person was
+// asked.
 func (o *outcome) users() (calls, denied, asked int) {
 	for _, st := range o.steps {
 		if st.injected {

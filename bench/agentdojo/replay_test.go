@@ -100,7 +100,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestLoad checks that load rejects suites that are incomplete, or refer to what they do not have.
+// TestLoad checks that load rejects suites that are incomplete, or that refer to tasks or calls that
+// they do not contain.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

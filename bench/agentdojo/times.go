@@ -20,9 +20,10 @@ const (
 	turns = 15
 )
 
-// times measures the time of a step with a call that sends something, with and without the module,
-// after histories of different lengths. The first step is measured separately, because the module
-// reads the history in it. Fuel, about one instruction, does not depend on the machine's load.
+// times measures the time of a step with a call that sends a message, with and without the module
+// provenance, after histories of different lengths. The first step is measured separately, because
+// the module reads the history in it. times also measures fuel, which does not depend on the
+// machine's load.
 func times(ctx context.Context, w io.Writer, l *library) error {
 	e, err := l.entry(ctx, "provenance", object{})
 	if err != nil {
@@ -60,8 +61,8 @@ func times(ctx context.Context, w io.Writer, l *library) error {
 	return nil
 }
 
-// A span is the time of the first step of a run, the mean time of a later one, in microseconds, and
-// the fuel of the run.
+// A span holds the time of the first step of a run and the mean time of a later step, in
+// microseconds, and the fuel of the run.
 type span struct {
 	first, later float64
 	fuel         int64

@@ -90,8 +90,8 @@ func runCountsOf(ctx context.Context) *runCounts {
 	return &runCounts{}
 }
 
-// step returns the model's text, or the arguments of its next call of the tool, given the number of
-// tool results since the question.
+// step returns the model's text, or the arguments of its next call of the tool. results is the number
+// of tool results since the question.
 func step(results int) (text, call string) {
 	switch results {
 	case 0, 1:

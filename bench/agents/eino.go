@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 )
 
-// inEino returns a peer that runs an Eino agent with the five middlewares as native handlers.
+// inEino returns a peer that runs an Eino agent with the five middlewares as Eino's own handlers.
 func inEino(ctx context.Context, name string, conversation []abi.Message) (*peer, error) {
 	lookup, err := utils.InferTool("search", "Searches the orders.", func(ctx context.Context, _ struct {
 		Query string `json:"query"`

@@ -18,11 +18,11 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// A pair is the agent with the five middlewares and without middlewares.
+// A pair is the agent with the five middlewares, and the same agent without middlewares.
 type pair struct{ with, without *peer }
 
-// added prints the processor time of a run in LangChain.js and here, with the five middlewares and
-// without, and the difference, which is the cost of the middlewares. dir is the folder with
+// added prints the processor time of a run with and without the five middlewares, in LangChain.js and
+// in this project, and the difference, which is the cost of the middlewares. dir is the folder with
 // LangChain.js. The runs of all pairs are interleaved.
 func added(
 	ctx context.Context,
@@ -45,7 +45,7 @@ func added(
 	for turn := range turns + 1 {
 		each := each
 		if turn == 0 {
-			each *= 20 // warms up, which takes Node.js hundreds of runs
+			each *= 20 // the warm-up; Node.js needs hundreds of runs
 		}
 		for i, p := range pairs {
 			a, err := p.with.perRun(each, func() error { return p.with.checked(ctx) })
@@ -102,9 +102,9 @@ func versions(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startPairs starts the pairs to compare: this project's with the modules in files and with native
-// Go, and those of LangChain.js, which is in the folder dir. After an error it returns those that
-// it has started.
+// startPairs starts the pairs to compare: this project's agent with modules and with native
+// middlewares in Go, and LangChain.js, which is in the folder dir. After an error it returns the
+// pairs that it has started.
 func startPairs(
 	ctx context.Context,
 	h *host.Host,
@@ -146,7 +146,7 @@ func startPairs(
 	return pairs, err
 }
 
-// perRun repeats a peer's run for the given time, and returns the processor time of one in
+// perRun repeats a peer's run for the given time, and returns the processor time of one run in
 // microseconds.
 func (p *peer) perRun(each time.Duration, run func() error) (float64, error) {
 	before, err := p.used()
@@ -161,7 +161,8 @@ func (p *peer) perRun(each time.Duration, run func() error) (float64, error) {
 	return float64((after - before).Microseconds()) / float64(n), err
 }
 
-// unchanged runs a peer without middlewares once, and fails if the run does not come to the answer.
+// unchanged runs a peer without middlewares once, and fails if the run does not reach the final
+// answer.
 func (p *peer) unchanged(ctx context.Context) error {
 	r, err := p.run(ctx)
 	if err == nil && (r.Text != answer || len(r.Results) != len(want().Results) || r.Calls != int64(len(want().Results))) {
@@ -170,8 +171,8 @@ func (p *peer) unchanged(ctx context.Context) error {
 	return err
 }
 
-// inLangChain returns a peer that runs an agent of LangChain.js in a process of Node.js. The
-// middlewares are "five" or "none". The way is "stream" or "invoke", which yields no chunks.
+// inLangChain returns a peer that runs an agent of LangChain.js in a process of Node.js. middlewares
+// is "five" or "none". way is "stream" or "invoke", which yields no chunks.
 func inLangChain(ctx context.Context, dir, middlewares, way string, conversation []abi.Message) (*peer, error) {
 	cmd := exec.CommandContext(ctx, "node", filepath.Join(dir, "agent.js"), middlewares, way)
 	cmd.Stderr = os.Stderr
@@ -217,8 +218,8 @@ func inLangChain(ctx context.Context, dir, middlewares, way string, conversation
 	return p, nil
 }
 
-// forLangChain returns what langchain/agent.js reads first: the conversation, and what the model
-// and the tool answer.
+// forLangChain returns the first input of langchain/agent.js: the conversation, and the answers of
+// the model and the tool.
 func forLangChain(conversation []abi.Message) any {
 	type message struct {
 		Role      string         `json:"role"`

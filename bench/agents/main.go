@@ -55,7 +55,8 @@ func main() {
 	ctx := context.Background()
 	var options host.Options
 	if *held {
-		options.MemoryBytes = 1 << 50 // a run reserves the memory that it may use, which is not measured here
+		// a run reserves the memory that it may use; this benchmark does not measure that limit
+		options.MemoryBytes = 1 << 50
 	}
 	h, err := host.New(ctx, &options)
 	if err == nil {
@@ -170,7 +171,8 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 	return nil
 }
 
-// ratioTo returns the table's name for the first peer, with which the others are compared.
+// ratioTo returns the name that the table uses for the first peer, with which the other peers are
+// compared.
 func ratioTo(first *peer) string {
 	if first.name == mainPeer {
 		return "here (Go guests)"

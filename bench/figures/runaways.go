@@ -81,8 +81,8 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	return all, nil
 }
 
-// mostRounds is the maximum number of rounds: after this many consecutive faults, the host switches
-// an agent off.
+// mostRounds is the maximum number of rounds, because the host disables an agent after this many
+// consecutive faults.
 const mostRounds = 5
 
 // rounds returns the number of runs of each shape: $ROUNDS, or mostRounds if it is not set.
@@ -108,7 +108,7 @@ func (r *runaway) late(ctx context.Context) (time.Duration, error) {
 }
 
 // run runs the agent once and returns the time from the hook's deadline to the end of the run. The
-// time is negative if the agent has been switched off after its faults.
+// time is negative if the host has disabled the agent after its faults.
 func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	_, err := r.agent.Ask(ctx, "go")
 	took := time.Since(*r.began)
@@ -119,10 +119,10 @@ func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	return took - r.limit, nil
 }
 
-// loopInGo runs a loop in Go for limit, as the sandbox limits a guest. It reads the clock and
-// yields the processor as often, and does not count the time in which it waits for the processor.
-// Its overrun, and the time to stop the world during the loop, are the machine's own, including its
-// other load.
+// loopInGo runs a loop in Go for limit, and returns its overrun. It reads the clock and yields the
+// processor as often as the sandbox does for a guest, and does not count the time in which it waits
+// for the processor. The overrun, and the time to stop the world during the loop, are therefore
+// caused by the machine.
 func loopInGo(limit time.Duration) (late time.Duration) {
 	x := uint64(1)
 	var ran, yielded time.Duration
@@ -146,8 +146,8 @@ func loopInGo(limit time.Duration) (late time.Duration) {
 
 var spun atomic.Uint64
 
-// endless holds the measurements of the runs of one shape, and of loops in Go that run instead of
-// the shape for comparison.
+// endless holds the measurements of the runs of one shape, and of the loops in Go that run
+// alternately for comparison.
 type endless struct {
 	name       string
 	here, inGo sample

@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// A sample is one request: the time to the first byte and to the end.
+// A sample holds the times of one request: to the first byte, and to the end.
 type sample struct{ first, all time.Duration }
 
-// A summary has times in milliseconds, and the number of requests a second. processor is the time of the
-// processors for a request, with its client and its upstream.
+// A summary holds percentiles of times in milliseconds, and the requests per second in rate. first is
+// the median time to the first byte. processor is the processor time of a request, including the
+// client and the upstream.
 type summary struct{ p50, p99, first, processor, rate float64 }
 
-// processorTime returns the time that the processors have spent on this process.
+// processorTime returns the processor time that this process has used.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

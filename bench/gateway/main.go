@@ -1,5 +1,5 @@
-// Command gateway measures the time that the gateway adds to requests, against the same upstream without
-// it. It writes docs/gateway-figures.md.
+// Command gateway compares requests through the gateway with requests that go directly to the same
+// upstream. It writes docs/gateway-figures.md.
 package main
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/gateway"
 )
 
-// usual is the size of most requests, in bytes: that of the first request of a coding agent.
+// usual is the size of the first request of a coding agent, in bytes. Most measurements use it.
 const usual = 50 << 10
 
-// sizes are the sizes of requests in the first table.
+// sizes holds the sizes of requests in the first table, in bytes.
 var sizes = []int{2 << 10, usual, 256 << 10}
 
 // A bench measures peers.
@@ -32,7 +32,7 @@ type bench struct {
 	reuse    bool          // use the modules that an earlier run built
 	history  *history
 	peers    []peer
-	missing  string // lines about peers that are left out
+	missing  string // lines about peers that are omitted
 }
 
 // A peer is a way to reach the upstream.
@@ -92,7 +92,8 @@ func (c *bench) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A request reserves the memory that its modules may use, which is not measured here.
+	// A request reserves the memory that its modules may use. This benchmark does not measure that
+	// limit.
 	h, err := host.New(ctx, &host.Options{MemoryBytes: 1 << 50})
 	if err != nil {
 		return err

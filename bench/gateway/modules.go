@@ -68,7 +68,7 @@ func compile(ctx context.Context, root, folder, path string, tiny bool) error {
 	return p.Build(ctx, path)
 }
 
-// isMissing reports whether err says that a compiler is not installed.
+// isMissing reports whether err means that a compiler is not installed.
 func isMissing(err error) bool {
 	_, ok := errors.AsType[*toolchain.MissingError](err)
 	return ok

@@ -54,7 +54,7 @@ func (c *bench) bySize(b *bytes.Buffer) error {
 	return nil
 }
 
-// overloaded is the time in milliseconds beyond which a peer is not measured with more clients.
+// overloaded is the p50 in milliseconds above which a peer is not measured with more clients.
 const overloaded = 500
 
 // byClients measures 1, 16 and 256 clients with requests of the usual size.
@@ -85,7 +85,7 @@ func (c *bench) byClients(b *bytes.Buffer, stream bool) error {
 	return nil
 }
 
-// shorter divides the duration of the rounds with one client, of which there are as many times more.
+// shorter divides the duration of rounds with one client, and multiplies their number.
 const shorter = 4
 
 // measure measures peers alternately, and returns a summary of each.
@@ -121,7 +121,7 @@ func (c *bench) measure(stream bool, size, clients int, peers []peer) ([]summary
 	return out, nil
 }
 
-// published has the figures that others publish about their gateways.
+// published holds figures that other projects publish about their gateways.
 const published = `
 ## Published figures of other gateways
 

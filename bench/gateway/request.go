@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// sources are files of this repository from which requests have their text: what a coding agent reads.
+// sources holds files of this repository whose text requests contain, as if a coding agent had read
+// them.
 var sources = []string{
 	"README.md", "internal/gateway/exchange.go", "docs/gateway.md", "internal/gateway/wire/chat/stream.go", "go.mod",
 	"internal/gateway/reply.go", "CHANGELOG.md", "host/gateway/gateway.go", "docs/security.md",
@@ -43,7 +44,7 @@ type definition struct {
 	Function function `json:"function"`
 }
 
-// A history has the messages of a coding agent that reads files, in any length.
+// A history generates messages of a coding agent that reads files. It has no end.
 type history struct{ texts []string }
 
 // newHistory reads the sources below root.
@@ -59,7 +60,7 @@ func newHistory(root string) (*history, error) {
 	return h, nil
 }
 
-// piece returns part n of the sources, of at most size bytes. It never ends.
+// piece returns part n of the sources, of at most size bytes. It repeats the sources after their end.
 func (h *history) piece(n, size int) string {
 	text := h.texts[n%len(h.texts)]
 	from := n / len(h.texts) * pieceBytes % len(text)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// answerEvents is the number of sentences of an answer, which is short.
+// answerEvents is the number of sentences of an answer.
 const answerEvents = 40
 
-// upstream answers at once.
+// upstream answers requests immediately.
 func upstream(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if !bytes.Contains(body[:min(len(body), 100)], []byte(`"stream":true`)) {

@@ -57,8 +57,8 @@ func journaled(ctx context.Context, h *host.Host, _ *host.Module) error {
 	})
 }
 
-// keptRuns returns the median time of a step after the first, with w as the run's journal unless w
-// is nil.
+// keptRuns returns the median time of a step after the first. If w is not nil, it is the journal of
+// the runs.
 func keptRuns(ctx context.Context, h *host.Host, w *writes, conversation []abi.Message) (stats.Span, error) {
 	s := &script{steps: 40}
 	o := &host.AgentOptions{Model: s, Tools: []tool.Tool{echo()}, MaxSteps: s.steps}

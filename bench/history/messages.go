@@ -24,11 +24,10 @@ const turns = 21
 // lengths holds the numbers of messages of the compared conversations.
 var lengths = [...]int{10, 1000, 20_000}
 
-// messages measures a step with a module that reads nothing, the last message, or each message
-// once. It repeats this with memory that is lost at each hook: the module then forgets its
-// position, or persists it in a run-local value. The first step is measured separately, because a
-// module that reads all messages reads them in it. The runs of the compared conversations are
-// interleaved.
+// messages measures a step with a module that reads nothing, the last message, or each message once.
+// It repeats this with a new instance for each hook: the module then forgets its position, or stores
+// it in a run-local value. The first step is measured separately, because a module that reads all
+// messages reads them in that step. The runs of the compared conversations are interleaved.
 func messages(ctx context.Context, h *host.Host, m *host.Module) error {
 	var talks [len(lengths)][]abi.Message
 	for i, n := range lengths {
@@ -103,7 +102,7 @@ func stepsOf(
 	if err != nil {
 		return first, later, err
 	}
-	runtime.GC() // don't charge this run for the garbage of others
+	runtime.GC() // keep garbage of earlier runs out of this measurement
 	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: conversation}) })
 }
 

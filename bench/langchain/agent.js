@@ -1,6 +1,7 @@
-// Runs the agent of bench/agents in LangChain.js: for each line on standard input once, with the
-// answer as JSON on standard output. The first line is the conversation. The arguments are "five"
-// or "none" for the middlewares, and "stream" or "invoke".
+// Runs the agent of bench/agents in LangChain.js. The first line of standard input is the
+// conversation. For each further line, the program runs the agent once and writes the answer to
+// standard output as JSON. The arguments are "five" or "none" for the middlewares, and "stream" or
+// "invoke".
 import { createInterface } from "node:readline";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, AIMessageChunk, HumanMessage, ToolMessage } from "@langchain/core/messages";
@@ -27,7 +28,7 @@ class Instant extends BaseChatModel {
 		return this;
 	}
 
-	// next returns the text of the answer to these messages, or its tool call.
+	// next returns the model's answer to these messages: a text or a tool call.
 	next(messages) {
 		messages.forEach((m, i) => {
 			if (m.tool_call_id === dangling && m.content === canceled && messages[i - 1].tool_calls?.length > 0) run.Mended++;
@@ -133,7 +134,7 @@ const agent = createAgent({
 	middleware: middlewares === "five" ? five : [],
 });
 
-// message returns a message of the history as LangChain's.
+// message converts a message of the history to LangChain's form.
 function message({ role, content, tool_calls = [] }) {
 	if (role === "user") return new HumanMessage(content);
 	const calls = tool_calls.map((c) => ({ id: c.id, name: c.function.name, args: JSON.parse(c.function.arguments) }));

@@ -12,7 +12,7 @@ type section struct {
 	command              []string
 }
 
-// peers describes the use of each peer in the first table.
+// peers is the text that describes the purpose of each peer in the first table.
 //
 //go:embed peers.md
 var peers string

@@ -19,8 +19,9 @@ type mallory struct {
 	*tenant
 }
 
-// attacks holds the endless, concurrent loads of the hostile tenant. The runs start first: they
-// need modules and agents, and the other attacks use up the tenant's requests.
+// attacks holds the hostile tenant's attacks, which run concurrently and without end. The attack with
+// runs starts first, because it needs modules and agents and the other attacks use up the tenant's
+// requests.
 var attacks = []struct {
 	name  string
 	start func(m *mallory)

@@ -18,9 +18,9 @@ type contender struct {
 	samples []*sample
 }
 
-// compare measures the builds program and against under the same attack, in pairs of rounds whose
-// order alternates, and writes a table to text. It shows the benefit of a mechanism that one of the
-// builds lacks.
+// compare measures the builds program and against under the same attack, and writes a table to text.
+// It measures in pairs of rounds whose order alternates. The table shows the benefit of a mechanism
+// that one of the builds lacks.
 func compare(p *plan, program, against, guest, model string, text *bytes.Buffer) error {
 	wasm, err := os.ReadFile(guest)
 	if err != nil {
@@ -87,8 +87,8 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 	return nil
 }
 
-// contend starts a server with the build program and ten honest tenants, and a process that attacks
-// it. It returns both, with the process paused. guest is the path of the module wasm.
+// contend starts a server with the build program and ten honest tenants, and a paused process that
+// attacks the server. guest is the path of the module wasm.
 func contend(p *plan, program, guest string, wasm []byte, model string) (*contender, error) {
 	const tenants, modules = 10, 3
 	s, err := startPlatform(program, wasm, model)

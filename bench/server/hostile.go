@@ -128,7 +128,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err := s.json("DELETE", "/v1/tenants/"+hostile.id, s.operator, nil, 204, nil); err != nil {
 			return err
 		}
-		if i > 0 || p.attacks != "" { // the other rows are for the whole attack
+		if i > 0 || p.attacks != "" { // the following rows are measured once, for the complete attack
 			continue
 		}
 		if err := elsewhere(p, guest.Name(), row); err != nil {
@@ -152,7 +152,8 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	return nil
 }
 
-// elsewhere measures the cost of sending the attack to another server on this machine.
+// elsewhere measures the honest tenants while the attack goes to another server on this machine. The
+// difference is the cost of sending the attack.
 func elsewhere(p *plan, guest string, row func(about string, who *neighbour) (quiet, loud *sample, err error)) error {
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -204,7 +205,7 @@ func mallorys(address, key, guest, attacks string) (*neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(5 * time.Second) // until it has uploaded its modules
+	time.Sleep(5 * time.Second) // time to upload the modules
 	return &neighbour{
 		start: func() error { return cmd.Process.Signal(syscall.SIGCONT) },
 		pause: func() error { return cmd.Process.Signal(syscall.SIGSTOP) },

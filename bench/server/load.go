@@ -70,8 +70,8 @@ func (s *sample) at(q float64) time.Duration {
 }
 
 // load runs the agents of the given name for the duration d, with the given number of concurrent
-// workers. The tenants take turns. load stops early if a run fails, and returns the time of each
-// run.
+// workers. It alternates between the tenants. load stops early if a run fails, and returns the time
+// of each run.
 func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -102,9 +102,9 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 	return out, failed
 }
 
-// steady starts perSecond runs per second for the duration d, even while earlier runs are active.
-// It runs the agents of the given name, and the tenants take turns. It returns the time of each run
-// from its scheduled start.
+// steady starts perSecond runs per second for the duration d, even while earlier runs are active. It
+// runs the agents of the given name, and alternates between the tenants. It returns the time of each
+// run from its scheduled start.
 func (p *platform) steady(list []*tenant, agent string, perSecond float64, d time.Duration) (*sample, error) {
 	var mu sync.Mutex
 	var failed error

@@ -179,8 +179,8 @@ func processor() string {
 }
 
 // self starts this program as the hostile tenant of the server at address, in its own session, and
-// returns the running command. Linux first divides the processors between sessions, so in one
-// session the attacker would use the benchmark's share.
+// returns the running command. Linux first divides the processors between sessions, so in the same
+// session the attacker would use a part of the benchmark's share.
 func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -192,8 +192,8 @@ func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// idle gives this process only processor time that no other process uses. A real attacker has its
-// own machines.
+// idle restricts this process to processor time that no other process uses, because a real attacker
+// uses other machines.
 func idle() error {
 	_ = os.WriteFile("/proc/self/autogroup", []byte("19"), 0) // works only if the kernel groups tasks by session
 	threads, err := os.ReadDir("/proc/self/task")

@@ -1,6 +1,6 @@
-// Command suite is the program into which all Go modules of the golden cases are built: one
-// WebAssembly module, built once. An entry's configuration selects one of them. The cases' runner
-// adds their sources and a file that registers them.
+// Command suite is the program with all Go modules of the golden cases, built once as one WebAssembly
+// module. An entry's configuration selects one of the Go modules. The build of the cases adds the
+// sources of the modules, and a file that registers them.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command example is an ordinary Eino agent with untrusted middlewares. Its model is scripted, so
-// it needs no API key:
+// Command example is an ordinary Eino agent with untrusted middlewares. Its model is scripted, so the
+// command needs no API key:
 //
 //	make -C ../.. examples
 //	go run ./example ../../build/wasm/redact.wasm

@@ -1,4 +1,4 @@
-// Command five-extism holds the five middlewares in one Extism plug-in. Each hook is a function
+// Command five-extism contains the five middlewares in one Extism plug-in. Each hook is a function
 // with JSON as input and output. The configuration selects the codec: "usual", which is Go's
 // encoding/json, or "fast".
 package main

@@ -1,5 +1,5 @@
-// The five middlewares in one module, as the module in Go has them. The configuration of an entry
-// selects one of them.
+// The five middlewares in one module, like the module in Go. The configuration of an entry selects
+// one of them.
 import { allow, defineMiddleware, deny, HookError, textOf } from "@agent-runner/middleware";
 import type { Result, Splice } from "@agent-runner/middleware";
 
@@ -12,8 +12,8 @@ function address(c: number): boolean {
 	return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 46 || c === 45 || c === 95;
 }
 
-// redacted returns the text with its addresses replaced. It looks at the characters around each @,
-// as the modules in other languages do.
+// redacted returns the text with its addresses replaced. Like the modules in other languages, it
+// checks the characters around each @.
 function redacted(text: string): string {
 	let out = "", done = 0;
 	for (let at = text.indexOf("@"); at >= 0; at = text.indexOf("@", done)) {

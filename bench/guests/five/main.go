@@ -1,4 +1,4 @@
-// Command five holds the five middlewares in one module. The configuration of an entry selects one
+// Command five contains the five middlewares in one module. The configuration of an entry selects one
 // of them.
 package main
 

@@ -1,5 +1,5 @@
-// Command look is a module that reads a part of the conversation in each step, as its configuration
-// says: nothing, the last message, or each message once.
+// Command look is a module that reads a part of the conversation in each step. Its configuration
+// selects the part: nothing, the last message, or each message once.
 package main
 
 import (

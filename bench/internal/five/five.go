@@ -1,5 +1,5 @@
-// Package five implements the logic of the benchmark's five middlewares. The compared programs in Go
-// share it, so that they differ only in how they call it.
+// Package five implements the logic of the benchmark's five middlewares. The compared Go programs
+// share it, so that they differ only in how they call the middlewares.
 package five
 
 import (

@@ -1,13 +1,13 @@
-// Command tck compares a program that speaks the protocol of package tck's README with the golden
+// Command tck compares a program that implements the protocol of package tck's README with the golden
 // cases:
 //
 //	tck [flags] PROGRAM [ARGUMENT …]
 //
 // It exits with 0 if cases passed and none failed, and with 1 if a case failed or none passed. It
-// exits with 2 if an argument is wrong, no case matches -run, the modules cannot be built, the
-// program does not start or does not greet, speaks another version, lists an unknown capability
-// or does not exit with code 0 after the last case, a report cannot be written, or the command
-// was interrupted.
+// exits with 2 if an argument is wrong, no case matches -run, the modules cannot be built, a report
+// cannot be written, or the command was interrupted. It also exits with 2 if the program does not
+// start, does not greet, implements another version, lists an unknown capability, or does not exit
+// with code 0 after the last case.
 package main
 
 import (

@@ -1,4 +1,4 @@
-/* five holds the five middlewares in one module, as the module in Go does. The
+/* five contains the five middlewares in one module, like the module in Go. The
  * configuration of an entry selects one of them. */
 #include "../../../../guest-sdk/c/agent_middleware.h"
 

@@ -1,5 +1,5 @@
-//! The five middlewares in one module, as the module in Go has them. The configuration of an
-//! entry selects one of them.
+//! The five middlewares in one module, like the module in Go. The configuration of an entry selects
+//! one of them.
 
 use agent_middleware::*;
 use std::collections::HashSet;
