@@ -61,7 +61,7 @@ type seenEvent struct {
 	at time.Time
 }
 
-// A kill is the end of a node without a word, with the runs that it executed.
+// A kill records that a node was killed, and the runs that the node executed.
 type kill struct {
 	at   time.Time
 	runs []string
@@ -230,13 +230,13 @@ func (w *world) one(token string) {
 	w.t.Errorf("run %s of %s does not end", run.ID, token)
 }
 
-// A fault is something that happens to a node. do returns when it is over.
+// A fault is a disturbance of a node. do causes the fault, and returns when it has ended.
 type fault struct {
 	name string
 	do   func(ctx context.Context, n *node) error
 }
 
-// faults returns the faults.
+// faults returns one fault of each kind.
 func (w *world) faults() []fault {
 	cut := func(to func(n *node) []*host, both bool) func(context.Context, *node) error {
 		return func(_ context.Context, n *node) error {
@@ -319,7 +319,8 @@ func (w *world) runsOf(n *node) (ids []string) {
 	return ids
 }
 
-// check compares what followers received with the journal, and the ledger with both.
+// check compares the events that followers received with the journal, and the calls in the ledger
+// with both.
 func (w *world) check() {
 	ctx := w.t.Context()
 	require.NoError(w.t, w.network.heal())
@@ -368,7 +369,8 @@ func (w *world) journal(id string) (out []abi.Event) {
 	return out
 }
 
-// report logs how long events took to followers, and runs of killed nodes to their next event.
+// report logs the delay of events at followers, and the time from a kill to the next event of each
+// run of the killed node.
 func (w *world) report() {
 	var late, recovery []time.Duration
 	for _, seen := range w.seen {

@@ -60,7 +60,7 @@ func (n *network) add(last int) (*host, error) {
 	return h, nil
 }
 
-// drop drops what h sends to another host, or lets it through again.
+// drop drops the packets from h to another host if is is true, and lets them pass again otherwise.
 func (h *host) drop(to *host, is bool) error {
 	n := h.network
 	n.mu.Lock()
@@ -76,7 +76,7 @@ func (h *host) drop(to *host, is bool) error {
 	return ip("-n", h.namespace, "route", verb, "blackhole", to.address+"/32")
 }
 
-// heal lets everything through again.
+// heal lets all packets pass again.
 func (n *network) heal() (err error) {
 	for _, h := range n.hosts {
 		for _, to := range n.hosts {
@@ -88,7 +88,8 @@ func (n *network) heal() (err error) {
 	return err
 }
 
-// command returns a command that runs in the host's namespace. Its process is that of the program.
+// command returns a command that runs a program in the host's namespace. The command's process is the
+// program itself.
 func (h *host) command(program string, args ...string) *exec.Cmd {
 	return exec.Command("nsenter", slices.Concat([]string{"--net=/run/netns/" + h.namespace, program}, args)...)
 }

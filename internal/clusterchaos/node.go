@@ -104,7 +104,7 @@ func (n *node) kill() error {
 	return err
 }
 
-// stop ends the process cleanly: its runs end or are handed back.
+// stop ends the process with SIGTERM, so that its runs end or are released to other nodes.
 func (n *node) stop() error {
 	if err := n.signal(syscall.SIGTERM); err != nil {
 		return err

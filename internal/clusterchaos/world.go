@@ -27,10 +27,10 @@ const steps = 3
 // A ledger counts the calls of a tool that must not be called twice.
 type ledger struct {
 	mu    sync.Mutex
-	calls map[string]int // by the argument of the call, which is its own in each call
+	calls map[string]int // by the argument of the call, which is different in each call
 }
 
-// pay is the tool.
+// pay handles a call of the tool.
 func (l *ledger) pay(_ context.Context, _ *sdk.CallToolRequest, in struct {
 	Token string `json:"token"`
 }) (*sdk.CallToolResult, any, error) {
@@ -72,7 +72,8 @@ func serve(h http.Handler) (address string, stop func(), err error) {
 	return "http://" + l.Addr().String(), func() { _ = s.Close() }, nil
 }
 
-// A teller is the model: it pays steps times, and then says so. It takes think for each answer.
+// A teller is the model. It calls the tool steps times, and then answers. It waits for think before
+// each response.
 type teller struct{ think time.Duration }
 
 // Generate implements [model.Model].
@@ -135,8 +136,8 @@ func serveModel(m model.Model) (string, func(), error) {
 	}, err
 }
 
-// A balancer sends each request to one of the nodes at random, and never twice in a row to one that
-// failed.
+// A balancer sends each request to one of the nodes at random, except to nodes that failed within the
+// last second.
 type balancer struct {
 	nodes []*node
 	inner http.Transport

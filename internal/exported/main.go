@@ -5,9 +5,9 @@
 //
 //	go run ./internal/exported [-update] [-list]
 //
-// A package may have fewer identifiers than the table says, but then its number must be lowered:
-// the numbers only shrink. -update lowers them, and -list prints the identifiers. To publish more,
-// change the table by hand, and say why in the commit.
+// A package may have fewer identifiers than the table says, but then its number must be lowered.
+// -update lowers the numbers, and -list prints the identifiers. To publish more, change the table by
+// hand, and give the reason in the commit.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package hints passes short messages between the servers that share a database. A hint tells the
-// others to look into the database now rather than at their next regular look. Any hint may be lost,
-// delayed or received twice: what a hint says is true only if the database says so, too.
+// Package hints passes short messages between the servers that share a database. A hint asks the
+// other servers to read the database immediately instead of at their next regular poll. A hint may be
+// lost, delayed or received twice, so receivers must check it against the database.
 //
 // [Bus] has two implementations: package notify uses PostgreSQL's NOTIFY, and package natsbus core
 // NATS. Package hintstest tests both. A single server uses neither, and has [None].

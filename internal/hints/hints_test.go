@@ -19,7 +19,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestNone checks that the bus of a single server rejects what others reject.
+// TestNone checks that None rejects the topics and hints that other buses reject.
 func TestNone(t *testing.T) {
 	var b hints.Bus = hints.None{}
 	require.NoError(t, b.Publish("a", nil))

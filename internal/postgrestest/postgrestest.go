@@ -26,8 +26,8 @@ const EnvRequired = "AGENT_RUNNER_REQUIRE_POSTGRES"
 type Server struct {
 	bin, dir string
 	port     int
-	address  string               // that it listens on
-	prefix   []string             // of the command that starts it; see Move
+	address  string               // address on which the server listens
+	prefix   []string             // words before each command of PostgreSQL; see Move
 	attr     *syscall.SysProcAttr // selects another user if the test runs as root, which initdb refuses
 	cmd      *exec.Cmd
 	exited   chan struct{}

@@ -7,7 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// A Diff is the difference between two replays of a run: one with its own modules, and another one.
+// A Diff is the difference between two replays of a run: one with the run's own modules, and one with
+// others.
 type Diff struct {
 	// Reproduced is set if the first replay reproduces the stored run.
 	Reproduced bool
@@ -15,8 +16,9 @@ type Diff struct {
 	Note       string // why a replay ended early, or does not reproduce the run; empty if neither holds
 }
 
-// A Line is the summary of an event, or of data that the model or a tool was sent. Op is " "
-// for both replays, "-" for the one with the run's own modules and "+" for the other.
+// A Line is the summary of an event, or of data that was sent to the model or a tool. Op is " " if
+// the line is in both replays, "-" if it is only in the replay with the run's own modules, and "+" if
+// it is only in the other replay.
 type Line struct {
 	Op   string `json:"op"`
 	Text string `json:"text"`
@@ -27,8 +29,8 @@ type Line struct {
 // Differs reports whether the line is in only one of the replays.
 func (l Line) Differs() bool { return l.Op != " " }
 
-// Compare returns the difference of two replays of a run, of which the first one had the run's own
-// modules. v chooses what the lines show.
+// Compare returns the difference of two replays of a run. own is the replay with the run's own
+// modules. v selects the content of the lines.
 func Compare(own, other *Pass, v View) *Diff {
 	d := &Diff{
 		Lines: compareLines(own.transcript(&v, true), other.transcript(&v, true)),
@@ -56,8 +58,8 @@ func (d *Diff) Differs() bool { return slices.ContainsFunc(d.Lines, Line.Differs
 // Same reports whether the replays are the same, and the first one reproduces the stored run.
 func (d *Diff) Same() bool { return d.Reproduced && !d.Differs() }
 
-// Context returns the lines that differ and those around them. skipped is called for each place where
-// equal lines are left out.
+// Context calls each for the lines that differ, and for up to around equal lines before and after
+// them. It calls skipped for each place where equal lines are omitted.
 func (d *Diff) Context(around int, each func(Line), skipped func()) {
 	gap := false
 	for i, l := range d.Lines {
@@ -172,7 +174,7 @@ func (l *transcriptLine) as(op, text string, at int) Line {
 	return Line{Op: op, Text: Excerpt(text, at, maxLine), Kind: l.kind, Step: l.step}
 }
 
-// EqualPrefix returns the number of bytes that both texts begin with.
+// EqualPrefix returns the length of the common prefix of a and b, in bytes.
 func EqualPrefix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {

@@ -30,7 +30,7 @@ import (
 )
 
 // A Pass is one replay of a run. It is a model that gives the recorded answers of the run, and
-// notes what the model and the tools were sent. A Pass runs once.
+// records the data that was sent to the model and the tools. A Pass runs once.
 type Pass struct {
 	run     *Run
 	own     *Pass                      // the replay with the run's own modules; nil for that replay itself
@@ -42,13 +42,13 @@ type Pass struct {
 
 	mu       sync.Mutex
 	requests []sentRequest
-	calls    map[runlog.CallKey]string // arguments that tools were sent
+	calls    map[runlog.CallKey]string // arguments that were sent to tools
 	hooks    map[HookCall]*HookCost
 	seed     maphash.Seed // of the hashes of answers; equal in the passes of a comparison
 	hashes   int          // number of hashes that hooks hold
 }
 
-// A sentRequest is a request that the model was sent.
+// A sentRequest is a request that was sent to the model.
 type sentRequest struct {
 	runlog.CallKey
 	entry string // the entry that made the call for itself, or ""
@@ -90,24 +90,25 @@ func NewPass(run *Run, own *Pass) *Pass {
 	return r
 }
 
-// Isolate sets the options of an agent of file f that the pass runs: its model, tools and values are those
-// of the pass, and nothing outside is called.
+// Isolate sets the options of an agent of file f that the pass runs. The agent gets the model, tools
+// and values of the pass, so that the replay has no effects outside of the process.
 func (r *Pass) Isolate(f *agentfile.File, o *host.FileOptions) {
 	o.Model, o.ToolsOf, o.Tracer = r, r.toolsOf(f), passTracer{r}
 	o.Values = &values{rows: map[valueKey]contract.LocalValue{}}
-	o.Network = &host.Network{Hosts: []string{}}             // nothing is called
+	o.Network = &host.Network{Hosts: []string{}}             // no host is allowed
 	o.Getenv = func(string) string { return "not-replayed" } // keys and secrets, which nothing uses
 	o.Journal = nil
 }
 
-// Note says why the replay ended before the run did; empty if it did not.
+// Note returns the reason why the replay ended before the run did, or "" if it did not.
 func (r *Pass) Note() string { return r.note }
 
 // Events returns the events of the replay.
 func (r *Pass) Events() []abi.Event { return r.events }
 
-// answersOf returns the recorded answers to interrupts, by their ids, which depend on the order of
-// concurrent calls. It uses each answer once.
+// answersOf returns the recorded answers to the interrupts of the replay, by id. The ids may differ
+// from those of the run, because they depend on the order of concurrent calls. answersOf uses each
+// answer once.
 func (r *Pass) answersOf(interrupts []abi.Pending) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for _, p := range interrupts {
@@ -208,7 +209,8 @@ func agentNames(f *agentfile.File, names map[string]bool) map[string]bool {
 }
 
 // call returns the recorded result or error of a tool call. It fails if the run did not make the
-// call, or made it with other arguments. If the tool asked a question in the run, it asks it again.
+// call, or made it with other arguments. If the tool asked a question in the run, call asks the same
+// question.
 func (r *Pass) call(ctx context.Context, c abi.Call) (*abi.Result, error) {
 	key, _ := callOf(ctx)
 	_, answered := toolcall.Answer(ctx)
@@ -233,8 +235,8 @@ func (r *Pass) call(ctx context.Context, c abi.Call) (*abi.Result, error) {
 	return &result, nil
 }
 
-// Run replays the run with an agent, resumes it after pauses with the recorded answers, and notes its
-// events. It fails with the cause of ctx if that is done first.
+// Run replays the run with an agent, resumes it after pauses with the recorded answers, and records
+// its events. If ctx is done first, Run fails with the cause of ctx.
 func (r *Pass) Run(ctx context.Context, a *host.Agent) error {
 	state := r.run.History.State
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -272,8 +274,9 @@ func (r *Pass) Run(ctx context.Context, a *host.Agent) error {
 	}
 }
 
-// inOrder returns the requests of the run and its sub-agents, then those that middlewares made for
-// themselves, which they can make concurrently.
+// inOrder returns the requests of the run and its sub-agents, followed by the requests that
+// middlewares made for themselves. It sorts the latter, because middlewares can make them
+// concurrently.
 func (r *Pass) inOrder() []sentRequest {
 	type ownRequest struct {
 		sentRequest
@@ -300,7 +303,7 @@ func (r *Pass) inOrder() []sentRequest {
 // A passTracer makes the operation of a call available in its context, and counts hook calls.
 type passTracer struct{ pass *Pass }
 
-// An operation is an operation and the one around it.
+// An operation is a traced operation and the operation that encloses it.
 type operation struct {
 	tracing.Operation
 	around *operation

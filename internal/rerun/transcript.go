@@ -13,25 +13,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 )
 
-// A Kind is the kind of what a line of a transcript describes.
+// A Kind is the subject of a line of a transcript.
 type Kind string
 
 // The kinds of lines.
 const (
-	KindRequest  Kind = "request"   // what the model was sent
+	KindRequest  Kind = "request"   // a request to the model
 	KindMessage  Kind = "message"   // a message of the model, as the run has it
 	KindCall     Kind = "call"      // a tool call
 	KindToolSent Kind = "tool_sent" // what a tool was sent
 	KindResult   Kind = "result"    // the result of a tool call
-	KindDecision Kind = "decision"  // of a gate
+	KindDecision Kind = "decision"  // the decision of a gate
 	KindFault    Kind = "fault"
 	KindEvent    Kind = "event" // another event
-	KindEnd      Kind = "end"   // of the run
+	KindEnd      Kind = "end"   // the end of the run
 )
 
-// A View chooses what the lines of a comparison show. The zero View shows everything.
+// A View selects the content of the lines of a comparison. The zero View shows everything.
 type View struct {
-	// Event returns what is shown of an event, or nil if it is hidden. Optional.
+	// Event returns the event to show in place of an event, or nil to hide it. Optional.
 	Event func(*abi.Event) *abi.Event
 	// Entry returns the name under which an entry is shown. Optional.
 	Entry func(entry string) string
@@ -39,7 +39,7 @@ type View struct {
 	HideRequests bool
 }
 
-// A transcriptLine describes an event, or a part of what the model or a tool was sent.
+// A transcriptLine describes an event, or a part of the data that was sent to the model or a tool.
 type transcriptLine struct {
 	kind Kind
 	step int
@@ -59,14 +59,15 @@ func newLine(kind Kind, text string, value any) transcriptLine {
 	return l
 }
 
-// transcript returns the lines that describe a replay. decisions says whether it has the decisions of
-// gates, which older versions did not store.
+// transcript returns the lines that describe a replay. If decisions is true, they include the
+// decisions of gates, which older versions did not store.
 func (r *Pass) transcript(v *View, decisions bool) []transcriptLine {
 	t := &transcript{sent: r.index(), run: r.run.Info.ID, view: v, decisions: decisions}
 	return t.lines(r.events)
 }
 
-// A sentIndex holds what the model and the tools were sent in a replay, by the step of a run.
+// A sentIndex holds the data that was sent to the model and the tools in a replay, by the step of a
+// run.
 type sentIndex map[stepOf]*sentInStep
 
 type stepOf struct {
@@ -103,8 +104,8 @@ func (r *Pass) index() sentIndex {
 	return out
 }
 
-// A transcript describes the events of one run, and what its model and tools were sent. The order
-// of the lines does not depend on the order of concurrent calls.
+// A transcript describes the events of one run, and the data that was sent to its model and tools.
+// The order of the lines does not depend on the order of concurrent calls.
 type transcript struct {
 	sent      sentIndex
 	run       string
@@ -197,8 +198,8 @@ func callsOf(events []abi.Event) (calls map[string][]abi.Event, order []string) 
 	return calls, order
 }
 
-// call describes the events of a tool call, what the tool was sent, and the runs of sub-agents
-// within the call.
+// call describes the events of a tool call, the arguments that were sent to the tool, and the runs of
+// sub-agents within the call.
 func (t *transcript) call(id string, events []abi.Event) {
 	inner := map[string][]abi.Event{}
 	for _, e := range events {
@@ -225,7 +226,7 @@ func (t *transcript) call(id string, events []abi.Event) {
 	}
 }
 
-// arguments describes the arguments that the tool of a call was sent.
+// arguments describes the arguments that were sent to the tool of a call.
 func (t *transcript) arguments(id, name string, step int) {
 	if sent := t.sent[stepOf{t.run, step}]; sent != nil {
 		for _, arguments := range sent.calls[id] {
@@ -234,8 +235,8 @@ func (t *transcript) arguments(id, name string, step int) {
 	}
 }
 
-// requests describes the requests of a step that the model was sent. It describes only the messages
-// that the run's last request did not have.
+// requests describes the requests of a step. It omits messages that were already in the run's last
+// request.
 func (t *transcript) requests(step int) {
 	sent := t.sent[stepOf{t.run, step}]
 	if sent == nil {
@@ -281,7 +282,7 @@ func (t *transcript) entry(name string) string {
 	return t.view.Entry(name)
 }
 
-// sentMessages returns the messages of a request without the parts that the model is not sent.
+// sentMessages returns the messages of a request without the fields that are not sent to the model.
 func sentMessages(q *sentRequest) []abi.Message {
 	out := slices.Clone(q.Messages)
 	for i := range out {
@@ -291,7 +292,7 @@ func sentMessages(q *sentRequest) []abi.Message {
 	return out
 }
 
-// equalMessages returns the number of messages that both lists begin with.
+// equalMessages returns the length of the common prefix of a and b.
 func equalMessages(a, b []abi.Message) int {
 	n := 0
 	for n < min(len(a), len(b)) && equalMessage(&a[n], &b[n]) {
@@ -324,7 +325,7 @@ func MessageText(m *abi.Message) string {
 	return text
 }
 
-// message describes a message of the model, and its chunks if they are different from it.
+// message describes a message of the model, and its chunks if they differ from the message.
 func (t *transcript) message(e *abi.Event) {
 	streamed := t.streamed.String()
 	t.streamed.Reset()

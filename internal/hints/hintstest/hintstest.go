@@ -1,5 +1,5 @@
-// Package hintstest tests implementations of [hints.Bus], and has one for tests of several servers
-// in one process.
+// Package hintstest tests implementations of [hints.Bus]. It also has an implementation for tests of
+// several servers in one process.
 package hintstest
 
 import (
@@ -58,8 +58,8 @@ func subscribe(t *testing.T, b hints.Bus, topic string) *inbox {
 	return in
 }
 
-// settle waits until a subscription of each bus certainly receives what each other bus publishes:
-// it publishes to a topic of its own until all have received from all.
+// settle waits until a subscription of each bus receives the hints of each other bus. It publishes
+// hints to the given topic until all buses have received hints from all buses.
 func settle(t *testing.T, buses []hints.Bus, topic string) {
 	t.Helper()
 	var ins []*inbox

@@ -21,8 +21,8 @@ type Network struct {
 // NewNetwork returns a network whose hints take as long as delay.
 func NewNetwork(delay time.Duration) *Network { return &Network{delay: delay} }
 
-// Join returns the bus of a new server, and a function that cuts it off from the others, and from
-// itself, or connects it again.
+// Join returns the bus of a new server, and a function that disconnects the bus from all servers,
+// including its own, or connects it again.
 func (n *Network) Join() (bus hints.Bus, cut func(bool)) {
 	b := &networkBus{network: n}
 	n.mu.Lock()

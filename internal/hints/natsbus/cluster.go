@@ -36,7 +36,8 @@ type Cluster struct {
 	Name string
 }
 
-// check fails if the cluster can be joined by anybody, or if an address is invalid.
+// check returns the host and the port of Listen. It fails if other machines can reach Listen and
+// Password has fewer than 16 bytes, or if Listen is invalid.
 func (c *Cluster) check() (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -100,7 +101,7 @@ func startServer(c *Cluster, log *slog.Logger) (*server.Server, []nats.Option, e
 			Port:           port,
 			TLSConfig:      c.TLS,
 			ConnectBackoff: true,
-			NoAdvertise:    true, // of the address for clients
+			NoAdvertise:    true, // keeps the address for clients from other servers
 			PingInterval:   pingInterval,
 			TLSTimeout:     connectTimeout.Seconds(),
 			AuthTimeout:    connectTimeout.Seconds(),
@@ -122,7 +123,8 @@ func startServer(c *Cluster, log *slog.Logger) (*server.Server, []nats.Option, e
 	return s, []nats.Option{nats.InProcessServer(s), nats.UserInfo(o.Username, o.Password)}, nil
 }
 
-// ClusterAddr returns the address that the embedded server has for others, or nil without one.
+// ClusterAddr returns the address of the embedded server for other servers, or nil if there is no
+// embedded server.
 func (b *Bus) ClusterAddr() *net.TCPAddr {
 	if b.embedded == nil {
 		return nil

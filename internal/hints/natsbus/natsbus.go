@@ -1,5 +1,5 @@
-// Package natsbus passes hints with core NATS: through a NATS server inside this process, which
-// forms a cluster with those of the other servers, or through NATS servers that exist. It uses no
+// Package natsbus passes hints with core NATS: through a NATS server inside this process, which forms
+// a cluster with those of the other servers, or through existing NATS servers. It uses no
 // JetStream and stores nothing.
 package natsbus
 
@@ -21,14 +21,15 @@ const (
 	connectTimeout = 5 * time.Second
 	pingInterval   = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	// pendingBytes limits the hints that wait for a subscriber, which are then dropped.
+	// pendingHints and pendingBytes limit the hints that wait for a subscriber. Further hints are
+	// dropped.
 	pendingHints = 8192
 	pendingBytes = 16 << 20
 )
 
 // Options configure a [Bus]. Either URL or Cluster is required.
 type Options struct {
-	// URL has the addresses of NATS servers that exist, separated by commas, such as
+	// URL has the addresses of existing NATS servers, separated by commas, such as
 	// nats://user:password@10.0.0.5:4222 or tls://nats.example.com.
 	URL string
 	// Cluster makes the bus start a NATS server in this process.
@@ -39,7 +40,7 @@ type Options struct {
 	// Prefix is the first part of all subjects, so that several deployments can share the servers of
 	// URL. The default is agent_runner.
 	Prefix string
-	// Logger logs when the connection is lost and back. The default is [slog.DiscardHandler].
+	// Logger receives records of lost and restored connections. The default is [slog.DiscardHandler].
 	Logger *slog.Logger
 }
 
@@ -108,7 +109,7 @@ func (b *Bus) Publish(topic string, hint []byte) error {
 	if err := hints.Check(topic, hint, maxBytes); err != nil {
 		return err
 	}
-	_ = b.conn.Publish(b.subject(topic), hint) // fails if the connection is lost; hints may be
+	_ = b.conn.Publish(b.subject(topic), hint) // fails if the connection is lost; hints need not arrive
 	return nil
 }
 

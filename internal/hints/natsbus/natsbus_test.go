@@ -37,7 +37,7 @@ func TestEmbedded(t *testing.T) {
 	})
 }
 
-// TestExternal uses a NATS server that exists.
+// TestExternal uses a NATS server outside of the bus.
 func TestExternal(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 // Package notify passes hints with PostgreSQL's LISTEN and NOTIFY, through the database that the
 // servers share. It needs no other component. All hints use one channel, and each server receives
-// all of them. It is good for some 2,000 hints a second, since each NOTIFY takes a lock that all
-// committing transactions with a NOTIFY share.
+// all of them. It supports about 2,000 hints per second, since each NOTIFY takes a lock that all
 package notify
 
 import (
@@ -60,7 +59,8 @@ func Open(url string, log *slog.Logger) (*Bus, error) {
 	return b, nil
 }
 
-// keep calls use with a connection until ctx is done, and with a new one after each failure.
+// keep calls use with a connection until ctx is done. After each failure it calls use with a new
+// connection.
 func (b *Bus) keep(ctx context.Context, what string, use func(context.Context, *pgx.Conn) error) {
 	retry := minRetry
 	for ctx.Err() == nil {
@@ -111,8 +111,8 @@ func (b *Bus) listen(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// waitForHint returns the next payload of a connection. Each keepAlive it checks that the connection
-// still works.
+// waitForHint returns the next payload of a connection. While it waits, it checks every keepAlive
+// that the connection still works.
 func waitForHint(ctx context.Context, conn *pgx.Conn) (string, error) {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, keepAlive)
