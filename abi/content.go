@@ -95,7 +95,7 @@ func (c *Content) UnmarshalJSON(b []byte) error {
 	}
 }
 
-// The part types that the host knows. Other types pass through unchanged.
+// The part types that the host interprets. Parts of other types pass through unchanged.
 const (
 	PartText  = "text"
 	PartImage = "image_url"
@@ -111,7 +111,7 @@ type Part struct {
 	InputAudio JSON   `json:"input_audio,omitempty"` // {"data", "format"}
 	File       JSON   `json:"file,omitempty"`        // {"file_id"} or {"filename", "file_data"}
 
-	// Unknown holds the fields that this version does not know, unchanged.
+	// Unknown holds the fields that this version does not define, unchanged.
 	Unknown Fields `json:"-"`
 }
 

@@ -72,9 +72,10 @@ type Decision struct {
 	Reason          string `json:"reason,omitempty"`
 	// Answered is set if the decision answers a question of the gate.
 	Answered bool `json:"answered,omitempty"`
-	// Approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the
-	// user of the machine from whom the host received the answer, if the host knows it.
-	Approver   string `json:"approver,omitempty"`
+	// Approver is the name in the answer. The host does not check the name.
+	Approver string `json:"approver,omitempty"`
+	// AnsweredBy is the API key, or the user of the machine, from which the host received the answer. It
+	// is empty if neither is known.
 	AnsweredBy string `json:"answered_by,omitempty"`
 	ExpiresMS  int64  `json:"expires_ms,omitempty"` // when the answer expires, Unix time in milliseconds
 }

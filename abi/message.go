@@ -19,10 +19,9 @@ const (
 	OriginModule = "module:"
 )
 
-// The labels of messages, parts and results. They say whose words something contains: [OriginUser],
-// [OriginModel], [OriginHost], LabelSystem, LabelTool followed by the name of a tool, or
-// [OriginModule] followed by the name of an entry. LabelAny means all labels. A message with too
-// many labels has LabelAny instead.
+// The labels of messages, parts and results. A label names a source of their text: [OriginUser], [OriginModel],
+// [OriginHost], LabelSystem, LabelTool followed by the name of a tool, or [OriginModule] followed by the name of an
+// entry. LabelAny means all labels. A message with too many labels has LabelAny instead.
 const (
 	LabelSystem = "system"
 	LabelTool   = "tool:"
@@ -43,12 +42,12 @@ type Message struct {
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	Extra            JSON       `json:"extra,omitempty"` // an object for modules; never sent to a model
 	Origin           string     `json:"origin,omitempty"`
-	// Labels says whose words the message contains, sorted.
+	// Labels names the sources of the message's text, sorted.
 	Labels []string `json:"labels,omitempty"`
 	// PartLabels has the parts of the content whose labels differ from Labels, in ascending order.
 	PartLabels []PartLabels `json:"part_labels,omitempty"`
 
-	// Unknown holds the fields that this version does not know, unchanged.
+	// Unknown holds the fields that this version does not define, unchanged.
 	Unknown Fields `json:"-"`
 }
 
@@ -92,7 +91,7 @@ type ToolCall struct {
 	Type     string       `json:"type"` // "function"
 	Function FunctionCall `json:"function"`
 
-	// Unknown holds the fields that this version does not know, unchanged.
+	// Unknown holds the fields that this version does not define, unchanged.
 	Unknown Fields `json:"-"`
 }
 

@@ -96,8 +96,8 @@ type Result struct {
 	Content Content `json:"content"`
 	IsError bool    `json:"is_error,omitempty"`
 	Extra   JSON    `json:"extra,omitempty"` // an object for modules; never sent to a model
-	// Labels says whose words the result contains, sorted. The host sets it, in the input of modules
-	// whose description has labels.
+	// Labels names the sources of the result's text, sorted. The host sets it, in the input of modules whose
+	// description has labels.
 	Labels []string `json:"labels,omitempty"`
 }
 

@@ -48,8 +48,8 @@ func TestUnmarshalCopies(t *testing.T) {
 	require.Equal(t, string(before), string(after))
 }
 
-// TestUnmarshalOfEscapes checks that decoding takes memory in proportion to the text: each
-// string with an escape once took a copy of all text before it.
+// TestUnmarshalOfEscapes checks that decoding takes memory in proportion to the text, even if many strings have
+// escapes.
 func TestUnmarshalOfEscapes(t *testing.T) {
 	tools := make([]abi.Tool, 4000)
 	for i := range tools {

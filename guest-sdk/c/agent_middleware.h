@@ -80,7 +80,7 @@ enum { AM_MANY = 32 };
 AM_BULK void am_fill_many(void *to, int c, size_t n) { __builtin_memset(to, c, n); }
 AM_BULK void am_copy_many(void *to, const void *from, size_t n) { __builtin_memcpy(to, from, n); }
 
-/* The compiler emits calls of these. A libc's versions are equivalent. */
+/* The compiler emits calls of memset, memcpy and memcmp. A libc's versions are equivalent. */
 __attribute__((weak, no_builtin("memset"))) void *memset(void *to, int c, size_t n) {
 	unsigned char *t = to;
 	if (n >= AM_MANY) {
@@ -166,7 +166,8 @@ static __attribute__((aligned(16))) char am_first_bytes[AM_FIRST], am_first_mess
 static am_chunk_of_memory am_first_chunk = {0, am_first_bytes, am_first_bytes + AM_FIRST, 0};
 static am_chunk_of_memory am_first_message_chunk = {0, am_first_message_bytes, am_first_message_bytes + AM_FIRST_MESSAGES, 0};
 
-/* The current arena, the other one of the two, and how much of the hooks' arena persists. */
+/* am_memory is the current arena and am_other the other one. am_kept is the state to which the arena of the hooks
+ * is emptied, so that memory allocated before it persists. */
 static am_arena am_memory = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
 static am_arena am_other = {&am_first_message_chunk, am_first_message_bytes, am_first_message_bytes + AM_FIRST_MESSAGES};
 static am_arena am_kept = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
@@ -269,8 +270,8 @@ AM_SMALL bool am_equal(const char *a, const char *b, int32_t n) {
 
 AM_FN bool am_same(am_str a, am_str b) { return a.n == b.n && am_equal(a.p, b.p, a.n); }
 
-/* These set the highest bit of each matching byte of a word. The bits after the first
- * match are undefined. */
+/* am_zeros and am_specials set the highest bit of each matching byte of a word. The bits after the
+ * first match are undefined. */
 #define AM_EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
 AM_FN uint64_t am_zeros(uint64_t word) { return (word - AM_EACH(1)) & ~word & AM_EACH(0x80); }
@@ -626,7 +627,7 @@ struct am_message {
 	am_str reasoning_content;
 	am_json extra; /* an object for modules; never sent to a model */
 	am_str origin;
-	am_strs labels; /* labels says whose words the message contains, sorted. */
+	am_strs labels; /* labels names the sources of the message's text, sorted. */
 	am_part_labelss part_labels; /* part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
 	/* The fields that this version does not know, unchanged. */
 	am_members unknown;
@@ -918,7 +919,7 @@ struct am_result {
 	am_content content;
 	bool is_error;
 	am_json extra; /* an object for modules; never sent to a model */
-	am_strs labels; /* labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels. */
+	am_strs labels; /* labels names the sources of the result's text, sorted. The host sets it, in the input of modules whose description has labels. */
 };
 
 /* BeforeToolAnswer is the answer of before_tool. */
@@ -1065,8 +1066,8 @@ struct am_decision {
 	am_str arguments_digest; /* arguments_digest is the SHA-256 of the exact arguments, in 64 hexadecimal digits. */
 	am_str reason;
 	bool answered; /* answered is set if the decision answers a question of the gate. */
-	am_str approver; /* approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
-	am_str answered_by;
+	am_str approver; /* approver is the name in the answer. The host does not check the name. */
+	am_str answered_by; /* answered_by is the API key, or the user of the machine, from which the host received the answer. It is empty if neither is known. */
 	int64_t expires_ms; /* when the answer expires, Unix time in milliseconds */
 };
 
@@ -2673,7 +2674,7 @@ AM_FN int32_t am_sequence(const unsigned char *p, int32_t n) {
 }
 
 /* am_character decodes the UTF-8 character at p and sets its length. An invalid byte
- * stands for itself. */
+ * is returned as a character of length 1. */
 AM_FN uint32_t am_character(const char *p, int32_t n, int32_t *len) {
 	const unsigned char *u = (const unsigned char *)p;
 	*len = am_sequence(u, n);
@@ -3181,7 +3182,7 @@ AM_FN am_error *am_recv(am_received *out) {
 	return am_reply_as(am_host_recv(), &am_type_received, out);
 }
 
-/* am_send sends chunks to the caller. What a wrapper or a tool sends is its answer. */
+/* am_send sends chunks to the caller. The chunks that a wrapper or a tool sends are its answer. */
 AM_FN am_error *am_send(const am_chunk *chunks, int32_t len) {
 	if (len == 0) return AM_OK;
 	am_sent sent = {.chunks = {(am_chunk *)chunks, len, true}};

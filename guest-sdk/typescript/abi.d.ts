@@ -258,8 +258,9 @@ export interface Decision {
 	readonly reason?: string;
 	/** answered is set if the decision answers a question of the gate. */
 	readonly answered?: boolean;
-	/** approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	/** approver is the name in the answer. The host does not check the name. */
 	readonly approver?: string;
+	/** answered_by is the API key, or the user of the machine, from which the host received the answer. It is empty if neither is known. */
 	readonly answered_by?: string;
 	/** when the answer expires, Unix time in milliseconds */
 	readonly expires_ms?: number;
@@ -506,7 +507,7 @@ export interface Message {
 	/** an object for modules; never sent to a model */
 	readonly extra?: unknown;
 	readonly origin?: string;
-	/** labels says whose words the message contains, sorted. */
+	/** labels names the sources of the message's text, sorted. */
 	readonly labels?: readonly string[];
 	/** part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
 	readonly part_labels?: readonly PartLabels[];
@@ -613,7 +614,7 @@ export interface Result {
 	readonly is_error?: boolean;
 	/** an object for modules; never sent to a model */
 	readonly extra?: unknown;
-	/** labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels. */
+	/** labels names the sources of the result's text, sorted. The host sets it, in the input of modules whose description has labels. */
 	readonly labels?: readonly string[];
 }
 

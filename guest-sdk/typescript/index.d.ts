@@ -58,7 +58,7 @@ export interface Context<Config = unknown> {
 	/** The name of the middleware's entry in the chain. */
 	readonly entry: string;
 	readonly run: Run;
-	/** Frozen. */
+	/** The configuration, as a frozen object. */
 	readonly config: Config;
 
 	/** Values of the entry that persist for the run, including pauses. Memory may be lost between hooks. */
@@ -89,7 +89,7 @@ export interface Context<Config = unknown> {
 export interface WrapContext<Config, Patch, Reply> extends Context<Config> {
 	/** Continues the wrapped call with a patch of its request. */
 	next(patch?: Patch): Reply;
-	/** Continues the call and returns its chunks as a stream. The answer is then what is sent. */
+	/** Continues the call and returns its chunks as a stream. The chunks that the hook sends are its answer. */
 	nextStream(patch?: Patch): Stream<Reply>;
 	/** Sends chunks to the caller. */
 	send(chunks: readonly Chunk[]): void;
@@ -109,7 +109,7 @@ export interface Values {
 	get<T = unknown>(key: string): T | undefined;
 	/** Returns the value and its version, which is 0 for a missing value. */
 	read<T = unknown>(key: string): { value: T | undefined; version: number };
-	/** Sets a value. With a version that is no longer current, it throws a HookError with code conflict. */
+	/** Sets a value. If options.version is not the value's version, it throws a HookError with code conflict. */
 	set(key: string, value: unknown, options?: {
 		version?: number;
 		/** Time to live in seconds, for durable values. */

@@ -196,7 +196,7 @@ export function over(got: Received): bool {
 	return got.chunks.length == 0 && got.end === null;
 }
 
-/** Sends chunks to the caller. What a wrapper or a tool sends is its answer. */
+/** Sends chunks to the caller. The chunks that a wrapper or a tool sends are its answer. */
 export function send(chunks: Chunk[]): Failure | null {
 	if (chunks.length == 0) return null;
 	const sent = new Sent();

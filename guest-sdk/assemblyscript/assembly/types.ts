@@ -305,7 +305,7 @@ export class Message extends Value {
 	/** an object for modules; never sent to a model */
 	extra: Json = "";
 	origin: string = "";
-	/** labels says whose words the message contains, sorted. */
+	/** labels names the sources of the message's text, sorted. */
 	labels: string[] = [];
 	/** part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
 	part_labels: PartLabels[] = [];
@@ -1184,7 +1184,7 @@ export class ToolResult extends Value {
 	is_error: bool = false;
 	/** an object for modules; never sent to a model */
 	extra: Json = "";
-	/** labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels. */
+	/** labels names the sources of the result's text, sorted. The host sets it, in the input of modules whose description has labels. */
 	labels: string[] = [];
 
 	readField(key: string, r: Reader): bool {
@@ -1642,8 +1642,9 @@ export class Decision extends Value {
 	reason: string = "";
 	/** answered is set if the decision answers a question of the gate. */
 	answered: bool = false;
-	/** approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it. */
+	/** approver is the name in the answer. The host does not check the name. */
 	approver: string = "";
+	/** answered_by is the API key, or the user of the machine, from which the host received the answer. It is empty if neither is known. */
 	answered_by: string = "";
 	/** when the answer expires, Unix time in milliseconds */
 	expires_ms: i64 = 0;

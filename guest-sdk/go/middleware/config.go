@@ -16,8 +16,8 @@ type part struct {
 	value  any // the value with the hooks; nil until it is built
 	sample any // a value of the same type as value, to determine its hooks
 
-	// One of these is set if the part has a configuration: a copy of the registered
-	// struct, into which the configuration is decoded, or a builder.
+	// prototype or build is set if the part has a configuration. prototype is a copy of the registered struct, into
+	// which the configuration is decoded. build is a builder.
 	prototype reflect.Value
 	build     *builder
 	schema    *schema.Schema // schema of the configuration

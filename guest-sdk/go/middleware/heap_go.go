@@ -23,11 +23,10 @@ func endHook(hook abi.Hook, n int32) {
 	allowGC()
 }
 
-// allowGC lets the garbage collector run in proportion to the data received from the host.
-// Otherwise the collector runs only when a goroutine waits, which hooks do not, or after large
-// allocations. A hook takes two to three times as long while the collector marks, because of the
-// write barrier. Without allowGC, all hooks of a run were that slow after one of them had read a
-// long conversation.
+// allowGC lets the garbage collector run in proportion to the data received from the host. Otherwise the collector
+// runs only when a goroutine waits, which hooks do not, or after large allocations. A hook takes two to three times
+// as long while the collector marks, because of the write barrier. Without allowGC, this would slow down all hooks of
+// a run after one of them has read a long conversation.
 func allowGC() {
 	receivedBytes += hookBytes
 	for ; receivedBytes >= collectBytes; receivedBytes -= collectBytes {

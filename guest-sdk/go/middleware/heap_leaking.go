@@ -130,8 +130,8 @@ func (s *snapshot) restore() {
 	heapPointer = s.end
 }
 
-// put copies b to memory at the given address, except over the variables that hold the heap's end
-// and the snapshot. The compiler does not know that the copy changes variables.
+// put copies b to memory at the given address, except over the variables that hold the heap's end and the snapshot.
+// The compiler assumes that variables do not change during the copy.
 func put(at uintptr, b []byte) {
 	for len(b) > 0 {
 		n := uintptr(len(b))

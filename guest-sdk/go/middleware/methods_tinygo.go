@@ -9,9 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A method describes a Go method that implements a hook. TinyGo cannot look up methods by name, so
-// the code for each hook is referenced here. A hook that the program does not use costs
-// only its code, because the compiler knows whether a type has it.
+// A method describes a Go method that implements a hook. TinyGo cannot look up methods by name, so the code for each
+// hook is referenced here. For a hook that the program does not use, a module contains only this code, because the
+// compiler determines whether a type has the method.
 type method struct {
 	hook abi.Hook
 	has  func(v any) bool

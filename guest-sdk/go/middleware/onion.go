@@ -19,7 +19,7 @@ type onion[Q, R any] struct {
 	hooks   any // slice of the hook's interface with the wrappers
 	count   int // number of wrappers
 
-	last, lastCopy *R // the reply that the host already knows, received or sent, and a copy of it
+	last, lastCopy *R // the last reply that the host sent or received, and a copy of it
 
 	// Memory for the first lastCopy and the first wrapperCall. Most calls need only one of each,
 	// and allocations are expensive in a module.
@@ -87,7 +87,7 @@ func (c *Context) enter(f *frame) (outer any) {
 
 func (c *Context) exit(outer any) { c.frame = outer }
 
-// run calls the wrappers. It returns nil if the host already knows the reply.
+// run calls the wrappers. It returns nil if the host already has the reply.
 func (o *onion[Q, R]) run() (*R, error) {
 	reply, err := o.layer(0, o.request, nil)
 	if err != nil || reply == o.last && o.same(reply, o.lastCopy) {
@@ -223,7 +223,7 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	return reply, nil
 }
 
-// setLast records reply as the one that the host knows.
+// setLast records reply as the last one that the host sent or received.
 func (o *onion[Q, R]) setLast(reply *R) {
 	if o.lastCopy == nil {
 		o.lastCopy = &o.firstCopy

@@ -1,5 +1,5 @@
-//! The allocator: one list of free blocks for each small size, and one of large blocks. A
-//! module lives for a run and requests the same sizes in each hook.
+//! The allocator: one list of free blocks for each small size, and one of large blocks. A module is instantiated for
+//! a run and requests the same sizes in each hook.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32::{memory_grow, memory_size};

@@ -116,7 +116,7 @@ pub fn recv() -> Result<Option<Received>, Error> {
     Ok(if got == Received::default() { None } else { Some(got) })
 }
 
-/// Sends chunks to the caller. What a wrapper or a tool sends is its answer.
+/// Sends chunks to the caller. The chunks that a wrapper or a tool sends are its answer.
 pub fn send(chunks: Vec<Chunk>) -> Result<(), Error> {
     if chunks.is_empty() {
         return Ok(());

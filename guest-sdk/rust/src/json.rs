@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         self.at += word.len();
     }
 
-    /// Ends reading and returns the error, if any.
+    /// Ends reading and returns the first error.
     pub fn end(mut self) -> Result<(), Malformed> {
         if self.wrong.is_none() {
             self.peek();

@@ -339,7 +339,7 @@ pub struct Message {
     /// an object for modules; never sent to a model
     pub extra: Raw,
     pub origin: String,
-    /// labels says whose words the message contains, sorted.
+    /// labels names the sources of the message's text, sorted.
     pub labels: Vec<String>,
     /// part_labels has the parts of the content whose labels differ from Labels, in ascending order.
     pub part_labels: Vec<PartLabels>,
@@ -1318,7 +1318,7 @@ pub struct ToolResult {
     pub is_error: bool,
     /// an object for modules; never sent to a model
     pub extra: Raw,
-    /// labels says whose words the result contains, sorted. The host sets it, in the input of modules whose description has labels.
+    /// labels names the sources of the result's text, sorted. The host sets it, in the input of modules whose description has labels.
     pub labels: Vec<String>,
 }
 
@@ -1827,8 +1827,9 @@ pub struct Decision {
     pub reason: String,
     /// answered is set if the decision answers a question of the gate.
     pub answered: bool,
-    /// approver is the name in the answer, which the host does not check. AnsweredBy is the API key or the user of the machine from whom the host received the answer, if the host knows it.
+    /// approver is the name in the answer. The host does not check the name.
     pub approver: String,
+    /// answered_by is the API key, or the user of the machine, from which the host received the answer. It is empty if neither is known.
     pub answered_by: String,
     /// when the answer expires, Unix time in milliseconds
     pub expires_ms: i64,

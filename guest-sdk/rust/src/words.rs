@@ -17,8 +17,8 @@ pub(crate) fn zeros(word: u64) -> u64 {
     word.wrapping_sub(EACH) & !word & HIGH
 }
 
-/// Likewise marks the characters that a JSON string must escape: quotes, backslashes and
-/// control characters. With bit 2 inverted, a quote is one above the control characters.
+/// Sets the highest bit of each character that a JSON string must escape: quotes, backslashes and control characters.
+/// The bits after the first one are undefined. With bit 2 inverted, a quote is one above the control characters.
 #[inline(always)]
 pub(crate) fn specials(word: u64) -> u64 {
     let quotes = (word ^ (EACH * 2)).wrapping_sub(EACH * (b' ' as u64 + 1));
