@@ -3,7 +3,7 @@
 //
 //	model call, ring by ring:  before_model → wrap_model( the next ring … → model ) → on_chunk → after_model
 //	tool call,  ring by ring:  before_tool → wrap_tool_call( the next ring … → every gate_tool of every ring → tool )
-//	→ on_chunk → after_tool
+//	                           → on_chunk → after_tool
 //
 // Within a ring, pipelines run in registration order, and the first registered wrapper is the
 // outermost. A reply from inside a ring passes the on_chunk and after hooks of that ring and of
