@@ -11,8 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// changeLimits returns the limits of the run with a patch applied. The patch is invalid if one of
-// its limits is negative or, unless raise is set, higher than the run's. A limit of 0 is unlimited.
+// changeLimits returns the limits of the run with patch p applied. It returns an error if a limit
+// in the patch is negative or, unless raise is set, higher than the run's. A limit of 0 means
+// unlimited.
 func (s *Start) changeLimits(p *abi.LimitsPatch, raise bool) (abi.RunLimits, error) {
 	l := s.Limits
 	if p == nil {
@@ -46,7 +47,8 @@ func (s *Start) changeLimits(p *abi.LimitsPatch, raise bool) (abi.RunLimits, err
 	return l, err
 }
 
-// changeToolLimits returns the limits of single tools with a patch applied.
+// changeToolLimits returns the limits of single tools with patch applied. The conditions of
+// changeLimits apply.
 func changeToolLimits(limits, patch map[string]int, raise bool) (map[string]int, error) {
 	if len(patch) == 0 {
 		return limits, nil
@@ -73,9 +75,9 @@ func changeToolLimits(limits, patch map[string]int, raise bool) (map[string]int,
 	return out, nil
 }
 
-// checkLimit returns an error if n is not valid as the new value of the limit called name: if n is
-// negative, or higher than its present value now although raise is false. now is 0 if there is no
-// such limit.
+// checkLimit returns an error if n is not a valid new value of the limit called name. n must not be
+// negative or, unless raise is set, higher than the current value now. now is 0 if there is no
+// limit.
 func checkLimit(name string, now, n int, raise bool) error {
 	switch {
 	case n < 0:

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A counted is a harness whose runs have a memory limit.
+// A counted is a harness with a memory limit for its runs.
 type counted struct {
 	harness
 	account *account.Account
@@ -38,7 +38,7 @@ func (c *counted) open(t *testing.T, entries ...hook.Entry) *Run {
 	return r
 }
 
-// TestStreamsAreCounted checks that the chunks that the rings of a stream hold are counted while
+// TestStreamsAreCounted checks that the chunks of a stream are counted as memory of the run while
 // the stream lasts, and that a stream that exceeds the memory limit fails the call.
 func TestStreamsAreCounted(t *testing.T) {
 	t.Parallel()
@@ -72,8 +72,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	require.Less(t, h.account.Used(), int64(64<<10), "what is left is the record")
 }
 
-// TestInterruptsAreBounded checks that an interrupt whose payload, together with those before,
-// exceeds the limit of a phase is a fault of the entry and does not pause the run.
+// TestInterruptsAreBounded checks that an interrupt is a fault of its entry if the payloads of all
+// interrupts exceed the limit of a phase. The run must not pause.
 func TestInterruptsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := &counted{account: account.New(account.LevelRun, "r", nil, 64<<20)}
@@ -107,8 +107,9 @@ func TestInterruptsAreBounded(t *testing.T) {
 	require.Equal(t, 1, faults)
 }
 
-// TestInterruptWithoutRoomForItsWrites checks that an interrupt does not pause the run if the hook's
-// writes exceed the limit of run-local values and the faults of its entry are skipped.
+// TestInterruptWithoutRoomForItsWrites checks that an interrupt does not pause the run if the
+// hook's writes exceed the limit of run-local values. The faults of the entry are skipped in this
+// test.
 func TestInterruptWithoutRoomForItsWrites(t *testing.T) {
 	t.Parallel()
 	half := []byte(`"` + strings.Repeat("x", 3<<20) + `"`)

@@ -33,14 +33,16 @@ type ModelCall struct {
 	Generate func(ctx context.Context, req ModelRequest, out pipe.Sink) (*abi.Response, error)
 	// Out receives the chunks that leave the outermost ring; nil if the call is not streamed.
 	Out pipe.Sink
-	// Delivered reports whether Out has received content.
+	// Delivered reports whether the caller has received content through Out.
 	Delivered func() bool
-	// Allow rejects models and parameters that modules must not choose. Nil allows all.
+	// Allow returns an error if modules must not choose the request's model or parameters. Nil
+	// allows all.
 	Allow func(req *ModelRequest) error
 }
 
-// CallModel makes a model call through all rings. source is "model", "host", or the entry that answered
-// or failed the call. The error is an *abi.Error if the call failed, or ends or pauses the run.
+// CallModel makes a model call through all rings. source is "model", "host", or the name of the
+// entry that answered or failed the call. The error is an *abi.Error if the call failed. Any other
+// error ends or pauses the run.
 func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
 	x := &exchange.Exchange[ModelRequest, abi.RequestPatch, abi.Response]{
 		Run: r.Run, Kind: &modelKind{r, &call}, Delivered: call.Delivered,
@@ -74,7 +76,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 				return exchange.Reply[abi.Response]{}, ending.FromContext(ctx)
 			default:
 				failed := ending.AsError(err, abi.CodeModel)
-				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // record the failure too, because hooks have seen it
+				r.Record.Save(key, nil, record.Verdict{Failed: failed}) // record the failure, because hooks have seen it
 				return exchange.Reply[abi.Response]{Err: failed, Source: exchange.SourceModel}, r.PersistAnswer(ctx)
 			}
 		},
@@ -158,7 +160,7 @@ func (k *modelKind) Wrap(
 	return out.Response, v, err
 }
 
-// labels returns the labels of a reply.
+// labels returns the labels of a reply, or the labels that follow from its source if it has none.
 func (k *modelKind) labels(rep exchange.Reply[abi.Response]) []string {
 	if rep.Labels != nil {
 		return rep.Labels
@@ -175,7 +177,7 @@ func (k *modelKind) Show(m *hook.Member, res *abi.Response, labels []string) *ab
 	return &out
 }
 
-// End returns a response as the end of a stream.
+// End returns the end of a stream whose result is res.
 func (k *modelKind) End(res *abi.Response) *contract.StreamEnd {
 	out := *res
 	return &contract.StreamEnd{Response: &out}
@@ -225,8 +227,8 @@ func (k *modelKind) After(
 	return rep, again, v, err
 }
 
-// Patch applies a hook's patch to the request of this call only. It fails if the patch is invalid
-// or chooses what Allow rejects.
+// Patch applies a hook's patch to the request of this call only. It returns an error if the patch
+// is invalid, or if Allow rejects the patched request.
 func (k *modelKind) Patch(q ModelRequest, p abi.RequestPatch, m *hook.Member) (ModelRequest, error) {
 	if p.IsZero() {
 		return q, nil
@@ -266,13 +268,13 @@ func (k *modelKind) Assemble(res *abi.Response, pieces []abi.Chunk) *abi.Respons
 	return &out
 }
 
-// Says reports whether delivered chunks have the content of a message.
+// Says reports whether delivered chunks have the same content as message m.
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	var a chunkjoin.Assembly
 	a.Add(delivered...)
 	return a.Equal(m.Chunks())
 }
 
-// Same reports whether two responses have the same message. It ignores ids and origins of the
-// messages, the finish reasons and the usage.
+// Same reports whether two responses have the same message. It ignores the messages' IDs, origins
+// and labels, the finish reasons and the usage.
 func (k *modelKind) Same(a, b *abi.Response) bool { return message.Same(&a.Message, &b.Message) }

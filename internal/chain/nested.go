@@ -18,23 +18,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Nester is a Host whose middlewares may call the model and tools for themselves. Its
-// methods are called concurrently while hooks run.
+// A Nester is a Host whose middlewares may call the model and tools for themselves. Its methods are
+// called concurrently while hooks run.
 type Nester interface {
-	// OwnModel returns the basis of a middleware's model call: the agent's model and
-	// parameters, an empty list of messages, the run's state, Generate and Allow.
+	// OwnModel returns the start of a middleware's model call: the agent's model and parameters, an
+	// empty list of messages, the run's state, Generate and Allow.
 	OwnModel() ModelCall
-	// OwnTool returns a call of one of the agent's tools, with Tool, State and Run. The error is an
-	// [*abi.Error] with the code [abi.CodeNotFound] if the agent lacks the tool, or [abi.CodeDenied]
-	// if it is not active.
+	// OwnTool returns a call of the agent's tool called name, with Tool, State and Run. The error
+	// is an [*abi.Error] with the code [abi.CodeNotFound] if the agent does not have the tool, or
+	// [abi.CodeDenied] if the tool is not active.
 	OwnTool(name string) (ToolCall, error)
-	// CountTool counts a tool call before it is made. It counts a call that a repeated pass makes again
-	// only once. The error is an [*abi.Error] with the code [abi.CodeLimit], or ends the run.
+	// CountTool counts a tool call before the call is made. A call that a repeated pass makes again
+	// counts once. The error is an [*abi.Error] with the code [abi.CodeLimit], or ends the run.
 	CountTool(name string) error
-	// Room reserves the resources that hooks need within a call that a middleware makes for itself; of
-	// is the kind of the call. The caller calls release when the call has ended. Room must not wait,
-	// since the calling middleware holds resources that others may wait for. The error is an
-	// [*abi.Error] with the code [abi.CodeUnavailable] or [abi.CodeLimit].
+	// Room reserves the resources for the hooks of a call that a middleware makes for itself. of is
+	// the kind of the call. The caller calls release after the call. Room must not wait, because
+	// the middleware holds resources that others may wait for. The error is an [*abi.Error] with
+	// the code [abi.CodeUnavailable] or [abi.CodeLimit].
 	Room(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
@@ -65,8 +65,8 @@ func (r *Run) NestedModel(ctx context.Context, c *hook.Control, req abi.RequestP
 	return &shown, nil
 }
 
-// ownRequest applies the middleware's request to call. It fails if the request has no messages, or
-// if its messages or tools are invalid.
+// ownRequest applies req, the request of a middleware, to call. It returns an error if req has no
+// messages, or if its messages or tools are invalid.
 func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (err error) {
 	q := &call.Request
 	switch {
@@ -100,7 +100,8 @@ func (r *Run) ownRequest(call *ModelCall, req *abi.RequestPatch, entry string) (
 	return nil
 }
 
-// ownModel makes the model call of a middleware, or returns the outcome that an earlier pass recorded.
+// ownModel makes a model call for a middleware, or returns the outcome that an earlier pass
+// recorded.
 func (r *Run) ownModel(
 	ctx context.Context,
 	c *hook.Control,
@@ -169,8 +170,8 @@ func (r *Run) NestedTool(ctx context.Context, c *hook.Control, name, arguments s
 	return res, err
 }
 
-// ownTool makes the tool call of a middleware and reports its start and end, or returns the outcome
-// that an earlier pass recorded.
+// ownTool makes a tool call for a middleware and sends the events of its start and end. If an
+// earlier pass recorded the outcome, ownTool returns that instead.
 func (r *Run) ownTool(
 	ctx context.Context,
 	c *hook.Control,
@@ -197,7 +198,12 @@ func (r *Run) ownTool(
 		if err := host.CountTool(call.Call.Name); err != nil {
 			if beyond := (*abi.Error)(nil); !ending.Is(err) && errors.As(err, &beyond) {
 				_, h := local.WithHold(ctx)
-				r.settleOwn(key, nil, record.Verdict{Failed: beyond}, h) // a rejected call is counted and reported once
+				r.settleOwn(
+					key,
+					nil,
+					record.Verdict{Failed: beyond},
+					h,
+				) // record the rejection, so that it is counted and reported once
 			}
 			return nil, err
 		}
@@ -210,7 +216,7 @@ func (r *Run) ownTool(
 	var paused *ending.InterruptedError
 	switch {
 	case errors.As(err, &paused):
-		return nil, err // the call will be repeated, and its end reported then
+		return nil, err // the next pass repeats the call and reports its end
 	case err != nil:
 		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: exchange.SourceHost}
 	default:
@@ -227,15 +233,15 @@ func (r *Run) ownTool(
 	return &res, nil
 }
 
-// cutOff returns the result of a tool call that the end of the run interrupted.
+// cutOff returns the result of a tool call that did not finish before the run ended.
 func cutOff(call *abi.Call) *abi.Result {
 	return abi.ErrorResult(
 		fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Name),
 	)
 }
 
-// EndOwn reports the end of the middlewares' tool calls that paused the run, if the run ends before
-// they are repeated. record is that of the phase in which the run ends.
+// EndOwn sends the ends of the middlewares' tool calls that paused the run and were not repeated
+// before the run ended. record is the record of the phase in which the run ends.
 func (r *Run) EndOwn(record *record.Record) {
 	opened := record.OpenNestedCalls()
 	for _, key := range slices.Sorted(maps.Keys(opened)) {
@@ -245,8 +251,8 @@ func (r *Run) EndOwn(record *record.Record) {
 	}
 }
 
-// within returns the run for a call that c's middleware makes for itself, without the hooks that
-// the call skips.
+// within returns the run for a call that c's middleware makes for itself. Its lists have no members
+// whose hooks the call skips.
 func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 	inner := &Run{Run: c.Within(of, id), members: r.members, queue: r.queue}
 	inner.Nested = inner
@@ -257,16 +263,16 @@ func (r *Run) within(c *hook.Control, of hook.Own, id string) *Run {
 }
 
 // settleOwn records out and v as the outcome of the call of key, which a middleware made for
-// itself, and releases h. The call's hooks will not be called again.
+// itself, and releases h, because the hooks of the call will not be called again.
 func (r *Run) settleOwn(key string, out any, v record.Verdict, h *local.Hold) {
 	r.Recording(func() {
-		r.Record.Force(out) // the call itself was counted earlier
+		r.Record.Force(out) // the outcome cannot be rejected, so count it even beyond the limits
 		r.Record.Save(key, out, v)
 		r.Locals.Release(h)
 	})
 }
 
-// emitOnce sends event n of a key unless an earlier pass did.
+// emitOnce sends event n about the call of key, unless an earlier pass did.
 func (r *Run) emitOnce(rec *record.Record, key string, n int, e abi.Event) {
 	r.Recording(func() {
 		if !rec.WasReported(key, n) {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// maxQueued is the maximum number of queued events. Further events are dropped.
+	// maxQueued is the maximum number of queued events. Events beyond it are dropped.
 	maxQueued = 4096
-	// maxQueuedBytes bounds the size of the queued events. Further events are dropped.
+	// maxQueuedBytes is the maximum size of the queued events. Events beyond it are dropped.
 	maxQueuedBytes = 16 << 20
-	// fullQueue and fullQueueBytes are the number and size of events that justify calling the
-	// observers at once.
+	// fullQueue and fullQueueBytes are the number and the size of queued events at which the
+	// observers are called at once.
 	fullQueue      = 256
 	fullQueueBytes = 1 << 20
 )
 
-// A queue holds the events that observers want and have not seen.
+// A queue has the events that observers want and have not received.
 type queue struct {
 	wanted map[abi.EventType]bool
 
@@ -37,8 +37,8 @@ type queue struct {
 	dropped int64
 }
 
-// add queues an event that an observer wants. If the queue or the run's memory is full, it drops
-// the event and counts it.
+// add queues an event that an observer wants. If the queue or the run's memory is full, add drops
+// the event and counts the dropped event.
 func (q *queue) add(e abi.Event) {
 	if !q.wanted[e.Type] {
 		return
@@ -54,7 +54,7 @@ func (q *queue) add(e abi.Event) {
 	q.events = append(q.events, e)
 }
 
-// take removes and returns the events in the order in which they were sent.
+// take removes the queued events and returns them in the order in which they were sent.
 func (q *queue) take() []abi.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,9 +95,9 @@ func wanted(members []*hook.Member) map[abi.EventType]bool {
 // Note queues an event for the observers without sending it to the caller.
 func (r *Run) Note(e abi.Event) { r.queue.add(e) }
 
-// Observes reports whether enough events are queued to call the observers at once. Otherwise they
-// are called before the run waits for the model or for tools: the cost of a batch hardly depends on
-// its size.
+// Observes reports whether enough events are queued to call the observers at once. If not, the
+// observers are called before the run waits for the model or for tools, since the cost of a call
+// hardly depends on the number of events.
 func (r *Run) Observes() bool {
 	r.queue.mu.Lock()
 	defer r.queue.mu.Unlock()
@@ -117,8 +117,8 @@ func (r *Run) Unobserved() bool {
 	return len(r.queue.events) > 0
 }
 
-// Observe calls the observers with the events queued since the last call. It stops at the first error
-// that ends or pauses the run.
+// Observe calls the observers with the events that were queued since the last call. It stops at the
+// first observer whose error ends or pauses the run.
 func (r *Run) Observe(ctx context.Context) {
 	observers := r.Inward(contract.HookObserve)
 	events := r.queue.take()
@@ -142,8 +142,8 @@ func (r *Run) Observe(ctx context.Context) {
 	}
 }
 
-// observed returns the events that the member observes, without the content that it must not read.
-// If last is set, the result reuses the slice of events.
+// observed returns the events that the member observes, without the content that the member must
+// not read. If last is set, the result reuses the slice of events.
 func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	batch := events[:0]
 	if !last {
@@ -157,8 +157,8 @@ func observed(m *hook.Member, events []abi.Event, last bool) []abi.Event {
 	return batch
 }
 
-// readable returns an event without what the member must not read: the message, and the calls and
-// payloads of interrupts.
+// readable returns an event without the content that the member must not read: the message, and the
+// calls and payloads of interrupts.
 func readable(m *hook.Member, e abi.Event) abi.Event {
 	if m.Read == "" || m.Read == hook.ReadAll {
 		return e

@@ -12,10 +12,10 @@ import (
 type Probe struct {
 	Entry string
 	Hook  abi.Hook
-	// Input points to the hook's input of package abi. The call fills in its common part. Answer
-	// points to the hook's answer, which the call fills in.
+	// Input points to the hook's input of package abi. The call sets the input's common part.
+	// Answer points to the hook's answer, which the call sets.
 	Input, Answer any
-	// Lists holds the lists of messages that the hook can read, or nil.
+	// Lists has the lists of messages that the hook can read. A nil element is no list.
 	Lists [2]*message.List
 	// Shown, if not nil, is called for each list with its index in Lists and its description in the
 	// input.
@@ -24,9 +24,9 @@ type Probe struct {
 	Next func(ctx context.Context, patch any) (any, error)
 }
 
-// Probe calls a hook, and applies only its writes to run-local values. The error is an *abi.Error if
-// the hook failed, the cause of a fault, or an error that ends or pauses the run. Probe also fails if
-// the entry does not have the hook.
+// Probe calls a hook, and applies only the hook's writes to run-local values. The error is an
+// *abi.Error if the hook failed, the cause of a fault, or an error that ends or pauses the run.
+// Probe also returns an error if the run has no such entry or the entry does not have the hook.
 func (r *Run) Probe(ctx context.Context, p *Probe) error {
 	m := r.find(p.Entry)
 	if m == nil || !m.Has(p.Hook) {

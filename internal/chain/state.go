@@ -16,14 +16,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// maxParams bounds the size of the parameters that before_agent sets, in bytes. The host holds them
-// for the whole run.
+// maxParams is the maximum size in bytes of the parameters that before_agent sets. The host stores
+// them for the whole run.
 const maxParams = 64 << 10
 
-// A Start is the input of before_agent, and its outcome.
+// A Start is the state at the start of a run, which before_agent can change.
 type Start struct {
 	Instruction string
-	// InstructionLabels are the labels of an instruction that a hook changed.
+	// InstructionLabels are the labels of an instruction that a hook changed; nil otherwise.
 	InstructionLabels []string
 	Tools             []abi.Tool
 	ReturnDirectly    []string
@@ -33,15 +33,16 @@ type Start struct {
 	Limits            abi.RunLimits
 	Respond           *abi.Message // an answer that replaces the model's
 
-	// MaxSteps bounds the limit of steps that hooks set. If it is 0, hooks can set no limit.
+	// MaxSteps is the maximum of the step limit that hooks can set. If it is 0, hooks cannot set a
+	// limit.
 	MaxSteps int
-	// Allow rejects models and parameters that modules must not choose. Nil rejects all.
+	// Allow returns an error if modules must not choose the model or parameters. Nil rejects all.
 	Allow func(model string, params abi.Params) error
 }
 
-// BeforeAgent runs before_agent from the outside in. A hook that responds or fails skips the
-// remaining hooks, unless ContinueOnResponse or ContinueOnError is set. The result is valid only if
-// the error is nil.
+// BeforeAgent runs before_agent from the outside in, and returns the changed start. A hook that
+// responds skips the remaining hooks unless ContinueOnResponse is set, and a hook that fails does
+// unless ContinueOnError is set. The result is valid only if the error is nil.
 func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	owners := map[string]string{}
 	for _, t := range s.Tools {
@@ -77,8 +78,8 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	return s, p.err
 }
 
-// array returns s, or an empty slice if s is nil. JSON has null for a nil slice, but inputs declare
-// arrays.
+// array returns s, or an empty slice if s is nil. The declarations of inputs have arrays, but JSON
+// encodes a nil slice as null.
 func array[T any](s []T) []T {
 	if s == nil {
 		return []T{}
@@ -86,10 +87,10 @@ func array[T any](s []T) []T {
 	return s
 }
 
-// A pipeline holds the first error of a sequence of state hooks.
+// A pipeline records the first error of a sequence of state hooks.
 type pipeline struct{ err error }
 
-// ends records the outcome of one hook and reports whether to skip the remaining hooks.
+// ends records the outcome of one hook, and reports whether to skip the remaining hooks.
 func (p *pipeline) ends(r *Run, c *hook.Control, v record.Verdict, err error) bool {
 	if err != nil {
 		p.err = err
@@ -101,7 +102,8 @@ func (p *pipeline) ends(r *Run, c *hook.Control, v record.Verdict, err error) bo
 	return p.err != nil && !r.ContinueOnError
 }
 
-// applyStart returns s with an answer applied, or s itself with an error.
+// applyStart returns s with the answer of member m applied. If the answer is invalid, it returns s
+// unchanged and an error.
 func (r *Run) applyStart(
 	c *hook.Control,
 	s Start,
@@ -170,8 +172,8 @@ func (s *Start) allow(model string, params abi.Params) error {
 	return nil
 }
 
-// A Draft is the input of the state hooks of a step, which may change its messages and, before the
-// model call, its active tools.
+// A Draft is the state of a step that its state hooks can change: the messages and, before the
+// model call, the active tools.
 type Draft struct {
 	Messages *message.List
 	Tools    []abi.Tool
@@ -192,8 +194,9 @@ func (d *Draft) stateTools() []abi.StateTool {
 	return out
 }
 
-// BeforeModelRewriteState runs before_model_rewrite_state from the outside in. Its result
-// is valid only if there is no error.
+// BeforeModelRewriteState runs before_model_rewrite_state from the outside in, and returns the
+// changed draft. A hook that fails skips the remaining hooks, unless ContinueOnError is set. The
+// result is valid only if the error is nil.
 func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, error) {
 	var p pipeline
 	for _, m := range r.Inward(contract.HookBeforeModelRewriteState) {
@@ -227,8 +230,7 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state from the inside out, and returns the
-// messages that it leaves. A hook that fails skips the remaining hooks, unless ContinueOnError is
-// set.
+// changed messages. A hook that fails skips the remaining hooks, unless ContinueOnError is set.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterModelRewriteState) {
@@ -246,10 +248,9 @@ func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*message.Lis
 	return d.Messages, p.err
 }
 
-// AfterTools runs after_tools from the inside out, after a round of tool calls, and returns the
-// messages that it leaves. A hook that fails skips the remaining hooks, unless ContinueOnError is
-// set. An answer that leaves a call without exactly one result, or a result without a call, is a
-// fault.
+// AfterTools runs after_tools from the inside out after a round of tool calls, and returns the
+// changed messages. A hook that fails skips the remaining hooks, unless ContinueOnError is set. An
+// answer is a fault if a call then has no result or several, or a result has no call.
 func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []abi.Call) (*message.List, error) {
 	var p pipeline
 	for _, m := range r.Outward(contract.HookAfterTools) {
@@ -274,8 +275,8 @@ func (r *Run) AfterTools(ctx context.Context, messages *message.List, calls []ab
 	return messages, p.err
 }
 
-// editedOr returns a function that takes the results of [message.Edit]. The function returns the
-// edited list or, if the error is set, before.
+// editedOr returns a function that takes the results of [message.Edit] and returns the edited list.
+// If the error is not nil, the function returns before and the error.
 func editedOr(before *message.List) func(*message.List, error) (*message.List, error) {
 	return func(after *message.List, err error) (*message.List, error) {
 		if err != nil {
@@ -295,9 +296,9 @@ type End struct {
 	Usage        abi.Usage
 }
 
-// AfterAgent runs after_agent from the inside out and returns the final message. A failing module
-// neither prevents the others from running nor changes the outcome. Once ctx is done, the remaining
-// hooks are skipped.
+// AfterAgent runs after_agent from the inside out and returns the final message. An error or fault
+// of a hook neither prevents the others from running nor changes the outcome of the run. If ctx is
+// done, AfterAgent skips the remaining hooks.
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	for _, m := range r.Outward(contract.HookAfterAgent) {
 		c := r.Call(m, contract.HookAfterAgent, e.Messages)
@@ -331,7 +332,7 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 		if err != nil && ending.FromContext(ctx) != nil {
 			return e.Final
 		}
-		if err != nil { // the error of a call that the hook made; it cannot end the run, which is over
+		if err != nil { // a call that the hook made failed; the error cannot end the run, which is over
 			c.LogFailed(ending.AsError(err, abi.CodeInternal))
 		}
 		if v.Failed != nil {
@@ -341,8 +342,8 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	return e.Final
 }
 
-// checkFinal rejects a final message that is invalid, has tool calls, or has a role other than
-// assistant and that of the message it replaces.
+// checkFinal returns an error if final, the new final message, is invalid or has tool calls. Its
+// role must be assistant or the role of was, the message that it replaces.
 func checkFinal(final, was *abi.Message) error {
 	if err := contract.CheckMessage(final); err != nil {
 		return fmt.Errorf("final: %w", err)

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestStreamOfAModel checks the received chunks, the answer and its source for wrappers that read,
-// change, replace or abandon the stream of a model call.
+// TestStreamOfAModel checks wrappers that read, change, replace or abandon the stream of a model
+// call. It checks the chunks that the caller receives, the answer, and the source of the answer.
 func TestStreamOfAModel(t *testing.T) {
 	t.Parallel()
 	read := func(ctx context.Context, c *hook.Call) error { return c.StreamModel(ctx, abi.RequestPatch{}).End() }
@@ -161,7 +161,7 @@ func TestStreamOfAModel(t *testing.T) {
 	}
 }
 
-// TestStreamOfAWholeAnswer checks that a wrapper reads and sends in the same way if the call is not
+// TestStreamOfAWholeAnswer checks that a wrapper can read and send chunks even if the call is not
 // streamed.
 func TestStreamOfAWholeAnswer(t *testing.T) {
 	t.Parallel()
@@ -223,8 +223,8 @@ func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	require.Len(t, h.received, 1)
 }
 
-// TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an error that ends the
-// run.
+// TestEndingsPassAStream checks that a wrapper that reads a stream cannot catch an error that ends
+// the run.
 func TestEndingsPassAStream(t *testing.T) {
 	t.Parallel()
 	stop := &inproc.Middleware{
@@ -275,8 +275,8 @@ func TestEndingsPassAStream(t *testing.T) {
 	}
 }
 
-// TestOnChunkRefusesWhatIsSent checks that a wrapper cannot bypass an on_chunk hook that rejected a
-// part of its chunks.
+// TestOnChunkRefusesWhatIsSent checks that a wrapper cannot bypass an on_chunk hook that rejected
+// some of its chunks.
 func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	t.Parallel()
 	censor := &inproc.Middleware{
@@ -326,8 +326,8 @@ func TestOnChunkRefusesWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestStreamFaults checks that a wrapper that faults while it reads a stream ends the run or, if
-// its faults are skipped, leaves the model's answer, and that the model is called at most once.
+// TestStreamFaults checks a wrapper that faults while it reads a stream. The fault ends the run or,
+// if the entry's faults are skipped, the model's answer remains. The model is called at most once.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	at := func(n int) wrap {
@@ -478,7 +478,7 @@ func TestInterruptOfAStream(t *testing.T) {
 }
 
 // TestSecondAttempt checks that a second next is streamed unless chunks of the first were
-// delivered, and that the two do not mix.
+// delivered, and that the chunks of both do not mix.
 func TestSecondAttempt(t *testing.T) {
 	t.Parallel()
 	retry := wrap(func(ctx context.Context, c *hook.Call) (string, error) {

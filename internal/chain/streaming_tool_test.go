@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/pipe"
 )
 
-// TestStreamOfATool checks that wrappers and on_chunk hooks can change a tool's result as it
-// arrives in chunks, and that a tool of a module can send its result in chunks.
+// TestStreamOfATool checks that wrappers and on_chunk hooks can change the chunks of a tool's
+// result as they arrive, and that a module's tool can send its result in chunks.
 func TestStreamOfATool(t *testing.T) {
 	t.Parallel()
 	upper := &inproc.Middleware{

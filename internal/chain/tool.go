@@ -25,27 +25,28 @@ import (
 
 // A ToolCall describes a tool call for the chain to make.
 type ToolCall struct {
-	Call  abi.Call // its arguments are a JSON object
+	Call  abi.Call // the call, whose arguments are a JSON object
 	Tool  abi.Tool
 	State *message.List
-	// Run calls the tool itself, inside all rings and after the gates. It is not called for tools
-	// that an entry owns. If it returns an *abi.Interrupt, the run pauses; Run is then called again
-	// with the answer as resume. out takes chunks of the result while the tool runs; it is nil if
-	// they are not needed before the result.
+	// Run calls the tool itself, inside all rings and after the gates. It is not called for a tool
+	// that an entry added. If it returns an *abi.Interrupt, the run pauses, and Run is called again
+	// with the answer as resume. out receives chunks of the result while the tool runs. It is nil
+	// if they are not needed before the result.
 	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out pipe.Sink) (*abi.Result, error)
-	// Out takes the chunks that leave the outermost ring during the call, if it is
-	// streamed. It does not receive a result that did not arrive in chunks.
+	// Out receives the chunks that leave the outermost ring during the call. It is nil if the call
+	// is not streamed. Out does not receive a result that did not arrive in chunks.
 	Out pipe.Sink
 	// Anew, if not nil, means that the tool itself resumes a call that was running when its process
-	// ended, so that such a call is repeated whether or not the tool is idempotent. Anew is called
+	// ended. The host then repeats such a call even if the tool is not idempotent. It calls Anew
 	// before a new call.
 	Anew func()
-	// Mark, if not nil, is called before and after the call of a tool that an entry owns, with
-	// ended false and true. For other tools, Run observes both itself.
+	// Mark, if not nil, is called before the call of a tool that an entry added, with ended set to
+	// false, and after the call, with ended set to true. It is not called for other tools, since
+	// Run itself observes their start and end.
 	Mark func(ended bool)
 }
 
-// mark calls Mark if it is not nil.
+// mark calls Mark if Mark is not nil.
 func (c *ToolCall) mark(ended bool) {
 	if c.Mark != nil {
 		c.Mark(ended)
@@ -56,15 +57,15 @@ func (c *ToolCall) mark(ended bool) {
 type ToolOutcome struct {
 	Call   abi.Call    // the call as it was executed
 	Result *abi.Result // an error result if the call failed
-	Source string      // "tool", "host", or the entry that answered or denied
-	Labels []string    // labels of the result; if nil, those that follow from the source
+	Source string      // "tool", "host", or the name of the entry that answered or denied
+	Labels []string    // labels of the result; if nil, the labels that follow from the source
 
 	held   *local.Hold
 	memory *account.Meter // memory of the call and its result; nil if memory is not counted
 }
 
-// Release returns the memory that is counted for the call. A caller that keeps the result counts it
-// first.
+// Release uncounts the memory of the call and its result. A caller that keeps the result must count
+// its memory before.
 func (o *ToolOutcome) Release() {
 	if o.memory != nil {
 		o.memory.Release()
@@ -110,14 +111,14 @@ var _ exchange.Kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
 type toolKind struct {
 	run      *Run
 	call     *ToolCall
-	executed string // arguments of the last execution
+	executed string // arguments with which the tool was last called
 }
 
 // Applies implements [exchange.Kind].
 func (k *toolKind) Applies(m *hook.Member, q abi.Call) bool { return m.InToolCall(q.Name) }
 
-// core asks every gate about the exact arguments, then runs the tool. Invalid arguments and denied
-// calls give error results.
+// core asks the gates about the exact arguments and then runs the tool. If the arguments are
+// invalid or the call is denied, it returns an error result.
 func (k *toolKind) core(ctx context.Context, q abi.Call, out pipe.Sink) (exchange.Reply[abi.Result], error) {
 	args, err := toolset.ParseArguments(q.Arguments)
 	k.executed = args
@@ -148,7 +149,7 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out pipe.Sink) (exchang
 	return k.runTool(ctx, q, out)
 }
 
-// runTool runs one of the agent's own tools, unless an earlier pass did.
+// runTool runs one of the agent's own tools, or returns the outcome that an earlier pass recorded.
 func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exchange.Reply[abi.Result], error) {
 	rec := k.run.Record
 	key := rec.NextKey(exchange.SourceTool, q.ID)
@@ -170,7 +171,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 	if q.Idempotent {
 		err = k.run.PersistOwed(ctx)
 	} else {
-		err = k.run.Persist(ctx, k.call.Anew == nil) // with Anew, the tool's own run persists its actions
+		err = k.run.Persist(ctx, k.call.Anew == nil) // with Anew, the tool's own run persists its effects
 	}
 	if err != nil {
 		return exchange.Reply[abi.Result]{}, err
@@ -203,7 +204,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 		}
 		rec.Save(key, nil, record.Verdict{Failed: out.Err})
 	case asks:
-		rec.SetBegun(key, false) // the interrupted call did nothing; the next one counts
+		rec.SetBegun(key, false) // the interrupted call had no effect, and the call after the answer is a new one
 		if err := k.run.Pause(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); ending.Is(
 			err,
 		) {
@@ -221,7 +222,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink pipe.Sink) (exc
 	return labelled(out), k.run.Persist(ctx, false)
 }
 
-// labelled returns rep with the labels of its result moved to the reply.
+// labelled returns rep with the labels of its result as labels of the reply.
 func labelled(rep exchange.Reply[abi.Result]) exchange.Reply[abi.Result] {
 	if rep.Res != nil && rep.Res.Labels != nil {
 		res := *rep.Res
@@ -231,15 +232,15 @@ func labelled(rep exchange.Reply[abi.Result]) exchange.Reply[abi.Result] {
 	return rep
 }
 
-// A toolSink passes on the chunks that a tool sends while it runs.
+// A toolSink forwards the chunks that a tool sends while it runs.
 type toolSink struct {
 	to     pipe.Sink
 	call   abi.Call
-	ending atomic.Pointer[error] // the first error of the sink that ends the run, even if the tool ignores the error
+	ending atomic.Pointer[error] // the first error of the sink that ends or pauses the run; the tool could ignore it
 }
 
-// sink returns a sink that sets the call id of chunks and passes them to s.to, or nil if s.to is
-// nil.
+// sink returns a sink that sets the call ID of chunks and forwards them to s.to. It returns nil if
+// s.to is nil.
 func (s *toolSink) sink() pipe.Sink {
 	if s.to == nil {
 		return nil
@@ -253,8 +254,8 @@ func (s *toolSink) sink() pipe.Sink {
 	}
 }
 
-// unknown records and returns the result of a tool that was running in a process that has ended,
-// and that must not be called again. It also logs this.
+// unknown returns the result of a tool that was running when its process ended and that must not be
+// called again. It records the result and logs a message.
 func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
 	res := abi.ErrorResult(
 		fmt.Sprintf(
@@ -275,14 +276,14 @@ func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchang
 	return exchange.Reply[abi.Result]{Res: res, Source: exchange.SourceHost}, k.run.Persist(ctx, false)
 }
 
-// toolCall returns the host's side of a hook call about a tool call.
+// toolCall returns the host's side of a call of hook h for tool call q.
 func (r *Run) toolCall(m *hook.Member, h abi.Hook, state *message.List, q abi.Call) *hook.Control {
 	c := r.Call(m, h, state)
 	c.SetTool(&q, "")
 	return c
 }
 
-// callTool runs a tool in the entry that added it.
+// callTool runs the hook call_tool of owner, the entry that added the tool.
 func (k *toolKind) callTool(
 	ctx context.Context,
 	owner *hook.Member,
@@ -299,7 +300,7 @@ func (k *toolKind) callTool(
 	v, err := c.Invoke(ctx, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.Sent > 0 {
 			out.Result = k.Assemble(&abi.Result{}, t.Collected.Chunks())
-			c.Weigh(c.Weight() + int64(t.Bytes)) // the sent chunks are part of the recorded answer
+			c.Weigh(c.Weight() + int64(t.Bytes)) // the recorded answer includes the sent chunks
 		}
 		if out.Result == nil {
 			return fmt.Errorf("answers without a result")
@@ -379,8 +380,7 @@ func (k *toolKind) Wrap(
 	return out.Result, v, err
 }
 
-// labelsOf returns the labels of a result: its own or, if they are nil, those that follow from its
-// source.
+// labelsOf returns labels or, if labels is nil, the labels that follow from the source of a result.
 func labelsOf(labels []string, source, tool string) []string {
 	if labels != nil {
 		return labels
@@ -397,7 +397,7 @@ func (k *toolKind) Show(m *hook.Member, res *abi.Result, labels []string) *abi.R
 	return &out
 }
 
-// End returns a result as the end of a stream.
+// End returns the end of a stream whose result is res.
 func (k *toolKind) End(res *abi.Result) *contract.StreamEnd {
 	out := *res
 	return &contract.StreamEnd{Result: &out}
@@ -462,9 +462,9 @@ func (k *toolKind) Assemble(res *abi.Result, pieces []abi.Chunk) *abi.Result {
 	return &out
 }
 
-// ToolMessages asks tool_messages, from the outside in, how to record a result, and returns the
-// messages of the first hook that has any. If a hook fails or faults before, or none has any, it
-// returns def.
+// ToolMessages calls tool_messages, from the outside in, and returns the messages of the first hook
+// that returns any. They record the result of a call. It returns def if no hook returns messages,
+// or if a hook fails or faults before one does.
 func (r *Run) ToolMessages(
 	ctx context.Context,
 	state *message.List,
@@ -499,9 +499,9 @@ func (r *Run) ToolMessages(
 	return []abi.Message{def}, nil
 }
 
-// checkToolMessages sets the ids and origins of messages, and the labels of the result as their labels.
-// It returns an error if one of the messages is invalid, or if messages is not nil and the number of
-// messages that answer the call is not 1.
+// checkToolMessages sets the IDs and origins of messages, and sets labels, the labels of the
+// result, as their labels. It returns an error if a message is invalid, or if messages is not nil
+// and not exactly one of them answers the call.
 func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string, labels []string) error {
 	answers := 0
 	for i := range messages {
@@ -533,8 +533,8 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 // Same reports whether two results have the same content.
 func (k *toolKind) Same(a, b *abi.Result) bool { return message.SameJSON(a, b) }
 
-// Settle marks the writes of a tool call's wrappers for persisting. The outcome of the call is
-// recorded, so the wrappers are not called again.
+// Settle marks the writes of a tool call's wrappers for persisting. The caller has recorded the
+// outcome of the call, so that the wrappers will not be called again.
 func (r *Run) Settle(o *ToolOutcome) {
 	r.Locals.Release(o.held)
 }

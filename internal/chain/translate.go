@@ -18,35 +18,34 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// An Encoder converts a run's events to the protocol of one client. An Encoder serves one run and
-// one client, and is called for one event at a time.
+// An Encoder converts a run's events to a client's protocol. An Encoder serves one run and one
+// client, and is called for one event at a time.
 type Encoder interface {
 	// Protocol returns the name of the protocol, which modules receive.
 	Protocol() string
-	// Encode returns the protocol's events for e, if any. Modules may have dropped earlier
-	// events, but not the last one of the run, and a resumed run starts in the middle:
-	// Encode opens whatever the protocol requires to be open.
+	// Encode returns the protocol's events for e, or none. Modules may have dropped earlier events,
+	// but not the last one of the run. A resumed run begins without its earlier events. Encode must
+	// add the starting events that the protocol then requires.
 	Encode(e abi.Event) []Encoded
 }
 
 // An Encoded is one event in a client's protocol.
 type Encoded struct {
 	JSON json.RawMessage // a JSON object
-	// Fixed lists the keys of the object that modules must not change, such as its type
-	// and ids.
+	// Fixed lists the keys of JSON that modules must not change, such as the event's type and IDs.
 	Fixed []string
-	// Keep prevents modules from dropping the event, because the protocol needs it for later
-	// events.
+	// Keep prevents modules from dropping the event, for example because the protocol needs it for
+	// later events.
 	Keep bool
 }
 
-// Translate converts an event to a client's protocol through the run's translate_before
-// and translate_after hooks: first the inner ring, then the tenant's, then the outer. If a
-// hook fails, the event stays as it was.
+// Translate converts event e to a client's protocol with enc. Before and after the conversion, it
+// calls the run's translate_before and translate_after hooks: first those of the inner ring, then
+// the tenant's, then the outer ring's. A hook that fails leaves the event unchanged.
 //
-// caused holds the events that the hooks themselves produced: log lines, faults and custom events.
-// They have not been sent to the run's host, which may be busy sending e. When they are translated
-// in turn, they pass only the rings outside that of the hook, so that translation terminates.
+// caused has the events that the hooks themselves produced: log lines, faults and custom events.
+// Translate does not send them to the run's host, which may be busy sending e. When the caller
+// translates them, they pass only the rings outside the hook's own, so that translation terminates.
 //
 // Translate must be called for one event at a time.
 func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client []json.RawMessage, caused []abi.Event) {
@@ -77,8 +76,8 @@ type translation struct {
 	caused   []abi.Event
 }
 
-// members returns the members that may translate the event: they may read its content, and
-// their ring is outside that of the translator that caused it.
+// members returns the members that may translate the event. They must be allowed to read the whole
+// event, and be outside the ring of the translator that caused the event, if one did.
 func (t *translation) members(h abi.Hook) []*hook.Member {
 	var by *hook.Member
 	if hook.Translates(t.source.Hook) {
@@ -93,8 +92,8 @@ func (t *translation) members(h abi.Hook) []*hook.Member {
 	return out
 }
 
-// mayTranslate reports whether the member may read everything in an event. A translator returns the
-// whole event, so parts of the event cannot be withheld from it.
+// mayTranslate reports whether the member may read everything in an event. A part of the event
+// cannot be withheld from a translator, because the translator returns the whole event.
 func mayTranslate(m *hook.Member, e *abi.Event) bool {
 	if m.Read == "" || m.Read == hook.ReadAll {
 		return true
@@ -107,7 +106,7 @@ func mayTranslate(m *hook.Member, e *abi.Event) bool {
 		(e.Message == nil || last)
 }
 
-// call calls one member's hook with an event.
+// call calls hook h of one member with an event.
 func (t *translation) call(
 	ctx context.Context,
 	m *hook.Member,
@@ -117,7 +116,9 @@ func (t *translation) call(
 ) {
 	c := t.run.Call(m, h)
 	c.Divert(func(e abi.Event) {
-		if e.Stage != string(ending.StageBreaker) { // do not report an open breaker, which every further event would repeat
+		if e.Stage != string(
+			ending.StageBreaker,
+		) { // do not report an open circuit breaker, because each further event would repeat the report
 			t.caused = append(t.caused, e)
 		}
 	})
@@ -133,11 +134,12 @@ func (t *translation) call(
 	}
 }
 
-// before runs translate_before over an event. It returns false if a hook drops the event.
-//
-// The message at the end of a run repeats an earlier message event, and an encoder may
-// send it again. A member that leaves it unchanged is also called with it as a message
+// before passes an event through the translate_before hooks. It returns false if a hook drops the
 // event.
+//
+// The message at the end of a run repeats an earlier message event, and an encoder may send it
+// again. If a member leaves that message unchanged, before also calls the member with the message
+// as a message event.
 func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool) {
 	for _, m := range t.members(contract.HookTranslateBefore) {
 		changed, ok, err := t.translate(ctx, m, e)
@@ -157,8 +159,8 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 	return e, true
 }
 
-// translate runs a member's translate_before over an event. ok is false if the member drops it. If
-// the member fails, translate returns the event unchanged, with an error.
+// translate passes an event through a member's translate_before. ok is false if the member drops
+// the event. If the member fails, translate returns the event unchanged, with an error.
 func (t *translation) translate(
 	ctx context.Context,
 	m *hook.Member,
@@ -166,7 +168,7 @@ func (t *translation) translate(
 ) (out abi.Event, ok bool, failed error) {
 	event, err := abijson.Marshal(e)
 	if err != nil {
-		return e, true, err // there is no event to show to a module
+		return e, true, err // the event cannot be shown to a module
 	}
 	out, ok, failed = e, true, errNotTranslated
 	t.call(ctx, m, contract.HookTranslateBefore, event, func(answer *abi.TranslateAnswer) error {
@@ -197,9 +199,9 @@ var errNotTranslated = errors.New("the hook failed")
 
 func isEnd(e abi.Event) bool { return e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused }
 
-// translateMessage runs a member's translate_before over the message at the end of a run, as a
+// translateMessage passes the message at the end of a run through a member's translate_before, as a
 // message event. It returns nil if the member drops the message. If the member fails or must not
-// read the message, translateMessage returns it unchanged.
+// read the message, translateMessage returns the message unchanged.
 func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, last abi.Event) *abi.Message {
 	asked := inside(e, func(abi.Event) abi.Event {
 		return abi.Event{
@@ -229,8 +231,8 @@ func (t *translation) translateMessage(ctx context.Context, m *hook.Member, e, l
 	return out.Message
 }
 
-// lastMessage returns e or, if e is the event of a nested run, its innermost event. It also reports
-// whether that event ends its run and has a message.
+// lastMessage returns the innermost event of e, which is e itself unless e is the event of a nested
+// run. It also reports whether that event ends its run and has a message.
 func lastMessage(e abi.Event) (abi.Event, bool) {
 	for e.Type == abi.EventChild && e.Event != nil {
 		e = *e.Event
@@ -238,12 +240,12 @@ func lastMessage(e abi.Event) (abi.Event, bool) {
 	return e, e.Type == abi.EventRunFinished && e.Message != nil
 }
 
-// withLast returns e with m as the message at the end of its run.
+// withLast returns e with m as the message of its innermost event.
 func withLast(e abi.Event, m *abi.Message) abi.Event {
 	return inside(e, func(last abi.Event) abi.Event { last.Message = m; return last })
 }
 
-// inside returns e with change applied to the innermost event.
+// inside returns e with change applied to its innermost event.
 func inside(e abi.Event, change func(abi.Event) abi.Event) abi.Event {
 	if e.Type != abi.EventChild || e.Event == nil {
 		return change(e)
@@ -253,9 +255,9 @@ func inside(e abi.Event, change func(abi.Event) abi.Event) abi.Event {
 	return e
 }
 
-// keepIdentity restores the fields that a translator must not change: the type and origin of the
-// event, and the ids by which clients relate events. It fails if the translator removed a part of
-// the event or added a message.
+// keepIdentity restores the fields of e that a translator must not change: the type and origin of
+// the event, and the IDs with which clients relate events. was is the event before the translation.
+// keepIdentity returns an error if the translator removed a part of the event or added a message.
 func keepIdentity(e, was *abi.Event) error {
 	e.Type, e.Seq, e.Run, e.TimeMS, e.Step, e.StepID = was.Type, was.Seq, was.Run, was.TimeMS, was.Step, was.StepID
 	e.Entry, e.Hook, e.Digest, e.Source = was.Entry, was.Hook, was.Digest, was.Source
@@ -300,8 +302,8 @@ func keepIdentity(e, was *abi.Event) error {
 	return keepInterrupts(e, was)
 }
 
-// keepMessage restores the id, role, origin and call id of a message. It fails if the translator
-// added the message or a tool call, or made the message invalid.
+// keepMessage restores the ID, role, origin and call ID of a message. It returns an error if the
+// translator added the message or a tool call, or made the message invalid.
 func keepMessage(m, was *abi.Message) error {
 	if was == nil {
 		return fmt.Errorf("event: has a message, where there was none")
@@ -319,8 +321,9 @@ func keepMessage(m, was *abi.Message) error {
 	return nil
 }
 
-// keepInterrupts rejects or reverts changes of interrupts other than of their text and payloads.
-// Clients answer interrupts by id, and must answer all of them.
+// keepInterrupts restores the IDs and the origin of interrupts and of their calls. It returns an
+// error if the translator changed the number of interrupts, or added or removed a call. Clients
+// answer interrupts by ID, and must answer all of them.
 func keepInterrupts(e, was *abi.Event) error {
 	if len(e.Interrupts) != len(was.Interrupts) {
 		return fmt.Errorf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
@@ -338,8 +341,8 @@ func keepInterrupts(e, was *abi.Event) error {
 	return nil
 }
 
-// after runs translate_after over one event in the client's protocol. It returns false if
-// a hook drops it.
+// after passes an event in the client's protocol through the translate_after hooks. It returns
+// false if a hook drops the event.
 func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bool) {
 	event := x.JSON
 	for _, m := range t.members(contract.HookTranslateAfter) {
@@ -369,8 +372,8 @@ func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bo
 	return event, true
 }
 
-// keepFixed restores the fixed keys of an encoded event. It fails if the event is not a JSON
-// object.
+// keepFixed restores the fixed keys of an encoded event. It returns an error if the event is not a
+// JSON object.
 func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, error) {
 	if err := jsoncodec.Valid(event); err != nil {
 		return nil, fmt.Errorf("event: %w", err)
@@ -387,7 +390,7 @@ func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, err
 		same = same && bytes.Equal(fields[key], before[key])
 	}
 	if same {
-		return slices.Clone(event), nil // preserves the module's order of keys
+		return slices.Clone(event), nil // keep the module's order of keys
 	}
 	fields = maps.Clone(fields)
 	for _, key := range fixed {

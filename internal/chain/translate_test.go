@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// shout is an encoder with two events for each chunk and one for any other event.
+// shout is an encoder that returns two events for each chunk and one for any other event.
 type shout struct{}
 
 func (shout) Protocol() string { return "shout" }
@@ -121,8 +121,7 @@ func TestTranslateOrder(t *testing.T) {
 	}, texts(client))
 }
 
-// TestTranslateIdentity checks that the fields that identify an event stay the same if a module
-// changes them.
+// TestTranslateIdentity checks that a module cannot change the fields that identify an event.
 func TestTranslateIdentity(t *testing.T) {
 	t.Parallel()
 	r := openTranslators(t, translating("liar", hook.Tenant,
@@ -141,7 +140,7 @@ func TestTranslateIdentity(t *testing.T) {
 	}, texts(client))
 }
 
-// TestTranslateRefused checks that an invalid answer is a fault and leaves the event unchanged.
+// TestTranslateRefused checks that an invalid answer is a fault and does not change the event.
 func TestTranslateRefused(t *testing.T) {
 	t.Parallel()
 	answer := func(event string) *abi.TranslateAnswer { return &abi.TranslateAnswer{Event: json.RawMessage(event)} }
@@ -190,8 +189,8 @@ func TestTranslateRefused(t *testing.T) {
 	}
 }
 
-// TestTranslateDrop checks which events may be dropped, and that an error or a panic of a hook
-// leaves the event unchanged.
+// TestTranslateDrop checks which events a hook can drop, and that an error or a panic of a hook
+// does not change the event.
 func TestTranslateDrop(t *testing.T) {
 	t.Parallel()
 	drop := func(*hook.Call, map[string]any) (*abi.TranslateAnswer, error) {
@@ -254,8 +253,8 @@ func TestTranslateCaused(t *testing.T) {
 		_, caused := r.Translate(t.Context(), waiting[0], shout{})
 		waiting = append(waiting[1:], caused...)
 	}
-	// i translates the chunk; t and u the chunk and i's two events; o those three, and for each of
-	// the three the two events of t and the two of u.
+	// i translates the chunk. t and u translate the chunk and i's two events. o translates those
+	// three and, for each of them, the two events of t and the two of u.
 	require.Equal(t, map[string]int{"i": 1, "t": 3, "u": 3, "o": 15}, seen)
 
 	crash := openTranslators(
@@ -278,7 +277,7 @@ func TestTranslateCaused(t *testing.T) {
 	require.Equal(t, []string{"fault", "fault", "fault", "fault", "fault", "log"}, reported)
 }
 
-// TestTranslateRead checks that a translator does not receive events that its module may not read.
+// TestTranslateRead checks that a translator does not receive events that its entry may not read.
 func TestTranslateRead(t *testing.T) {
 	t.Parallel()
 	message := abi.Assistant("secret")
@@ -305,9 +304,8 @@ func TestTranslateRead(t *testing.T) {
 	}
 }
 
-// TestTranslateInOneRing checks that translators that are skipped for one event are called for the
-// next. All of them are in the outer ring: one may read nothing, and the others emit events of
-// their own.
+// TestTranslateInOneRing checks that translators that one event skips are called for the next
+// event. All translators are in the outer ring. One may read nothing, and the others emit events.
 func TestTranslateInOneRing(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]string{}
@@ -343,13 +341,13 @@ func TestTranslateInOneRing(t *testing.T) {
 	}, seen)
 }
 
-// TestTranslateLastMessage checks that text that a translator removes from message events does not
-// reach the client in the message at the end of the run, or of a nested run.
+// TestTranslateLastMessage checks text that a translator removes from message events. The text must
+// not reach the client in the message at the end of the run or of a nested run either.
 func TestTranslateLastMessage(t *testing.T) {
 	t.Parallel()
 	hide := func(
 		_ *hook.Call, event map[string]any,
-	) (*abi.TranslateAnswer, error) { // changes messages only, as modules do
+	) (*abi.TranslateAnswer, error) { // changes only message events, as modules do
 		e := event
 		for e["type"] == "child" {
 			e = e["event"].(map[string]any)
@@ -361,7 +359,7 @@ func TestTranslateLastMessage(t *testing.T) {
 		m["content"] = strings.ReplaceAll(m["content"].(string), "secret", "***")
 		return answered(event)
 	}
-	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes any event with a message
+	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes every event with a message
 		if m, ok := event["message"].(map[string]any); ok {
 			m["content"] = m["content"].(string) + "!"
 		}
@@ -406,7 +404,7 @@ func TestTranslateLastMessage(t *testing.T) {
 	}
 }
 
-// lastText is an encoder that records the message at the end of a run.
+// lastText is an encoder that stores the text of the message at the end of a run.
 type lastText struct{ text string }
 
 func (*lastText) Protocol() string { return "last" }

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// An unopened is a middleware that fails the test if a run opens it.
+// An unopened is a middleware that fails the test if it is opened for a run.
 type unopened struct {
 	*inproc.Middleware
 	t *testing.T
@@ -24,8 +24,8 @@ func (m unopened) Open(context.Context, string, string) (hook.Session, error) {
 	return nil, nil
 }
 
-// TestEntryOfOtherRuns checks that a run does not open an entry whose conditions on the run do not
-// hold, and has no statistics of it.
+// TestEntryOfOtherRuns checks that an entry whose conditions on the run do not hold is not opened
+// for the run, and that the run has no statistics of the entry.
 func TestEntryOfOtherRuns(t *testing.T) {
 	t.Parallel()
 	gate := &inproc.Middleware{

@@ -1,5 +1,5 @@
 // Package inproc runs middlewares written in Go in the host's process, with all rights of the
-// process. Package host/native has constructors for them.
+// process. Package host/native has the functions that construct them.
 package inproc
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Describe returns n.Description with the hooks whose functions are set. The input of these hooks
-// has no messages, since they read them with [hook.Call.List].
+// Describe returns n.Description with the hooks whose functions are set. The inputs of these hooks
+// contain no messages, since Go code reads them with [hook.Call.List].
 func (n *Middleware) Describe() hook.Description {
 	d := n.Description
 	d.Messages = contract.MessagesLazy

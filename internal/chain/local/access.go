@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// get returns the value of key from the first of the owner's scopes that has it, and whether one
-// has.
+// get returns the value of key from the first of the owner's scopes that has one. It reports false
+// if none has.
 func (v *Values) get(o *Owner, key string) (value, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -24,8 +24,8 @@ func (v *Values) get(o *Owner, key string) (value, bool) {
 	return value{}, false
 }
 
-// checkWritable returns an error if key is shared and a ring outside the owner's has set it. The
-// caller holds the lock.
+// checkWritable returns an error if key is a shared key that a ring outside the owner's has set.
+// The caller holds the lock.
 func (v *Values) checkWritable(o *Owner, key string) error {
 	for _, scope := range o.scopes(key)[1:] {
 		if _, ok := v.scopes[scope][key]; ok {
@@ -35,8 +35,8 @@ func (v *Values) checkWritable(o *Owner, key string) error {
 	return nil
 }
 
-// set sets a key if the key's version still equals version, or unconditionally for abi.LocalAlways.
-// It stores val itself, not a copy.
+// set sets key if the stored version equals version, or unconditionally if version is
+// abi.LocalAlways. It stores val without a copy.
 func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -47,15 +47,15 @@ func (v *Values) set(o *Owner, key string, val json.RawMessage, version int64) (
 	return v.lastVersion, v.put(o, key, val, v.lastVersion)
 }
 
-// checkSet returns the error of a set that would fail because of the key's ring or version. It does
-// not check the limits.
+// checkSet returns the error with which set would fail because of the key's ring or version. It
+// does not check limits.
 func (v *Values) checkSet(o *Owner, key string, version int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.checkVersion(o, key, version)
 }
 
-// checkVersion is like checkSet, for callers that hold the lock.
+// checkVersion is like checkSet, for callers that have locked v.
 func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 	if err := v.checkWritable(o, key); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (v *Values) checkVersion(o *Owner, key string, version int64) error {
 	return nil
 }
 
-// reserveVersion returns a new version for a staged write, or the error with which the write would
-// fail.
+// reserveVersion returns a new version for a staged write of key. It returns an error if the owner
+// cannot write key.
 func (v *Values) reserveVersion(o *Owner, key string) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,8 +82,7 @@ func (v *Values) reserveVersion(o *Owner, key string) (int64, error) {
 	return v.lastVersion, nil
 }
 
-// commit applies a staged write. changed is false for the deletion of a key
-// that does not exist.
+// commit applies a staged write. It reports false if the write deletes a key that does not exist.
 func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -98,8 +97,8 @@ func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
 	return true, v.put(o, w.key, w.value, w.version)
 }
 
-// put sets key to val itself, not to a copy. It fails if val exceeds the limits of its scope or of
-// the run's memory. The caller holds the lock.
+// put sets key to val without a copy. It returns an error if that exceeds the limits of the scope
+// or of the run's memory. The caller holds the lock.
 func (v *Values) put(o *Owner, key string, val json.RawMessage, version int64) error {
 	scope := o.scope(key)
 	values := v.scopes[scope]
@@ -139,8 +138,8 @@ func (v *Values) remove(scope, key string) {
 	}
 }
 
-// add adds delta to a counter and returns its new value. It notes delta as pending until the hook
-// call is persisted.
+// add adds delta to a counter and returns the sum. It records delta as pending until the hook call
+// is persisted.
 func (v *Values) add(o *Owner, key string, delta int64) (int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// A scopedKey names a run-local value.
+// A scopedKey identifies a run-local value.
 type scopedKey struct{ scope, key string }
 
 // A change records that one hook call changed a value.
@@ -16,7 +16,7 @@ type change struct {
 	delta int64 // the sum that the call added to a counter
 }
 
-// maxLinear is the number of changes that are searched without an index.
+// maxLinear is the number of changes up to which find searches the list without an index.
 const maxLinear = 16
 
 // changes lists the values that a hook call has changed, each once.
@@ -25,8 +25,8 @@ type changes struct {
 	index map[scopedKey]int // indexes into list; nil below maxLinear changes
 }
 
-// add records a change of a key. If the key has changed before, delta is added to the delta of the
-// earlier change.
+// add records a change of key k. If k has changed before, add only adds delta to the earlier
+// change.
 func (c *changes) add(k scopedKey, delta int64) {
 	if i := c.find(k); i >= 0 {
 		c.list[i].delta += delta
@@ -43,7 +43,7 @@ func (c *changes) add(k scopedKey, delta int64) {
 	}
 }
 
-// find returns the index of a key's change, or -1.
+// find returns the index of the change of key k, or -1.
 func (c *changes) find(k scopedKey) int {
 	if c.index != nil {
 		if i, ok := c.index[k]; ok {
@@ -62,9 +62,9 @@ type Change struct {
 	Version int64           `json:"version,omitempty"`
 }
 
-// Changes returns the values that changed since its last call, sorted by scope and key. It excludes
-// what calls in progress have added to counters, since those calls are repeated if the process ends
-// before they do.
+// Changes returns the values that changed since the last call of Changes, sorted by scope and key.
+// It leaves out additions to counters by calls in progress, because a new process would repeat
+// those calls.
 func (v *Values) Changes() []Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,8 +87,8 @@ func (v *Values) Changes() []Change {
 	return out
 }
 
-// Apply applies changes that [Values.Changes] returned in an earlier process.
-// It must not be called while the values are in use.
+// Apply applies changes that [Values.Changes] returned in an earlier process. It must be called
+// before v is used.
 func (v *Values) Apply(list []Change) {
 	for _, c := range list {
 		v.lastVersion = max(v.lastVersion, c.Version)

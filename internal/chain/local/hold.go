@@ -6,23 +6,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// A Hold collects the changes that the wrappers of one exchange make. They are not persisted before
-// the exchange ends: until then a new process would call the wrappers again, and they would repeat
-// the changes.
+// A Hold collects the changes of the wrappers of one exchange. The changes are persisted when the
+// exchange has ended. A process that resumes the run before that calls the wrappers again, and they
+// make the changes again.
 type Hold struct{ changes map[scopedKey]int64 }
 
 type holdKey struct{}
 
 // WithHold returns ctx with a new hold, which replaces any other.
 //
-// A context carries the hold because an exchange may run another agent, as the
-// tool that it calls, whose chain shares nothing else with this one.
+// The hold is in the context because an exchange may run another agent as the tool that it calls,
+// and the chains of the two agents share nothing else.
 func WithHold(ctx context.Context) (context.Context, *Hold) {
 	h := &Hold{}
 	return context.WithValue(ctx, holdKey{}, h), h
 }
 
-// HoldOf returns the hold that ctx carries, or nil.
+// HoldOf returns the hold in ctx, or nil.
 func HoldOf(ctx context.Context) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	return h
@@ -51,7 +51,8 @@ func (v *Values) noteChanges(list []change, h *Hold) {
 	}
 }
 
-// markDirty marks a value for persisting, with delta no longer pending. The caller holds the lock.
+// markDirty marks a value for persisting, and removes delta from its pending additions. The caller
+// holds the lock.
 func (v *Values) markDirty(k scopedKey, delta int64) {
 	if !v.dirty[k] {
 		v.dirty[k] = true
@@ -62,8 +63,8 @@ func (v *Values) markDirty(k scopedKey, delta int64) {
 	}
 }
 
-// countNotes charges the memory of n more notes about changed keys, or returns it if n is negative.
-// Such notes outlive the values of deleted keys. The caller holds the lock.
+// countNotes counts the memory of n more records of changed keys, or uncounts it if n is negative.
+// Such a record outlives the value of a deleted key. The caller holds the lock.
 func (v *Values) countNotes(n int) {
 	switch {
 	case v.share == nil:
@@ -74,15 +75,15 @@ func (v *Values) countNotes(n int) {
 	}
 }
 
-// Release marks the changes that h holds for persisting. The caller has recorded the outcome of h's
-// exchange. A nil hold is ignored.
+// Release marks the changes in h for persisting. The caller must have recorded the outcome of the
+// exchange. A nil h is ignored.
 func (v *Values) Release(h *Hold) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.release(h)
 }
 
-// ReleaseAll releases all holds.
+// ReleaseAll releases all holds of v.
 func (v *Values) ReleaseAll() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -91,7 +92,7 @@ func (v *Values) ReleaseAll() {
 	}
 }
 
-// release is like Release, for callers that hold the lock.
+// release is like Release, for callers that have locked v.
 func (v *Values) release(h *Hold) {
 	if !v.holds[h] {
 		return

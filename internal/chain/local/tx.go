@@ -14,21 +14,21 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A Tx holds the reads and writes of one hook call. It stages unconditional
-// writes until [Tx.Commit]; writes with a version and additions to counters
-// take effect at once. The methods may be called concurrently.
+// A Tx is the reads and writes of one hook call. It stages unconditional writes until [Tx.Commit].
+// Writes with a version and additions to counters take effect at once. Its methods may be called
+// concurrently.
 type Tx struct {
 	values *Values
 	owner  *Owner
-	meter  *account.Meter // charged with staged writes; the caller of Begin releases it
+	meter  *account.Meter // counts the memory of staged writes; the caller of Begin releases it
 
 	mu      sync.Mutex
 	staged  []write
 	changed changes
 }
 
-// A write is a staged write. Its version is reserved when it is staged, so that the middleware
-// receives the version at once.
+// A write is a staged write. Its version is reserved when the write is staged, so that Set can
+// return the version.
 type write struct {
 	key     string
 	value   json.RawMessage
@@ -39,13 +39,13 @@ type write struct {
 // size returns the approximate size of a staged write in bytes.
 func (w *write) size() int64 { return int64(size.Overhead + len(w.key) + len(w.value)) }
 
-// Begin starts a transaction of an owner. It charges staged writes to meter.
+// Begin starts a transaction of owner o. It counts the memory of staged writes in meter.
 func (v *Values) Begin(o *Owner, meter *account.Meter) Tx {
 	return Tx{values: v, owner: o, meter: meter}
 }
 
-// Get returns the value of key. It sees the transaction's own staged writes. ok is false without
-// a value.
+// Get returns the value of key, including the transaction's own staged writes. ok is false if there
+// is no value.
 func (tx *Tx) Get(key string) (v contract.LocalValue, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return v, false, err
@@ -68,17 +68,17 @@ func (tx *Tx) lastStaged(key string) (write, bool) {
 	return write{}, false
 }
 
-// Set sets a value to a copy of val and returns its version. With [abi.LocalAlways] it stages the
-// write. With any other version it writes at once, and fails with [abi.CodeConflict] if the value
-// has another version. It also fails if val is not JSON, if the key is invalid or belongs to a ring
-// further out, or beyond a limit. While it checks and copies a large value it periodically calls
-// stop, which may be nil, and fails with the error of stop.
+// Set sets key to a copy of val and returns the new version. With [abi.LocalAlways], it stages the
+// write. With any other version, it writes at once, and fails with [abi.CodeConflict] if the value
+// has another version. Set also returns an error if val is not JSON, if key is invalid or was set
+// by a ring further out, or if a limit is exceeded. While it checks and copies a large value, it
+// calls stop periodically, and fails with the error of stop. stop may be nil.
 func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() error) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
 	}
-	// First do the checks that neither read nor copy the value: reading and copying take
-	// milliseconds for 4 MB.
+	// First make the checks that neither read nor copy the value, since those take milliseconds for
+	// 4 MB.
 	if err := tx.checkSet(key, val, version); err != nil {
 		return 0, err
 	}
@@ -102,8 +102,8 @@ func (tx *Tx) Set(key string, val json.RawMessage, version int64, stop func() er
 	return tx.values.set(tx.owner, key, val, version)
 }
 
-// checkSet returns the error of a Set that exceeds a limit or has an outdated version.
-// The write itself checks both again, since other calls may write in between.
+// checkSet returns the error of a Set that would exceed a limit or has an outdated version. The
+// write checks both again, since other calls may write in between.
 func (tx *Tx) checkSet(key string, val json.RawMessage, version int64) error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
@@ -121,7 +121,8 @@ func (tx *Tx) checkSet(key string, val json.RawMessage, version int64) error {
 	return tx.values.checkSet(tx.owner, key, version)
 }
 
-// Delete stages the deletion of a value.
+// Delete stages the deletion of key. It returns an error if key is invalid or was set by a ring
+// further out, or if a limit is exceeded.
 func (tx *Tx) Delete(key string) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -130,7 +131,8 @@ func (tx *Tx) Delete(key string) error {
 	return err
 }
 
-// Add adds delta to a counter at once and returns its new value.
+// Add adds delta to a counter at once and returns the sum. It returns an error if the value is not
+// an integer, if key is invalid or was set by a ring further out, or if a limit is exceeded.
 func (tx *Tx) Add(key string, delta int64) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
@@ -166,8 +168,8 @@ func (tx *Tx) stage(w write) (version int64, err error) {
 	return w.version, nil
 }
 
-// checkStaged returns an error if another staged write would exceed the limits of a
-// hook. The caller holds the lock.
+// checkStaged returns an error if a staged write of key and val would exceed the limits of one hook
+// call. The caller holds the lock.
 func (tx *Tx) checkStaged(key string, val json.RawMessage) error {
 	total := len(key) + len(val)
 	for _, w := range tx.staged {
@@ -182,7 +184,7 @@ func (tx *Tx) checkStaged(key string, val json.RawMessage) error {
 	return nil
 }
 
-// flush applies the staged writes of a key, before a write that takes effect at once.
+// flush applies the staged writes of key. It is called before a write that takes effect at once.
 func (tx *Tx) flush(key string) error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
@@ -198,7 +200,8 @@ func (tx *Tx) flush(key string) error {
 	return nil
 }
 
-// Commit applies the staged writes in order. It stops at the first write that fails.
+// Commit applies the staged writes in order. It stops at the first write that fails; earlier writes
+// remain applied.
 func (tx *Tx) Commit() error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
@@ -220,7 +223,7 @@ func (tx *Tx) apply(w *write) error {
 	return err
 }
 
-// note records that the call changes a value. delta is the amount added to a counter.
+// note records that the call changes key. delta is the amount that it adds to a counter, or 0.
 func (tx *Tx) note(key string, delta int64) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()

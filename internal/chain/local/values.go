@@ -1,10 +1,10 @@
-// Package local holds run-local values: small key-value stores in which the entries of a chain
+// Package local stores run-local values: small key-value stores in which the entries of a chain
 // store data for the length of one run.
 //
 // Each hook call writes through its own [Tx]. [Values.Changes] returns the changes for the host to
 // persist. The package guarantees that unconditional writes take effect only if their hook
-// succeeds, that versions never repeat, and that no entry exceeds its limits. The package does not
-// depend on hooks or the chain.
+// succeeds, that versions never repeat, and that no entry exceeds its limits. It does not depend on
+// hooks or the chain.
 package local
 
 import (
@@ -19,14 +19,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Limits of the values of one scope: of an entry, or of the keys that a ring shares.
+// Limits of the values of one scope. A scope has the values of one entry, or the values that a ring
+// shares.
 const (
 	maxBytes = 4 << 20 // keys and values together
 	maxKeys  = 4096
 )
 
-// Values holds the run-local values of all entries of a run. It is a plain
-// value that is persisted with the run and survives pauses and restarts.
+// Values has the run-local values of all entries of a run. It can be encoded as JSON, with which
+// the host persists it.
 type Values struct {
 	mu          sync.Mutex
 	lastVersion int64
@@ -34,7 +35,7 @@ type Values struct {
 	sizes       map[string]int // bytes of keys and values, by scope
 
 	dirty   map[scopedKey]bool  // changed since the last call of Changes
-	pending map[scopedKey]int64 // what calls in progress have added to counters
+	pending map[scopedKey]int64 // additions of calls in progress to counters
 	holds   map[*Hold]bool      // holds of exchanges in progress that have changed values
 
 	share *account.Share // share of the run's memory; nil if memory is not counted
@@ -51,8 +52,8 @@ func New() *Values {
 		dirty: map[scopedKey]bool{}, pending: map[scopedKey]int64{}, holds: map[*Hold]bool{}}
 }
 
-// Count charges the values to an account from now on. It charges existing values even beyond the
-// limit. Nil stops the counting.
+// Count counts the memory of the values in account a from now on. It counts existing values even if
+// they exceed the account's limit. If a is nil, Count stops the counting.
 func (v *Values) Count(a *account.Account) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

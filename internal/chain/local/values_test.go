@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Rings for NewOwner: the name of an entry's own ring, and then those of the rings outside it, from
-// the inside out.
+// Arguments of NewOwner: the name of an entry's ring, followed by the names of the rings outside
+// it, from the inside out.
 var (
 	outer  = []string{"outer"}
 	tenant = []string{"tenant", "outer"}
@@ -175,8 +175,8 @@ func TestLocalsSizesStayRight(t *testing.T) {
 	require.Equal(t, want, locals.sizes["entry:a"])
 }
 
-// TestRejectedLocalSetCopiesNothing checks that a write beyond the limit of a hook or with an
-// outdated version does not make the host copy its value: a hook can repeat such a write thousands
+// TestRejectedLocalSetCopiesNothing checks that the host does not copy the value of a write that
+// exceeds the limit of a hook or has an outdated version. A hook can repeat such a write thousands
 // of times.
 func TestRejectedLocalSetCopiesNothing(t *testing.T) {
 	value := json.RawMessage(`"` + strings.Repeat("x", maxBytes-100) + `"`)
@@ -225,8 +225,8 @@ func TestLocalSetStopsWhileItCopies(t *testing.T) {
 	require.GreaterOrEqual(t, asked-2*reading, 10, "stop is asked between pieces of the copy")
 }
 
-// TestChangesAreNotedOnce checks that a transaction notes each changed key once, and no keys that
-// do not exist, since the notes of wrappers last as long as their exchange.
+// TestChangesAreNotedOnce checks that a transaction records each changed key once, and no key that
+// does not exist. The records of wrappers last as long as their exchange.
 func TestChangesAreNotedOnce(t *testing.T) {
 	t.Parallel()
 	values := New()

@@ -1,9 +1,9 @@
-// Package message holds immutable lists of messages that share their parts and their JSON, and
-// makes edited copies of them for middlewares.
+// Package message implements immutable lists of messages, which share their parts and their JSON,
+// and edits them for middlewares.
 //
 // A [List] is a run's state or the request of one model call. Each edited copy has its own
-// revision; [Revisions] tell a module from which index a list has changed. The package guarantees
-// that the ids and origins of messages are set by the host.
+// revision. [Revisions] tell a module from which index a list has changed. The package guarantees
+// that the IDs and origins of messages are set by the host.
 package message
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// checkCalls rejects a message with too many tool calls.
+// checkCalls returns an error if a message has more than MaxCalls tool calls.
 func checkCalls(m *abi.Message) error {
 	if len(m.ToolCalls) > MaxCalls {
 		return fmt.Errorf("a message with %d tool calls; at most %d are allowed", len(m.ToolCalls), MaxCalls)
@@ -24,9 +24,9 @@ func checkCalls(m *abi.Message) error {
 	return nil
 }
 
-// MaxAllCalls is the maximum number of tool calls that one answer may add to a list, and that the
-// caller's messages may have together. The host makes a result for each call without one, of up to a
-// few KB.
+// MaxAllCalls is the maximum number of tool calls that one answer may add to a list, and of tool
+// calls in all of the caller's messages. The host adds a result of up to a few KB for each call
+// that has none.
 const MaxAllCalls = 10_000
 
 // CountCalls returns the number of tool calls in messages.
@@ -37,8 +37,9 @@ func CountCalls(messages []abi.Message) (n int) {
 	return n
 }
 
-// CheckJSON rejects a message whose raw JSON is invalid, for example that of its extra. Only Go code
-// of this process can make such a message: those of modules are decoded.
+// CheckJSON returns an error if a message contains raw JSON that is invalid, for example in Extra.
+// Only Go code of this process can make such a message, since the messages of modules are decoded
+// from JSON.
 func CheckJSON(m *abi.Message) error {
 	if len(m.Extra) == 0 && len(m.Unknown) == 0 && !m.Content.IsParts() &&
 		!slices.ContainsFunc(m.ToolCalls, func(c abi.ToolCall) bool { return len(c.Unknown) > 0 }) {
@@ -48,12 +49,12 @@ func CheckJSON(m *abi.Message) error {
 	return err
 }
 
-// MaxCalls is the maximum number of tool calls in a message of a middleware, as in a
-// stream of chunks.
+// MaxCalls is the maximum number of tool calls in a message of a middleware. A stream of chunks has
+// the same limit.
 const MaxCalls = 1024
 
-// CheckResult rejects a tool result whose content or extra is invalid, and removes its labels. A nil
-// result is valid.
+// CheckResult returns an error if a tool result has invalid content or an invalid Extra. It removes
+// the labels of res. A nil res is valid.
 func CheckResult(res *abi.Result) error {
 	if res == nil {
 		return nil
@@ -68,22 +69,24 @@ func CheckResult(res *abi.Result) error {
 	if len(res.Extra) == 0 && !res.Content.IsParts() {
 		return nil
 	}
-	if _, err := abijson.Marshal(res); err != nil { // only a result of Go code of this process
+	if _, err := abijson.Marshal(res); err != nil { // only Go code of this process can make such a result
 		return fmt.Errorf("result: %w", err)
 	}
 	return nil
 }
 
-// isEmpty reports whether a middleware set nothing in a message.
+// isEmpty reports whether m has no role and no content, that is, whether a middleware left it
+// empty.
 func isEmpty(m *abi.Message) bool {
 	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
 }
 
-// CheckResponse returns an error if the response is not a valid message of an assistant, or has too
-// many tool calls, a finish reason that is too long or negative usage. A nil response is valid.
-// CheckResponse sets the id and origin of the message, and removes its labels. inner is the response
-// that the middleware saw, or nil. The response takes the id of inner, its usage if it has none, and
-// its origin if the messages are the same. Otherwise the origin names the entry.
+// CheckResponse validates the response that an entry returned. It returns an error if the message
+// is missing, invalid or not an assistant's, if it has too many tool calls, if the finish reason is
+// too long, or if the usage is negative. A nil response is valid. CheckResponse sets the message's
+// role, ID and origin, and removes its labels. inner is the response that the middleware saw, or
+// nil. res gets the ID of inner and, if it has none, the usage of inner. Its origin is that of
+// inner if both messages are the same, and otherwise the entry.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil
@@ -127,7 +130,7 @@ func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	return nil
 }
 
-// Same reports whether two messages are equal apart from their ids, origins and labels, which the
+// Same reports whether two messages are equal. It ignores their IDs, origins and labels, which the
 // host sets.
 func Same(a, b *abi.Message) bool {
 	x, y := Unlabelled(*a), Unlabelled(*b)

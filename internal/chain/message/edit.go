@@ -9,31 +9,33 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// MaxInsert is the maximum number of messages that one answer may insert beyond the length of the
-// list.
+// MaxInsert is the maximum number of messages that one answer may insert in addition to the length
+// of the list.
 const MaxInsert = 10_000
 
-// An Editor is the entry on whose behalf a list is edited.
+// An Editor describes the entry that edits a list.
 type Editor struct {
 	Entry string
 	NewID func() string // returns the id of a new message
-	// Trusted means that the entry may remove labels of messages.
+	// Trusted allows the entry to remove labels of messages.
 	Trusted bool
-	// Removed collects the labels that a trusted entry removed, for each message.
+	// Removed has the labels that a trusted entry removed, by message. Edit appends to it.
 	Removed []RemovedLabels
 }
 
-// RemovedLabels are labels that a trusted entry removed from a message.
+// RemovedLabels are the labels that a trusted entry removed from one message.
 type RemovedLabels struct {
-	Message string   `json:"message"` // id
+	Message string   `json:"message"` // the message's ID
 	Labels  []string `json:"labels"`
 }
 
-// Edit applies a middleware's patch to a list. It fails if the patch does not fit the list, has an
-// invalid message or inserts too many. Ids, origins and labels belong to the host: an inserted
-// message keeps its id only if the same patch removes the message with that id. A message that the
-// patch inserts or changes has the label of the entry, those that it had, and those of all messages
-// that the patch removes.
+// Edit applies a middleware's patch to a list. It returns an error if the patch does not fit the
+// list, has an invalid message, or inserts too many messages or tool calls.
+//
+// The host sets IDs, origins and labels. An inserted message keeps its ID only if the same patch
+// removes the message with that ID. A message that the patch inserts or changes gets the labels of
+// the message that it replaces, of all messages that the patch removes without a replacement, and
+// of the entry.
 func Edit(l *List, p *abi.ListPatch, by *Editor) (*List, error) {
 	if p.IsZero() {
 		return l, nil
@@ -82,8 +84,8 @@ func Edit(l *List, p *abi.ListPatch, by *Editor) (*List, error) {
 	return l.splice(splices), nil
 }
 
-// wholeSplice returns the single splice that turns l into the given messages. It omits their common
-// beginning.
+// wholeSplice returns a splice that replaces the messages of l with the given ones. It leaves out
+// the messages at the beginning that are the same in both.
 func (by *Editor) wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	same := 0
 	for same < min(l.Len(), len(messages)) && messages[same].ID != "" &&
@@ -93,8 +95,8 @@ func (by *Editor) wholeSplice(l *List, messages []abi.Message) abi.Splice {
 	return abi.Splice{At: same, Remove: l.Len() - same, Insert: messages[same:]}
 }
 
-// leaves reports whether m is equal to the message of the item it, so that replacing that message
-// with m leaves it unchanged.
+// leaves reports whether m is equal to the message of item it, so that replacing it with m would
+// change nothing.
 func (by *Editor) leaves(m *abi.Message, it *item) bool {
 	if by.Trusted && m.Labels != nil && !slices.Equal(m.Labels, Labels(&it.message)) {
 		return false
@@ -107,13 +109,13 @@ func (by *Editor) leaves(m *abi.Message, it *item) bool {
 // An edit is the application of one patch.
 type edit struct {
 	*Editor
-	removed map[string]*abi.Message // removed messages by id, except those that a message of the patch replaced
-	gone    []string                // labels of the messages that the patch removes and does not replace
+	removed map[string]*abi.Message // removed messages by ID that no message of the patch has replaced yet
+	gone    []string                // labels of the messages that the patch removes without a replacement
 	lost    []RemovedLabels
 }
 
-// labelsOfGone returns the labels of the removed messages that no inserted message replaces by having
-// the same id.
+// labelsOfGone returns the labels of the removed messages that have no replacement. A replacement
+// is an inserted message with the same ID.
 func (e *edit) labelsOfGone(splices []abi.Splice) []string {
 	replaced := 0
 	kept := map[string]bool{}
@@ -143,8 +145,8 @@ func (e *edit) labelsOfGone(splices []abi.Splice) []string {
 	return JoinLabels(out)
 }
 
-// own sets the id, origin and labels of an inserted message. A message that replaces a removed one
-// keeps the id and, unless its role differs, the origin.
+// own sets the ID, origin and labels of an inserted message. A message that replaces a removed one
+// keeps that message's ID and, if the roles are equal, its origin.
 func (e *edit) own(m *abi.Message) {
 	was, ok := e.removed[m.ID]
 	given := m.Labels
@@ -172,9 +174,9 @@ func (e *edit) own(m *abi.Message) {
 	}
 }
 
-// label sets the labels of a message to labels. If given is not nil and the entry is trusted, label
-// leaves out the labels that are neither in given nor the entry's own. A message that would have no
-// labels has the entry's own.
+// label sets the labels of a message to labels. If the entry is trusted and given is not nil, label
+// leaves out the labels that are neither in given nor the entry's own. If no label is left, the
+// message gets the entry's own label.
 func (e *edit) label(m *abi.Message, labels, given []string) {
 	if !e.Trusted || given == nil {
 		SetLabels(m, labels)
@@ -196,16 +198,16 @@ func (e *edit) label(m *abi.Message, labels, given []string) {
 	SetLabels(m, left)
 }
 
-// unchanged reports whether a message is equal to the one that it replaces. It compares what usually
-// differs first, since encoding both takes time.
+// unchanged reports whether m is equal to was, the message that it replaces. It first compares the
+// fields that usually differ, since encoding both messages takes time.
 func unchanged(m, was *abi.Message) bool {
 	return m.Role == was.Role && m.Content.IsParts() == was.Content.IsParts() &&
 		(m.Content.IsParts() || m.Content.String() == was.Content.String()) &&
 		len(m.ToolCalls) == len(was.ToolCalls) && Same(m, was)
 }
 
-// Own sets the id, origin and labels of a message that an entry wrote. The labels are the entry's
-// own label and those in about, the labels of the content that the entry has seen.
+// Own sets the ID, origin and labels of a message that an entry wrote. about has the labels of the
+// content that the entry has seen. The message gets those labels and the entry's own.
 func Own(m *abi.Message, about []string, entry string, newID func() string) {
 	m.ID, m.Origin = newID(), EntryLabel(entry)
 	SetLabels(m, JoinLabels(about, []string{EntryLabel(entry)}))

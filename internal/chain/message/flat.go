@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Flat caches the messages of the last list that it returned. It is meant for callers that ask
-// for successive lists which differ only at the end. The messages have no labels.
+// A Flat returns the messages of lists as slices, and caches the last one. It is for callers that
+// ask for successive lists that differ only at the end. The messages have no labels.
 type Flat struct {
 	mu       sync.Mutex
 	rev      int64

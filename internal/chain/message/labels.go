@@ -8,11 +8,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// The host stores the labels of a message only where they differ from those that follow from its
-// origin, role and name. Messages of older versions therefore need no conversion, and most messages
-// take no more memory than without labels.
+// The host stores the labels of a message only if they differ from the label that follows from the
+// message's origin, role and name. Messages that were stored before labels existed therefore need
+// no conversion, and the labels of most messages take no memory.
 
-// MaxLabels is the maximum number of labels of a message. More become [abi.LabelAny].
+// MaxLabels is the maximum number of labels of a message. [abi.LabelAny] replaces a larger set.
 const MaxLabels = 64
 
 // Labels returns the labels of a message. The caller must not change them.
@@ -45,7 +45,8 @@ func derived(m *abi.Message) string {
 	}
 }
 
-// ToolLabel returns the label of the results of a tool. It names no tool if the name is too long.
+// ToolLabel returns the label of the results of the tool called name. If the name is too long, the
+// label has no name.
 func ToolLabel(name string) string {
 	if len(name) > contract.MaxName {
 		name = ""
@@ -53,11 +54,11 @@ func ToolLabel(name string) string {
 	return abi.LabelTool + name
 }
 
-// EntryLabel returns the label of what an entry wrote.
+// EntryLabel returns the label of content that an entry wrote.
 func EntryLabel(entry string) string { return abi.OriginModule + entry }
 
-// SourceLabels returns the labels of an answer with the given source: a result of the tool called
-// name or, if name is empty, an answer of the model.
+// SourceLabels returns the labels of an answer with the given source. name is the tool's name for a
+// tool's result, and empty for an answer of the model.
 func SourceLabels(source, name string) []string {
 	switch source {
 	case abi.OriginTool:
@@ -69,7 +70,7 @@ func SourceLabels(source, name string) []string {
 	}
 }
 
-// JoinLabels returns the union of sets of labels, sorted. It returns nil if they are empty.
+// JoinLabels returns the sorted union of sets of labels, or nil if all sets are empty.
 func JoinLabels(sets ...[]string) []string {
 	var out []string
 	for _, set := range sets {
@@ -83,7 +84,7 @@ func JoinLabels(sets ...[]string) []string {
 	return slices.Clip(out)
 }
 
-// SetLabels sets the labels of a message and of all its parts.
+// SetLabels sets the labels of a message, which then apply to all of its parts.
 func SetLabels(m *abi.Message, labels []string) {
 	m.Labels, m.PartLabels = labels, nil
 	if len(labels) == 1 && labels[0] == derived(m) {
@@ -91,21 +92,22 @@ func SetLabels(m *abi.Message, labels []string) {
 	}
 }
 
-// Unlabelled returns a message without labels, as models, events and most modules get it.
+// Unlabelled returns a copy of m without labels. Models, events and most modules receive messages
+// without labels.
 func Unlabelled(m abi.Message) abi.Message {
 	m.Labels, m.PartLabels = nil, nil
 	return m
 }
 
-// Labelled returns a message with its labels, for modules that read them.
+// Labelled returns a copy of m with all of its labels set, for modules that read labels.
 func Labelled(m abi.Message) abi.Message {
 	m.Labels = Labels(&m)
 	return m
 }
 
 // AdoptLabels gives each tool result without labels the label of the tool whose call it answers,
-// whatever tool the result names. It sorts the labels of every message and removes duplicates; more
-// than MaxLabels become [abi.LabelAny].
+// whatever tool the result names. It sorts the labels of every message and removes duplicates.
+// [abi.LabelAny] replaces more than MaxLabels labels.
 func AdoptLabels(messages []abi.Message) {
 	var names map[string]string
 	for i := range messages {
@@ -123,7 +125,7 @@ func AdoptLabels(messages []abi.Message) {
 	}
 }
 
-// UnlabelledEvent returns an event without labels.
+// UnlabelledEvent returns a copy of e whose messages and results have no labels.
 func UnlabelledEvent(e abi.Event) abi.Event {
 	if e.Message != nil && (e.Message.Labels != nil || e.Message.PartLabels != nil) {
 		m := Unlabelled(*e.Message)

@@ -8,7 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// TestLabelsOfRoles checks that only the role user makes a message without labels the user's.
+// TestLabelsOfRoles checks the labels that follow from a message's role. Only the role user results
+// in the label "user".
 func TestLabelsOfRoles(t *testing.T) {
 	for role, want := range map[string]string{
 		abi.RoleUser: "user", abi.RoleSystem: "system", abi.RoleDeveloper: "system", abi.RoleAssistant: "model",

@@ -13,8 +13,8 @@ import (
 )
 
 // A List is an immutable list of messages: a run's state, or the request of one model call. Editing
-// it makes another List with its own revision, which shares the unchanged messages. It is safe for
-// concurrent use.
+// a List makes another List with its own revision, which shares the unchanged messages. A List is
+// safe for concurrent use.
 type List struct {
 	items []*item
 	rev   int64
@@ -25,16 +25,16 @@ type List struct {
 	base, prefix int64
 }
 
-// A spare is the spare capacity after the items of lists that share an array. The first list to
-// append claims it without affecting the others, so that a growing conversation is not copied in
+// A spare is the unused capacity of an array that several lists share. The first list to append
+// uses the capacity without affecting the others. A growing conversation is therefore not copied in
 // each step.
 type spare struct {
 	mu   sync.Mutex
 	used int // length of the array that is in use
 }
 
-// extend returns the items of l followed by those of more, in the same array if possible, and the
-// spare capacity after them.
+// extend returns the items of l followed by more, and the spare capacity after them. It uses the
+// array of l if possible.
 func (l *List) extend(more []*item) ([]*item, *spare) {
 	if l.spare != nil {
 		l.spare.mu.Lock()
@@ -51,8 +51,8 @@ func (l *List) extend(more []*item) ([]*item, *spare) {
 // newItems returns an empty slice with capacity for n items and about a quarter more.
 func newItems(n int) []*item { return make([]*item, 0, n+n/4+8) }
 
-// An item is one message and its JSON. The JSON is encoded on first use and shared by all modules
-// and steps.
+// An item is one message and its JSON. The JSON is encoded on first use, and all modules and steps
+// share it.
 type item struct {
 	message  abi.Message
 	json     atomic.Pointer[[]byte] // without labels
@@ -93,15 +93,14 @@ func (it *item) stored() []byte {
 func encode(m *abi.Message) []byte {
 	b, err := abijson.Marshal(m)
 	if err != nil {
-		// Messages of modules were decoded from JSON, so they can be encoded. CheckJSON rejects those of Go
-		// code that cannot.
+		// Encoding should not fail: messages of modules were decoded from JSON, and CheckJSON
+		// rejects invalid messages of Go code.
 		b = []byte(`{"role":"user","content":null}`)
 	}
 	return b
 }
 
-// NewList returns a list of messages. Its revisions are comparable with those of other
-// lists that share revs.
+// NewList returns a list of messages. The revisions of lists that share revs can be compared.
 func NewList(revs *Revisions, messages []abi.Message) *List {
 	l := &List{revs: revs, rev: revs.root(), items: newItems(len(messages)), spare: &spare{used: len(messages)}}
 	var block []item
@@ -115,18 +114,18 @@ func NewList(revs *Revisions, messages []abi.Message) *List {
 	return l
 }
 
-// itemBlock is the number of messages of a new list that are allocated together. Larger
-// blocks save work for the garbage collector; smaller ones keep less memory alive when
-// most messages are dropped.
+// itemBlock is the number of messages of a new list that are allocated together. Larger blocks save
+// work for the garbage collector. Smaller blocks keep less memory alive when most of the messages
+// are dropped.
 const itemBlock = 32
 
 // Len returns the number of messages.
 func (l *List) Len() int { return len(l.items) }
 
-// At returns message i.
+// At returns message i. It panics if i is out of range.
 func (l *List) At(i int) abi.Message { return l.items[i].message }
 
-// Last returns the last message, if there is one.
+// Last returns the last message. It reports false if the list is empty.
 func (l *List) Last() (abi.Message, bool) {
 	if len(l.items) == 0 {
 		return abi.Message{}, false
@@ -143,22 +142,23 @@ func (l *List) All() []abi.Message {
 	return out
 }
 
-// Revision returns the revision of the list. Lists of a run with the same revision hold
-// the same messages.
+// Revision returns the revision of the list. Lists of a run with the same revision have the same
+// messages.
 func (l *List) Revision() int64 { return l.rev }
 
-// Changed returns the first index at which l differs from the list of revision rev: the
-// length of l if it does not differ, 0 if rev is unknown.
+// Changed returns the first index at which l differs from the list with revision rev. It returns
+// the length of l if the lists do not differ, and 0 if rev is unknown.
 func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), len(l.items)) }
 
-// JSON returns the messages with indices in [from, to) as a JSON array for a store. The bounds are
-// clamped.
+// JSON returns the messages [from, to) as a JSON array for a store, with the labels that the host
+// stores. It clamps the bounds.
 func (l *List) JSON(from, to int) []byte {
 	b, _ := l.appendJSON(nil, from, to, math.MaxInt, (*item).stored)
 	return b
 }
 
-// JSONSize returns the size in bytes of the JSON of the messages of l, starting at index first.
+// JSONSize returns the size in bytes of the JSON of the messages from index first on, with their
+// labels if labels is set.
 func (l *List) JSONSize(first int, labels bool) int64 {
 	var n int64
 	encoded := encoderOf(labels)
@@ -168,8 +168,8 @@ func (l *List) JSONSize(first int, labels bool) int64 {
 	return n
 }
 
-// AppendJSON appends the messages with indices in [from, to) to b as a JSON array for a module. The
-// bounds are clamped. ok is false if the array would exceed limit bytes.
+// AppendJSON appends the messages [from, to) to b as a JSON array for a module, with their labels
+// if labels is set. It clamps the bounds. ok is false if the array would exceed limit bytes.
 func (l *List) AppendJSON(b []byte, from, to, limit int, labels bool) (all []byte, ok bool) {
 	return l.appendJSON(b, from, to, limit, encoderOf(labels))
 }
@@ -229,12 +229,12 @@ func (it *item) bytes() int64 {
 	return n
 }
 
-// Append returns l with messages added at the end. l itself does not change.
+// Append returns a list with the messages of l and the given messages at the end.
 func (l *List) Append(messages ...abi.Message) *List {
 	return l.Insert(len(l.items), messages...)
 }
 
-// Insert returns l with messages inserted, the first of them at index at. l itself does not change.
+// Insert returns a list with the messages of l and the given messages from index at on.
 func (l *List) Insert(at int, messages ...abi.Message) *List {
 	if len(messages) == 0 {
 		return l
@@ -243,9 +243,9 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 }
 
 // Prefixed returns a list with the messages of prefix, which may be nil, followed by those of l.
-// Revisions of such lists can be compared with each other. last is an earlier result of Prefixed, or
-// nil. The result shares memory with last if both have the same prefix and l only adds messages at the
-// end.
+// The revisions of such lists can be compared with each other. last is an earlier result of
+// Prefixed, or nil. If last has the same prefix and l only adds messages at the end, the result
+// shares memory with last.
 func (l *List) Prefixed(last, prefix *List) *List {
 	out := &List{revs: l.revs, base: l.rev}
 	var before []*item
@@ -264,7 +264,8 @@ func (l *List) Prefixed(last, prefix *List) *List {
 	return out
 }
 
-// splice returns l with at least one splice applied. The splices must fit the list.
+// splice returns l with the splices applied. There must be at least one splice, and the splices
+// must fit the list.
 func (l *List) splice(splices []abi.Splice) *List {
 	if at := splices[0].At; at == len(l.items) {
 		var more []*item

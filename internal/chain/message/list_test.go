@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// TestChanged checks Changed against complete copies of the lists: after any edits between two
-// revisions, the messages before the returned index are the same.
+// TestChanged compares the results of Changed with complete copies of the lists. Whatever edits lie
+// between two revisions, the messages before the returned index must be the same.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -44,8 +44,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// holds checks the index that Changed returns for revision rev: the current list and the list of
-// that revision must be equal before the index.
+// holds checks the index that now.Changed returns for revision rev. The messages of now before the
+// index must be equal to those in before.
 func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
 	t.Helper()
 	first := now.Changed(rev)
@@ -54,9 +54,9 @@ func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
 	require.Equal(t, before[:first], now.All()[:first])
 }
 
-// TestChangedIsExact checks that a module which saw the list one step ago reads only the new
-// messages, and that a request with another prefix and an unknown revision count as changed from
-// the start.
+// TestChangedIsExact checks that a module that saw the list one step ago reads only the new
+// messages. A request with another prefix and an unknown revision must count as changed from the
+// start.
 func TestChangedIsExact(t *testing.T) {
 	t.Parallel()
 	revs := NewRevisions()
@@ -89,7 +89,8 @@ func TestListJSONIsBounded(t *testing.T) {
 	require.Equal(t, "[]", string(b))
 }
 
-// TestListsShare checks that lists that share an array do not see each other's appended messages.
+// TestListsShare checks that lists that share an array do not see the messages that the others
+// append.
 func TestListsShare(t *testing.T) {
 	t.Parallel()
 	revs := NewRevisions()

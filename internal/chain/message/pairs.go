@@ -8,21 +8,21 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// A Pairing decides how [List.Pair] changes messages.
+// A Pairing has the functions with which [List.Pair] adds, moves and removes results.
 type Pairing struct {
 	// Answer returns the result of a call that has none. m is the message with the call.
 	Answer func(c *abi.ToolCall, m *abi.Message) abi.Message
-	// Moved receives each result that Pair moves to its call.
+	// Moved is called with each result that Pair moves to its call.
 	Moved func(result *abi.Message)
-	// Orphan receives a result without a call, or of a call with an earlier result. It returns the
-	// message that replaces it, or nil to remove it.
+	// Orphan is called with each result that has no call, or whose call has an earlier result. It
+	// returns the message that replaces the result, or nil to remove the result.
 	Orphan func(result *abi.Message) *abi.Message
 }
 
-// Pair returns l with exactly one result for each tool call, directly after the message with the
-// call, as model APIs require. It changes only messages from index from on and the round before
-// them. If a round lacks results there, Pair orders its results as its calls. Otherwise their order
-// does not change.
+// Pair returns a list in which each tool call of l has exactly one result, directly after the
+// message with the call, as model APIs require. It changes only messages from index from on, and
+// the round before from. In a round that lacks results, Pair puts the results in the order of the
+// calls. It keeps the order of all other results.
 func (l *List) Pair(from int, p *Pairing) *List {
 	if l.Paired(from) {
 		return l
@@ -55,7 +55,8 @@ func (l *List) Pair(from int, p *Pairing) *List {
 	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, first), spare: &spare{used: len(items)}}
 }
 
-// roundStart returns the index of the message before index i that is not a result, or 0.
+// roundStart returns the index of the last message before index i that is not a tool's result, or
+// 0.
 func (l *List) roundStart(i int) int {
 	i--
 	for i > 0 && l.items[i].message.Role == abi.RoleTool {
@@ -64,8 +65,8 @@ func (l *List) roundStart(i int) int {
 	return max(i, 0)
 }
 
-// Paired reports whether [List.Pair] with the same index changes nothing because each call has one
-// result, directly after its message and in the order of the calls.
+// Paired reports whether [List.Pair] with the same index would change nothing, because each call
+// has one result directly after its message, in the order of the calls.
 func (l *List) Paired(from int) bool {
 	for i := l.roundStart(from); i < len(l.items); i++ {
 		m := &l.items[i].message
@@ -92,15 +93,15 @@ type round struct {
 	end     int   // index after the tool messages that directly follow the message
 }
 
-// An open lists the calls of a round that have the same id and no result yet, by their indices.
+// An open lists the calls of a round that have the same ID and no result yet.
 type open struct {
 	round *round
 	calls []int
 }
 
-// rounds finds the result of each call of the messages from index from on. It returns the rounds by
-// the index of their message, and the indices of their results. A result answers the first open call
-// with its id of the last message before it that has such a call.
+// rounds finds the result of each call in the messages from index from on. It returns the rounds by
+// the index of their message, and the set of the indices of their results. A result answers the
+// first open call with its ID in the last preceding message that has such a call.
 func (l *List) rounds(from int) (rounds map[int]*round, owned map[int]bool) {
 	rounds, owned = map[int]*round{}, map[int]bool{}
 	byID := map[string]*open{}
@@ -153,9 +154,9 @@ func (r *round) appendResults(items []*item, l *List, p *Pairing) []*item {
 	return items
 }
 
-// CheckResults returns an error if after, an edited copy of before, breaks the rule that each tool
-// call has exactly one result before the next message of an assistant, and each result has a call.
-// It ignores violations that before has.
+// CheckResults checks the rule that each tool call has exactly one result before the next message
+// of an assistant, and that each result has a call. It returns an error if after, an edited copy of
+// before, breaks the rule where before does not.
 func CheckResults(before, after *List) error {
 	from := after.Changed(before.rev)
 	if from == len(after.items) && from == len(before.items) {
@@ -209,10 +210,11 @@ func (v violation) Error() string {
 	}
 }
 
-// maxQuoted bounds a quoted id, in bytes.
+// maxQuoted is the maximum length of an ID in an error, in bytes.
 const maxQuoted = 128
 
-// violations returns the violations in the messages from index from on.
+// violations returns the violations of the rule of [CheckResults] in the messages from index from
+// on.
 func (l *List) violations(from int) []violation {
 	var out []violation
 	var calls []abi.ToolCall

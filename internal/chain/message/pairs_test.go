@@ -11,7 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// pairing answers calls with "none", and removes orphans or keeps them as messages of the user.
+// pairing answers calls with "none". It removes orphans or, if keep is set, keeps them as messages
+// of the user.
 func pairing(keep bool) *message.Pairing {
 	return &message.Pairing{
 		Answer: func(c *abi.ToolCall, _ *abi.Message) abi.Message {
@@ -28,7 +29,7 @@ func pairing(keep bool) *message.Pairing {
 	}
 }
 
-// random returns up to 12 messages, with few ids, so that they often belong together.
+// random returns up to 12 messages. There are few different IDs, so that results often have a call.
 func random(g *rand.Rand) []abi.Message {
 	id := func() string { return strconv.Itoa(g.IntN(3)) }
 	var out []abi.Message
@@ -49,8 +50,8 @@ func random(g *rand.Rand) []abi.Message {
 	return out
 }
 
-// requirePaired requires the rule of model APIs: directly after each message follow the results of
-// its calls, and no other results.
+// requirePaired requires the rule of model APIs: each message is directly followed by the results
+// of its calls, and there are no other results.
 func requirePaired(t *testing.T, l *message.List) {
 	t.Helper()
 	for i := 0; i < l.Len(); {
@@ -66,8 +67,9 @@ func requirePaired(t *testing.T, l *message.List) {
 	}
 }
 
-// TestPair checks random conversations: Pair returns a list that model APIs accept, changes nothing
-// else, loses no kept result, and needs to look only at what changed since its last call.
+// TestPair checks Pair with random conversations. The result must be a list that model APIs accept.
+// Pair must change nothing else, lose no kept result, and need only the messages that changed since
+// the last call.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	g := rand.New(rand.NewPCG(1, 2))
@@ -87,7 +89,8 @@ func TestPair(t *testing.T) {
 			}
 		}
 
-		// An edit of a paired list is repaired from its first change on, as from the start.
+		// Repairing an edited list from its first change must have the same result as repairing it
+		// from the start.
 		at := g.IntN(after.Len() + 1)
 		patch := abi.Splice{At: at, Remove: g.IntN(after.Len() - at + 1), Insert: random(g)}
 		by := &message.Editor{Entry: "m", NewID: func() string { return "" }}

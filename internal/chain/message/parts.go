@@ -7,13 +7,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// maxLabelledParts is the maximum number of parts of a changed message for which the host stores labels
-// of their own. The parts of other messages have the labels of the message.
+// maxLabelledParts is the maximum number of parts of a changed message whose parts have labels of
+// their own. The parts of a larger message all have the labels of the message.
 const maxLabelledParts = 64
 
-// partLabels returns the labels of each part of m whose labels differ from those of m. m is the
-// message that replaces was. A part that is also in was keeps its labels. Other parts have the
-// labels of those parts of was that m does not have, and the labels in added.
+// partLabels returns the labels of those parts of m whose labels differ from those of m. m replaces
+// was. A part that was also has keeps its labels. The other parts get the labels in added, and the
+// labels of the parts of was that m does not have.
 func partLabels(m, was *abi.Message, added []string) []abi.PartLabels {
 	parts, before := m.Content.Parts(), was.Content.Parts()
 	if !m.Content.IsParts() || len(parts) > maxLabelledParts || len(before) > maxLabelledParts {
@@ -51,7 +51,8 @@ func partLabels(m, was *abi.Message, added []string) []abi.PartLabels {
 	return out
 }
 
-// labelsOfPart returns the labels of part i of a message.
+// labelsOfPart returns the labels of part i of a message, which are the message's labels if the
+// part has none of its own.
 func labelsOfPart(m *abi.Message, i int) []string {
 	for _, p := range m.PartLabels {
 		if p.Part == i {

@@ -2,20 +2,20 @@ package message
 
 import "sync"
 
-// maxRevisions is the number of past revisions with known changes. A module that has cached an
-// older one reads the whole list again.
+// maxRevisions is the number of past revisions whose changes are known. A module that has cached an
+// older revision reads the whole list again.
 const maxRevisions = 4096
 
-// Revisions record how the lists of one run derive from each other, so that a module which
-// has cached an older revision learns from which index to read.
+// Revisions records how the lists of one run derive from each other. A module that has cached a
+// revision of a list learns from which index to read the list again.
 type Revisions struct {
 	mu    sync.Mutex
 	last  int64
 	nodes map[int64]revision
 }
 
-// A revision derives from its parent. If derived is set, its list is the parent's list after a
-// prefix whose length is first. Otherwise the two lists are equal before index first.
+// A revision derives from its parent. If derived is set, the revision's list is a prefix of length
+// first, followed by the parent's list. Otherwise the two lists are equal before index first.
 type revision struct {
 	parent  int64
 	first   int
@@ -29,7 +29,7 @@ func NewRevisions() *Revisions {
 }
 
 // ResumeRevisions returns the revisions of a resumed run, numbered from last+1. Earlier revisions
-// are unknown: lists count as changed since then from their start.
+// are unknown, so that a list counts as changed from its start since then.
 func ResumeRevisions(last int64) *Revisions {
 	r := NewRevisions()
 	r.last = last
@@ -43,7 +43,7 @@ func (r *Revisions) Last() int64 {
 	return r.last
 }
 
-// root adds the revision of a list that derives from no other.
+// root adds the revision of a list that does not derive from another.
 func (r *Revisions) root() int64 { return r.add(revision{}) }
 
 // next adds the revision of a list that is equal to its parent's list before index first.
@@ -67,9 +67,9 @@ func (r *Revisions) add(n revision) int64 {
 	return r.last
 }
 
-// changed returns the first index at which the lists of the revisions a and b may differ. It walks
-// from both to their common ancestor. A parent is older than its children, so the younger of the
-// two moves.
+// changed returns the first index at which the lists of revisions a and b may differ. It follows
+// the parents of both revisions to their common ancestor, always of the younger one, because a
+// parent is older than its children.
 func (r *Revisions) changed(a, b int64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +88,8 @@ func (r *Revisions) changed(a, b int64) int {
 			a = n.parent
 			continue
 		}
-		// a is a list that [List.Prefixed] made. Such lists have a common ancestor below their
-		// prefixes, or none.
+		// List a was made by [List.Prefixed]. Such lists have a common ancestor without the prefix,
+		// or none.
 		for {
 			m, ok := r.nodes[b]
 			if !ok || m.parent == 0 {

@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// MaxWaiting and maxWaitingBytes bound a [Buffer], in chunks and in approximate bytes.
+	// MaxWaiting and maxWaitingBytes are the maximum number of chunks in a [Buffer] and their
+	// maximum size in bytes, by estimate.
 	MaxWaiting      = 256
 	maxWaitingBytes = 1 << 20
 )
 
-// A Buffer holds chunks until they are taken together. Its size is bounded. The zero value
-// is empty.
+// A Buffer stores chunks until they are taken together. Its size is bounded. The zero value is an
+// empty buffer.
 type Buffer struct {
 	mu    sync.Mutex
 	queue []abi.Chunk
 	size  int // approximate bytes in the queue
 }
 
-// Add adds chunks. It returns false and adds nothing if they do not fit. They always fit into an
-// empty buffer.
+// Add adds chunks. If the chunks do not fit, it adds nothing and returns false. Any chunks fit into
+// an empty buffer.
 func (g *Buffer) Add(chunks ...abi.Chunk) bool {
 	n := int(size.Chunks(chunks))
 	g.mu.Lock()
@@ -37,16 +38,16 @@ func (g *Buffer) Add(chunks ...abi.Chunk) bool {
 	return true
 }
 
-// Room discards the chunks of the buffer and makes it store new chunks in the array of room, so that it
-// need not allocate one.
+// Room discards the buffered chunks. It makes the buffer store new chunks in the array of room,
+// which saves an allocation.
 func (g *Buffer) Room(room []abi.Chunk) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue, g.size = room[:0], 0
 }
 
-// Take removes and returns the first chunks, up to the given number of bytes but at least one chunk
-// if the buffer is not empty. left is the number of remaining chunks.
+// Take removes and returns the first chunks, at most limit bytes but at least one chunk if the
+// buffer is not empty. left is the number of remaining chunks.
 func (g *Buffer) Take(limit int) (chunks []abi.Chunk, left int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

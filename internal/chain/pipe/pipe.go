@@ -7,14 +7,13 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Pipe connects a producer of chunks and a consumer. Chunks that arrive while the
-// consumer is busy are taken together. The buffer is bounded, so that a slow consumer
-// slows the producer.
+// A Pipe passes chunks from a producer to a consumer. The consumer takes all chunks together that
+// arrived while it was busy. The buffer is bounded, so that a slow consumer slows the producer.
 type Pipe struct {
 	waiting Buffer
 	ended   atomic.Bool
-	more    chan struct{} // holds a token if the buffer may hold chunks or the pipe has ended
-	room    chan struct{} // holds a token if the buffer may be able to take more chunks
+	more    chan struct{} // has a token if the buffer may have chunks or the pipe has ended
+	room    chan struct{} // has a token if the buffer may be able to take more chunks
 }
 
 // NewPipe returns an empty pipe for one producer and one consumer.
@@ -22,7 +21,7 @@ func NewPipe() *Pipe {
 	return &Pipe{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// Put adds chunks and waits while the buffer is full. If ctx is done, it fails with the cause.
+// Put adds chunks, and waits while the buffer is full. If ctx is done, Put returns the cause.
 func (f *Pipe) Put(ctx context.Context, chunks ...abi.Chunk) error {
 	for !f.waiting.Add(chunks...) {
 		select {
@@ -35,15 +34,15 @@ func (f *Pipe) Put(ctx context.Context, chunks ...abi.Chunk) error {
 	return nil
 }
 
-// End marks the end of the chunks.
+// End marks the end of the chunks. The producer must not call Put afterwards.
 func (f *Pipe) End() {
 	f.ended.Store(true)
 	signal(f.more)
 }
 
-// Take waits until chunks are available or the pipe has ended, and returns them as [Buffer.Take]
-// does. ended is true once no chunks are left and none will arrive. If ctx is done, Take fails with
-// the cause.
+// Take waits until chunks are available or the pipe has ended, and returns chunks like
+// [Buffer.Take]. ended is true if no chunks are left and none will arrive. If ctx is done, Take
+// returns the cause.
 func (f *Pipe) Take(ctx context.Context, limit int) (chunks []abi.Chunk, ended bool, err error) {
 	for {
 		select {
@@ -51,7 +50,7 @@ func (f *Pipe) Take(ctx context.Context, limit int) (chunks []abi.Chunk, ended b
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
-		over := f.ended.Load() // loaded before Take, so that no chunk of an ended pipe is missed
+		over := f.ended.Load() // load ended before taking, so that no chunk of an ended pipe is missed
 		chunks, left := f.waiting.Take(limit)
 		ended := over && left == 0
 		signal(f.room)

@@ -9,25 +9,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A CallRecord is one recorded call of a phase.
+// A CallRecord is one call in the record of a phase.
 type CallRecord struct {
-	// What is a hook, "model", or "tool" for a call of the tool itself.
+	// What is the name of a hook, "model" for a call of the model, or "tool" for a call of a tool.
 	What  string `json:"what"`
 	Entry string `json:"entry,omitempty"`
-	// Call is the id of the tool call that the call is about.
+	// Call is the ID of the tool call to which a hook or tool belongs.
 	Call string `json:"call,omitempty"`
 
 	Answer  json.RawMessage `json:"answer,omitempty"` // a hook's answer, an abi.Response or an abi.Result
 	Failed  *abi.Error      `json:"failed,omitempty"`
 	Faulted bool            `json:"faulted,omitempty"`
-	// Done is set once the call has finished, and Begun once a tool has been called.
+	// Done is set when the call has finished, and Begun when a tool has been called.
 	Done  bool `json:"done"`
 	Begun bool `json:"begun,omitempty"`
 	// Erased is set if the answer was erased, because modules removed something from the run.
 	Erased bool `json:"erased,omitempty"`
 }
 
-// ParseCall decodes an entry of a [Delta]'s record.
+// ParseCall decodes an entry of Record in a [Delta].
 func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
 	var d CallRecord
 	if err := json.Unmarshal(b, &d); err != nil {
@@ -38,7 +38,7 @@ func ParseCall(key string, b json.RawMessage) (CallRecord, error) {
 	return d, nil
 }
 
-// parseKey returns the call of a key, without its outcome.
+// parseKey returns the call that a key identifies, without the outcome.
 func parseKey(key string) (d CallRecord) {
 	if i := strings.LastIndexByte(key, '#'); i >= 0 {
 		key = key[:i]
@@ -60,13 +60,14 @@ func parseKey(key string) (d CallRecord) {
 
 type recordKey struct{}
 
-// WithKey returns a copy of ctx for a call of the model or of a tool. key is the call's key in the
-// record of its phase.
+// WithKey returns a copy of ctx for a call of the model or of a tool. key identifies the call in
+// the record of its phase.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, recordKey{}, key)
 }
 
-// KeyOf returns the key of the call that ctx belongs to. It is the same if the run is replayed.
+// KeyOf returns the key of the call to which ctx belongs, or "" if there is none. The key is the
+// same when the run is replayed.
 func KeyOf(ctx context.Context) string {
 	key, _ := ctx.Value(recordKey{}).(string)
 	return key

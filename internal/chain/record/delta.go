@@ -7,9 +7,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/local"
 )
 
-// A Delta holds changes of the record of a phase and of run-local values. A hook's writes to
-// run-local values are in the same delta as its answer, so that a repeated hook finds the values
-// unchanged.
+// A Delta has the changes of a phase's record and of run-local values. The writes of a hook to
+// run-local values are in the same delta as its answer. A hook that is repeated therefore finds the
+// values as before its first call.
 type Delta struct {
 	Record map[string]json.RawMessage `json:"record,omitempty"`
 	Asked  json.RawMessage            `json:"asked,omitempty"` // all interrupts, answers and approvals
@@ -31,7 +31,7 @@ func (d *Delta) Size() int {
 	return n
 }
 
-// Answers returns the answers to interrupts in the delta, by interrupt id.
+// Answers returns the answers to interrupts in the delta, by interrupt ID.
 func (d *Delta) Answers() (map[string]json.RawMessage, error) {
 	if d.Asked == nil {
 		return nil, nil
@@ -47,7 +47,7 @@ func (d *Delta) Answers() (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// ApplyRecord applies the changes to a record.
+// ApplyRecord applies the delta's changes of the record to r.
 func (d *Delta) ApplyRecord(r *Record) error {
 	for key, b := range d.Record {
 		var e entry
@@ -67,8 +67,8 @@ func (d *Delta) ApplyRecord(r *Record) error {
 	return nil
 }
 
-// Changes returns the entries that changed since the last call. It also returns all interrupts,
-// answers and approvals if any of these changed.
+// Changes returns the entries that changed since the last call of Changes. If an interrupt, answer
+// or approval changed, it also returns all interrupts, answers and approvals.
 func (r *Record) Changes() (entries map[string]json.RawMessage, asked json.RawMessage, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

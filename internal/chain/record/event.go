@@ -7,9 +7,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// WasSent is called when a call sends an event for the nth time in this pass. It reports whether an
-// earlier pass sent the event at least nth times; if not, it records that the event is sent. sum is the
-// event's hash. Events are compared by content, since a resumed hook may send different ones.
+// WasSent reports whether earlier passes have sent an event of the call of key at least nth times.
+// If not, it records that the event is sent. The caller calls WasSent when the call sends the event
+// for the nth time in this pass. sum is the event's hash: events are compared by content, since a
+// repeated hook may send different ones.
 func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,7 +28,7 @@ func (r *Record) WasSent(key string, sum uint64, nth int) bool {
 	return false
 }
 
-// HasSent reports whether the call of key sent an event with the hash sum, in this pass or an
+// HasSent reports whether the call of key has sent an event with the hash sum, in this pass or an
 // earlier one.
 func (r *Record) HasSent(key string, sum uint64) bool {
 	r.mu.Lock()
@@ -47,7 +48,8 @@ func EventSum(e *abi.Event) uint64 {
 	return h.Sum64()
 }
 
-// WasReported records event n about a call and reports whether an earlier pass sent it.
+// WasReported reports whether an earlier pass sent event n of the call of key. If not, it records
+// that the event is sent. n starts at 1.
 func (r *Record) WasReported(key string, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Pending returns the unanswered interrupts in the order of their ids.
+// Pending returns the unanswered interrupts, sorted by ID.
 func (r *Record) Pending() []abi.Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,8 +33,8 @@ func (r *Record) Pending() []abi.Pending {
 	return out
 }
 
-// Answer answers interrupts by id; by says who answered, or is empty. It fails, and changes nothing,
-// if an id is unknown or an answer is invalid.
+// Answer records answers to interrupts, by interrupt ID. by is the name of the person who answered,
+// or "". If an ID is unknown or an answer is invalid, Answer changes nothing and returns an error.
 func (r *Record) Answer(answers map[string]json.RawMessage, by string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,10 +71,10 @@ func (r *Record) Answer(answers map[string]json.RawMessage, by string) error {
 	return nil
 }
 
-// MaxApprover bounds the name of an approver, in bytes.
+// MaxApprover is the maximum length of the name of an approver, in bytes.
 const MaxApprover = 256
 
-// parseApproval decodes the answer to a gate's question: an [abi.Approval], true to approve or
+// parseApproval decodes the answer to a gate's question: an [abi.Approval], true to approve, or
 // false to reject.
 func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	switch string(answer) {
@@ -107,8 +107,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	return a, nil
 }
 
-// Resume returns the answer to the interrupt of a key, or the interrupt if it is unanswered. It
-// returns nil for both if the key has no interrupt.
+// Resume returns the answer to the interrupt of the call of key, or the interrupt if it has no
+// answer. It returns nil for both if the call has no interrupt.
 func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Record) Resume(key string) (*abi.Resume, *abi.Pending) {
 	return nil, nil
 }
 
-// maxAsked bounds the total size of the interrupts of a phase, in bytes. A new interrupt makes the host
-// persist all of them again.
+// maxAsked is the maximum size of all interrupts of a phase, in bytes. Each new interrupt makes the
+// host persist all of them again.
 const maxAsked = 2 << 20
 
 // A pendingLimitError reports an interrupt that exceeds a limit.
@@ -134,7 +134,7 @@ type pendingLimitError struct{ cause error }
 // Error returns the cause's message with the prefix "interrupt: ".
 func (e *pendingLimitError) Error() string { return "interrupt: " + e.cause.Error() }
 
-// Interrupt records that the call of key waits for an answer, and forgets an earlier answer to that
+// Interrupt records that the call of key waits for an answer, and removes an earlier answer to that
 // call. The error is a *pendingLimitError.
 func (r *Record) Interrupt(key string, p abi.Pending) error {
 	r.mu.Lock()
@@ -168,8 +168,8 @@ func sizeOfPending(p *abi.Pending) int64 {
 	return int64(n)
 }
 
-// Decision returns the latest decision about an exact call, or nil, and the number of decisions
-// about it.
+// Decision returns the latest decision about a call with the same ID, owner, tool and arguments,
+// and the number of such decisions. latest is nil if there is none.
 func (r *Record) Decision(call abi.Call, owner string) (latest *Approval, number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,12 +183,13 @@ func (r *Record) Decision(call abi.Call, owner string) (latest *Approval, number
 	if at < 0 {
 		return nil, 0
 	}
-	copied := r.approvals[at] // the list may change
+	copied := r.approvals[at] // copy the decision, because the list may change
 	return &copied, number
 }
 
-// Approve records the approval of a call whose arguments a person wrote in the decision edit, unless
-// that is recorded already: a call is examined again after each pause.
+// Approve records the approval of a call with the arguments that a person wrote in the decision
+// edit. It does nothing if a decision about those arguments follows edit in the record, since the
+// call is examined again after each pause.
 func (r *Record) Approve(call abi.Call, owner string, edit *Approval) {
 	approved := Approval{CallID: call.ID, Owner: owner, Tool: call.Name, Arguments: call.Arguments, By: edit.By}
 	approved.Approval = edit.Approval

@@ -8,15 +8,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// maxRecord bounds the record of one phase, in bytes. Wrappers influence its size: each may run the
-// rest of the chain 64 times.
+// maxRecord is the maximum size of the record of one phase, in bytes. Wrappers influence the size,
+// because each can make the wrapped call 64 times.
 const maxRecord = 128 << 20
 
 // recordOverhead is the estimated size of a recorded call without its answer, in bytes.
 const recordOverhead = 256
 
-// Reserve counts the answer of a hook before it is recorded. The error is a fault of the
-// entry.
+// Reserve counts weight bytes for the answer of a hook before the answer is recorded. The error is
+// a fault of the entry.
 func (r *Record) Reserve(weight int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +32,9 @@ func (r *Record) Reserve(weight int64) error {
 	return nil
 }
 
-// ReserveAnswer counts out, the answer of a tool or the model, before it is recorded. The error,
-// whose code is [abi.CodeLimit], replaces the answer. Its message begins with what.
+// ReserveAnswer counts the memory of out, the answer of a tool or the model, before the answer is
+// recorded. An error has the code [abi.CodeLimit] and replaces the answer. Its message begins with
+// what, a description of the answer.
 func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +44,8 @@ func (r *Record) ReserveAnswer(what string, out any) *abi.Error {
 	return nil
 }
 
-// Force counts the answer of a tool or the model even beyond the limits.
+// Force counts the memory of out, the answer of a tool or the model, even if that exceeds the
+// limits.
 func (r *Record) Force(out any) {
 	n := weigh(out)
 	r.mu.Lock()
@@ -54,7 +56,8 @@ func (r *Record) Force(out any) {
 	}
 }
 
-// grow counts n more bytes. It fails if the run's memory is full. The caller holds the lock.
+// grow counts n more bytes. It returns an error if the run's memory is full. The caller holds the
+// lock.
 func (r *Record) grow(n int64) error {
 	if r.share != nil {
 		if err := r.share.Add(n); err != nil {
@@ -65,8 +68,8 @@ func (r *Record) grow(n int64) error {
 	return nil
 }
 
-// weigh returns the approximate size of a model's or tool's answer in the record, in bytes; 0 for
-// answers that were counted earlier.
+// weigh returns the approximate size in the record of a model's or tool's answer, in bytes. It
+// returns 0 for the answer of a hook.
 func weigh(out any) int64 {
 	switch out := out.(type) {
 	case *abi.Result:
@@ -74,6 +77,6 @@ func weigh(out any) int64 {
 	case *abi.Response:
 		return size.Message(&out.Message)
 	default:
-		return 0 // counted by Reserve
+		return 0 // Reserve has counted the answer of a hook
 	}
 }

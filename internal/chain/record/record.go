@@ -1,9 +1,9 @@
-// Package record records the calls of one phase of a run, so that the phase can be repeated after
-// an interrupt or in another process without repeating side effects.
+// Package record records the calls of one phase of a run. With the record, the phase can be
+// repeated after an interrupt or in another process without repeating side effects.
 //
 // A [Record] stores the outcomes of hooks, gates, the model and tools under keys that follow the
 // order of their calls. It returns recorded outcomes, pending interrupts, and the changes to
-// persist, as a [Delta]. A Record makes no calls itself.
+// persist, as a [Delta]. A Record does not make calls.
 package record
 
 import (
@@ -19,16 +19,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A Record holds the finished calls of the current phase of a run. When the phase is repeated,
-// pipeline hooks, gates, the model and tools are answered from the record; only wrappers, on_chunk,
-// observe and the hook that interrupted are called again.
+// A Record has the finished calls of the current phase of a run. When the phase is repeated, the
+// record answers for pipeline hooks, gates, the model and tools. Only wrappers, on_chunk, observe
+// and the hook that interrupted are called again.
 //
-// A Record is a plain value that is persisted with the run. The next phase starts with an empty
-// record.
+// A Record is persisted with the run as JSON. The next phase starts with an empty record.
 type Record struct {
 	mu      sync.Mutex
 	entries map[string]*entry
-	counts  map[string]int // number of calls of each kind in this pass, for their keys
+	counts  map[string]int // number of calls of each kind in this pass, for the keys
 
 	waiting   map[string]abi.Pending // unanswered interrupts by key
 	answers   map[string]abi.Resume  // answers to interrupts by key
@@ -49,14 +48,14 @@ type entry struct {
 	Begun   bool            `json:"begun,omitempty"`   // the tool was called
 	Done    bool            `json:"done"`
 	Events  int             `json:"events,omitempty"` // number of the host's events about the call that were sent
-	Told    []uint64        `json:"told,omitempty"`   // hashes of the call's own events that were sent
+	Told    []uint64        `json:"told,omitempty"`   // hashes of the sent events of the call
 	Own     *abi.Call       `json:"own,omitempty"`    // a tool call that a middleware makes for itself
 
-	value any  // Answer before it is encoded
+	value any  // the answer before it is encoded
 	dirty bool // changed since it was last persisted
 }
 
-// An Approval is an answer to the question whether one exact call is allowed.
+// An Approval is a person's answer to the question whether one exact call is allowed.
 type Approval struct {
 	CallID    string       `json:"call_id"`
 	Owner     string       `json:"owner"`
@@ -71,8 +70,8 @@ func New() *Record {
 	return &Record{} // the maps are made on first use, since most phases need few of them
 }
 
-// NextPhase returns the record of the phase that follows r's, or of the first phase if r
-// is nil. It reuses the memory of r's counters.
+// NextPhase returns the record of the phase after r's, or of the first phase if r is nil. The new
+// record reuses the memory of r's counters
 func (r *Record) NextPhase() *Record {
 	if r == nil {
 		return New()
@@ -85,7 +84,7 @@ func (r *Record) NextPhase() *Record {
 	return &Record{counts: counts}
 }
 
-// SetShare counts the record in a share of the run's memory.
+// SetShare counts the memory of the record in share.
 func (r *Record) SetShare(share *account.Share) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +103,7 @@ type recordFile struct {
 	Approvals []Approval             `json:"approvals,omitempty"`
 }
 
-// encode returns the entry as JSON. It encodes the answer only once.
+// encode returns the entry as JSON. It encodes the answer at most once.
 func (e *entry) encode() ([]byte, error) {
 	if e.value != nil {
 		b, err := abijson.Marshal(e.value)
@@ -165,8 +164,8 @@ func (r *Record) BeginPass() {
 	clear(r.counts)
 }
 
-// NextKey returns the key of the next call of the kind that parts identify. The keys are the same
-// in each pass.
+// NextKey returns the key of the next call of the kind that parts identify. The nth call of a kind
+// has the same key in each pass.
 func (r *Record) NextKey(parts ...string) string {
 	var room [128]byte
 	kind := room[:0]
@@ -184,7 +183,7 @@ func (r *Record) NextKey(parts ...string) string {
 	return key
 }
 
-// at returns the entry of a key and creates it if necessary. The caller holds the lock.
+// at returns the entry of key, which it creates if there is none. The caller holds the lock.
 func (r *Record) at(key string) *entry {
 	e := r.entries[key]
 	if e == nil {
@@ -194,7 +193,7 @@ func (r *Record) at(key string) *entry {
 	return e
 }
 
-// change returns the entry of a key and marks it for persisting. The caller holds the lock.
+// change returns the entry of key and marks the entry for persisting. The caller holds the lock.
 func (r *Record) change(key string) *entry {
 	e := r.at(key)
 	if !e.dirty {
@@ -204,8 +203,8 @@ func (r *Record) change(key string) *entry {
 	return e
 }
 
-// Load decodes the outcome of a finished call into out. ok is false if the call has not finished.
-// Load fails if the recorded answer cannot be decoded.
+// Load decodes the outcome of the call of key into out. ok is false if the call has not finished.
+// Load returns an error if the recorded answer cannot be decoded.
 func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +228,7 @@ func (r *Record) Load(key string, out any) (v Verdict, ok bool, err error) {
 }
 
 // LoadAs is like Load and returns an outcome of type T. ok is also false if the outcome cannot be
-// decoded.
+// decoded into a T.
 func LoadAs[T any](r *Record, key string) (known *T, v Verdict, ok bool) {
 	if !r.isDone(key) {
 		return nil, v, false
@@ -246,8 +245,8 @@ func (r *Record) isDone(key string) bool {
 	return e != nil && e.Done
 }
 
-// Save records out and v as the outcome of the call of key. out was counted by [Record.Reserve],
-// [Record.ReserveAnswer] or [Record.Force], or is nil.
+// Save records out and v as the outcome of the call of key. out is nil, or [Record.Reserve],
+// [Record.ReserveAnswer] or [Record.Force] has counted its memory.
 func (r *Record) Save(key string, out any, v Verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,9 +254,9 @@ func (r *Record) Save(key string, out any, v Verdict) {
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.Failed, v.Faulted
 }
 
-// Answers calls fn with the recorded answers of the model, whose call is "", and of tools. It
-// leaves out answers that are not encoded yet, and model calls that middlewares make for
-// themselves.
+// Answers calls fn with the recorded answers of the model and of tools. call is the ID of the tool
+// call, or "" for the model. Answers leaves out answers that are not encoded yet, and model calls
+// that middlewares made for themselves.
 func (r *Record) Answers(fn func(call string, answer json.RawMessage)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,7 +271,7 @@ func (r *Record) Answers(fn func(call string, answer json.RawMessage)) {
 	}
 }
 
-// put sets a key of a map, and creates the map if it is nil.
+// put sets key in a map. It creates the map if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -287,8 +286,8 @@ const (
 	kindCallTool = string(contract.HookCallTool) // calls of tools that middlewares added
 )
 
-// A Verdict is the outcome of a hook call that did not end the run: an answer that was
-// applied, a failure that the middleware reported, or a fault that was skipped.
+// A Verdict is the outcome of a hook call that did not end the run: an applied answer, a failure
+// that the middleware reported, or a skipped fault.
 type Verdict struct {
 	Failed  *abi.Error
 	Faulted bool

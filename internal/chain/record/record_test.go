@@ -21,8 +21,8 @@ func TestRecordNext(t *testing.T) {
 	require.Equal(t, "a/b#2", second.NextKey("a", "b"))
 }
 
-// TestEditApprovesOnce checks that examining a call again, as after a pause of its tool, neither
-// approves it again nor overrides a later decision.
+// TestEditApprovesOnce checks that Approve does nothing when a call is examined again, for example
+// after a pause of its tool. It must not override a later decision.
 func TestEditApprovesOnce(t *testing.T) {
 	t.Parallel()
 	r := New()
@@ -49,7 +49,7 @@ func TestEditApprovesOnce(t *testing.T) {
 	require.Equal(t, abi.Approve, latest.Approval.Decision, "a later edit approves again")
 }
 
-// TestDecisionAllocatesOnce checks that looking up a call among many decisions copies one of them.
+// TestDecisionAllocatesOnce checks that Decision copies only one of many decisions.
 func TestDecisionAllocatesOnce(t *testing.T) {
 	r := New()
 	for range 100 {

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Begun reports whether the tool call of key began and its outcome is unknown.
+// Begun reports whether the tool call of key has begun and has no recorded outcome.
 func (r *Record) Begun(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -14,15 +14,16 @@ func (r *Record) Begun(key string) bool {
 	return e != nil && e.Begun && !e.Done
 }
 
-// SetBegun records whether the tool call of key has begun. It is called with true before the tool
-// is called, and with false if the call turns out to have done nothing.
+// SetBegun records whether the tool call of key has begun. Callers set it before they call the
+// tool, and reset it if the tool asked for an interrupt and did nothing.
 func (r *Record) SetBegun(key string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.change(key).Begun = begun
 }
 
-// ToolBegun reports whether the tool of a call was called but its outcome is unknown.
+// ToolBegun reports whether the tool of the call with ID callID was called and has no recorded
+// outcome.
 func (r *Record) ToolBegun(callID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +35,7 @@ func (r *Record) ToolBegun(callID string) bool {
 	return false
 }
 
-// OpenNested records that a middleware makes a tool call for itself.
+// OpenNested records the start of a tool call that a middleware makes for itself.
 func (r *Record) OpenNested(key string, call *abi.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +43,7 @@ func (r *Record) OpenNested(key string, call *abi.Call) {
 	r.change(key).Own = &own
 }
 
-// HasNested reports whether an earlier pass started a middleware's tool call.
+// HasNested reports whether key is a tool call of a middleware that an earlier pass has started.
 func (r *Record) HasNested(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +51,8 @@ func (r *Record) HasNested(key string) bool {
 	return e != nil && e.Own != nil
 }
 
-// OpenNestedCalls returns, by key, the middlewares' tool calls that have started and whose end was
-// not reported.
+// OpenNestedCalls returns the tool calls of middlewares that have started and whose end was not
+// reported, by key.
 func (r *Record) OpenNestedCalls() map[string]*abi.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

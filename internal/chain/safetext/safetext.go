@@ -1,4 +1,4 @@
-// Package safetext makes text of guests and models safe to show in terminals and logs.
+// Package safetext makes the text of guests and models safe to show in terminals and logs.
 package safetext
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 // Clip returns the first limit bytes of s, cleaned, with an ellipsis if s was longer. The result
-// may be longer than limit, since Clean writes escapes.
+// can be longer than limit, because Clean replaces characters with escapes.
 func Clip(s string, limit int) string {
 	if len(s) > limit {
 		return Clean(truncate.Text(s, limit)) + "…"
@@ -17,8 +17,8 @@ func Clip(s string, limit int) string {
 	return Clean(s)
 }
 
-// Clean returns s as valid UTF-8 without control characters and without characters that
-// change how surrounding text is displayed. It replaces those with escapes.
+// Clean returns s as valid UTF-8. It replaces control characters other than newline and tab, and
+// characters that change how surrounding text is displayed, with escapes.
 func Clean(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if strings.IndexFunc(s, unsafeRune) < 0 {
@@ -38,8 +38,8 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// unsafeRune reports whether c is a control character other than newline and tab, or changes the
-// direction of text or breaks lines invisibly.
+// unsafeRune reports whether c is a control character other than newline and tab, changes the
+// direction of text, or breaks lines invisibly.
 func unsafeRune(c rune) bool {
 	switch {
 	case c == '\n', c == '\t':

@@ -1,5 +1,5 @@
-// Package size estimates the memory that messages, results, events and chunks occupy, for accounts
-// and limits. The estimates avoid encoding, except of the parts in chunks.
+// Package size estimates the memory of messages, results, events and chunks, for accounts and
+// limits. The estimates avoid encoding, except for the parts in chunks.
 package size
 
 import (
@@ -7,8 +7,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Overhead is the estimated size of a message, a part or a similar value without its text, in
-// bytes.
+// Overhead is the estimated size in bytes of a message, a part or a similar value without its text.
 const Overhead = 256
 
 // Message returns the approximate size of a message in bytes, without its cached JSON.
@@ -24,8 +23,8 @@ func Message(m *abi.Message) int64 {
 	return n
 }
 
-// labels returns the approximate size in bytes of a list of labels, without their texts, which
-// lists share.
+// labels returns the approximate size in bytes of a list of labels. It does not include the texts,
+// because lists share them.
 func labels(list []string) int64 { return int64(16 * len(list)) }
 
 // Content returns the approximate size of content in bytes.
@@ -96,7 +95,7 @@ func Params(params abi.Params) int64 {
 	return n
 }
 
-// fields returns the size of the names and values of fields in bytes.
+// fields returns the size in bytes of the names and values of unknown fields.
 func fields(fields abi.Fields) int64 {
 	var n int64
 	for i := range fields {

@@ -1,5 +1,6 @@
 // Package toolset applies the changes of middlewares to an agent's tools, and checks the arguments
-// of tool calls. It guarantees that tool names stay unique and keep their owner for the whole run.
+// of tool calls. It guarantees that tool names are unique and that a name has the same owner during
+// the whole run.
 package toolset
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// ParseArguments returns the arguments of a model's tool call, or "{}" if they are empty. It fails
-// if they are not one JSON object.
+// ParseArguments returns the arguments of a tool call, or "{}" if they are empty. It returns an
+// error if they are not one JSON object.
 func ParseArguments(arguments string) (string, error) {
 	if arguments == "" {
 		return "{}", nil
@@ -27,7 +28,8 @@ func ParseArguments(arguments string) (string, error) {
 	return arguments, nil
 }
 
-// BadArguments returns an error result that reports invalid arguments to the model.
+// BadArguments returns an error result that tells the model that err makes the arguments of a tool
+// call invalid. It quotes at most 1,024 bytes of the arguments.
 func BadArguments(tool, arguments string, err error) *abi.Result {
 	const limit = 1024
 	if len(arguments) > limit {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBadArgumentsAreCutBetweenCharacters checks that the model does not see half a character of its
-// arguments.
+// TestBadArgumentsAreCutBetweenCharacters checks that BadArguments does not cut a character of the
+// quoted arguments in half.
 func TestBadArgumentsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	text := BadArguments("search", "a"+strings.Repeat("é", 600), errors.New("no JSON")).Content.String()

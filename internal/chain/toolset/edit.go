@@ -9,9 +9,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// Edit applies the patch of an entry to a list of tools. It fails if the patch is too large, if it
-// adds an invalid tool or a name that exists, or if owners assigns an added name to another owner.
-// owners also holds the names of removed tools.
+// Edit applies a patch by entry to a list of tools. It returns an error if the patch is too large,
+// if it adds an invalid tool or a name that exists, or if an added name has another owner. owners
+// maps the names of tools, including removed ones, to their owners.
 func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
 	if err := CheckCount(tools, p); err != nil {
 		return nil, err
@@ -55,12 +55,12 @@ func Edit(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry s
 	return out, nil
 }
 
-// Max is the maximum number of tools of a run whose modules change them. Models accept far fewer,
-// and each name is compared with all others.
+// Max is the maximum number of tools of a run whose modules change the tools. Models accept far
+// fewer.
 const Max = 1024
 
-// CheckCount returns an error if a list of the patch names more than Max+len(tools) tools. It is
-// called before the lists are processed.
+// CheckCount returns an error if a list of the patch has more than Max+len(tools) tools. Callers
+// call it before they process the lists, since each name is compared with all others.
 func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	if limit := Max + len(tools); len(p.Add) > limit || len(p.Remove) > limit || len(p.Replace) > limit {
 		return fmt.Errorf("tools: an answer may name %d tools", limit)
@@ -68,7 +68,7 @@ func CheckCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	return nil
 }
 
-// Check rejects a tool that cannot be offered to a model.
+// Check returns an error if t cannot be offered to a model.
 func Check(t *abi.Tool) error {
 	if err := contract.CheckTool(t); err != nil {
 		return fmt.Errorf("tools: %w", err)
@@ -81,7 +81,7 @@ func Index(tools []abi.Tool, name string) int {
 	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
 }
 
-// CheckActive rejects names of tools that do not exist, and duplicates.
+// CheckActive returns an error if active has a duplicate or a name that no tool has.
 func CheckActive(active []string, tools []abi.Tool) error {
 	for i, name := range active {
 		switch {
@@ -94,8 +94,8 @@ func CheckActive(active []string, tools []abi.Tool) error {
 	return nil
 }
 
-// EditAdvertised returns the tools that one model call offers to the model, changed by p. It fails
-// if p adds a tool that is not active in the run or is offered already.
+// EditAdvertised returns the tools that one model call offers to the model, changed by p. It
+// returns an error if p adds a tool that is not active in the run or that the call offers already.
 func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 	if err := CheckCount(active, p); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Too
 	return out, nil
 }
 
-// keepHosts sets the fields of t that a patch cannot change to those of was.
+// keepHosts sets the fields of t that modules cannot change to those of was.
 func keepHosts(t, was *abi.Tool) {
 	t.Owner, t.Idempotent, t.ReadOnly, t.Destructive = was.Owner, was.Idempotent, was.ReadOnly, was.Destructive
 }

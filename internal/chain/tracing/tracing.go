@@ -1,5 +1,5 @@
-// Package tracing defines the interface for tracers of runs. It has no implementation; package
-// host/telemetry and tests implement the interface.
+// Package tracing defines the interface of tracers of runs. Package host/telemetry has an
+// implementation.
 package tracing
 
 import (
@@ -10,11 +10,10 @@ import (
 )
 
 // A Tracer receives the operations of runs while they happen, for spans, timelines and metrics. Its
-// methods are called concurrently, and their duration adds to that of the operation.
+// methods are called concurrently. Their duration adds to that of the operation.
 type Tracer interface {
-	// Start is called before an operation. The operation and those within it use the
-	// returned context. The returned function is called once, when the operation has
-	// ended.
+	// Start is called before an operation. The operation and the operations within it use the
+	// returned context. The returned function is called once, after the operation.
 	Start(ctx context.Context, op Operation) (context.Context, func(Outcome))
 }
 
@@ -44,8 +43,8 @@ type Operation struct {
 
 // An Outcome describes how an operation ended.
 type Outcome struct {
-	Err    error         // why the operation failed; nil if it succeeded, or if a hook or a tool answered with an error
-	Fault  bool          // whether a hook faulted: its module caused Err, rather than a call that the module made
+	Err    error         // the error that failed the operation; nil if it succeeded, or if a hook or a tool answered with an error
+	Fault  bool          // whether a hook faulted; Err is then the fault, and not the error of a call that the module made
 	Failed *abi.Error    // the error with which a hook answered; nil if it answered without one
 	Waited time.Duration // time that a hook spent in wrapped calls and host calls
 	// Answer points to the answer of a hook, a type of package abi that must not be modified. It is nil if the
@@ -58,7 +57,7 @@ type Outcome struct {
 	IsError      bool       // whether the tool answered with an error
 }
 
-// A Cost holds the resources other than time that a hook call used.
+// A Cost is the fuel and the bytes that a hook call used.
 type Cost struct {
 	Fuel     int64
 	BytesIn  int64 // bytes copied to the guest
