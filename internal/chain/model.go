@@ -168,12 +168,10 @@ func (k *modelKind) labels(rep exchange.Reply[abi.Response]) []string {
 	return message.SourceLabels(rep.Source, "")
 }
 
-// Show implements [exchange.Kind].
-func (k *modelKind) Show(m *hook.Member, res *abi.Response, labels []string) *abi.Response {
+// Labelled implements [exchange.Kind].
+func (k *modelKind) Labelled(res *abi.Response, labels []string) *abi.Response {
 	out := *res
-	if m.ReadsLabels() {
-		out.Message.Labels = labels
-	}
+	out.Message.Labels = labels
 	return &out
 }
 
@@ -191,8 +189,8 @@ func (k *modelKind) After(
 ) (exchange.Reply[abi.Response], *ModelRequest, record.Verdict, error) {
 	c, request := k.open(m, contract.HookAfterModel, q)
 	in := &abi.AfterModelInput{Request: request, Error: rep.Err, Source: rep.Source}
-	if rep.Res != nil {
-		in.Response = k.Show(m, rep.Res, k.labels(rep))
+	if in.Response = rep.Res; rep.Res != nil && m.ReadsLabels() {
+		in.Response = k.Labelled(rep.Res, k.labels(rep))
 	}
 	var out abi.AfterModelAnswer
 	var again *ModelRequest

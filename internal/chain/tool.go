@@ -388,12 +388,10 @@ func labelsOf(labels []string, source, tool string) []string {
 	return message.SourceLabels(source, tool)
 }
 
-// Show implements [exchange.Kind].
-func (k *toolKind) Show(m *hook.Member, res *abi.Result, labels []string) *abi.Result {
+// Labelled implements [exchange.Kind].
+func (k *toolKind) Labelled(res *abi.Result, labels []string) *abi.Result {
 	out := *res
-	if m.ReadsLabels() {
-		out.Labels = labels
-	}
+	out.Labels = labels
 	return &out
 }
 
@@ -413,8 +411,8 @@ func (k *toolKind) After(
 	seen := q
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
 	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.Err, Source: rep.Source}
-	if rep.Res != nil {
-		in.Result = k.Show(m, rep.Res, labelsOf(rep.Labels, rep.Source, q.Name))
+	if in.Result = rep.Res; rep.Res != nil && m.ReadsLabels() {
+		in.Result = k.Labelled(rep.Res, labelsOf(rep.Labels, rep.Source, q.Name))
 	}
 	var out abi.AfterToolAnswer
 	v, err := c.Invoke(ctx, in, &out, func() error {

@@ -57,14 +57,22 @@ func (x *Exchange[Q, P, R]) LabelsOf(rep Reply[R]) []string {
 	return message.SourceLabels(rep.Source, x.Tool)
 }
 
+// shown returns the answer in rep as member m gets it: with its labels if m reads labels.
+func (x *Exchange[Q, P, R]) shown(m *hook.Member, rep Reply[R]) *R {
+	if !m.ReadsLabels() {
+		return rep.Res
+	}
+	return x.Kind.Labelled(rep.Res, x.LabelsOf(rep))
+}
+
 // changedBy returns the labels of an answer of an entry that has seen replies: the entry's own
 // label and the labels of the replies.
 func (x *Exchange[Q, P, R]) changedBy(entry string, replies ...Reply[R]) []string {
-	sets := [][]string{{message.EntryLabel(entry)}}
+	labels := []string{message.EntryLabel(entry)}
 	for _, rep := range replies {
-		sets = append(sets, x.LabelsOf(rep))
+		labels = append(labels, x.LabelsOf(rep)...)
 	}
-	return message.JoinLabels(sets...)
+	return message.JoinLabels(labels)
 }
 
 // A Kind implements the differences between model calls and tool calls.
@@ -83,8 +91,8 @@ type Kind[Q, P, R any] interface {
 	Assemble(res *R, chunks []abi.Chunk) *R
 	// End returns the last item of a stream whose result is res.
 	End(res *R) *contract.StreamEnd
-	// Show returns the answer as member m may see it, with labels if m reads labels.
-	Show(m *hook.Member, res *R, labels []string) *R
+	// Labelled returns a copy of res with the given labels.
+	Labelled(res *R, labels []string) *R
 	// Same reports whether two answers have the same content. It ignores their sources.
 	Same(a, b *R) bool
 }

@@ -85,7 +85,7 @@ func (w *Wrapping[Q, P, R]) Serve(c *hook.Control) {
 		case rep.Err != nil:
 			return nil, rep.Err
 		}
-		return w.x.Kind.Show(w.m, rep.Res, w.x.LabelsOf(rep)), nil
+		return w.x.shown(w.m, rep), nil
 	}
 	open := func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[P](patch)) }
 	c.Serve(next, open, w.recv)
@@ -229,7 +229,7 @@ func (w *Wrapping[Q, P, R]) recv(ctx context.Context, limit int) (contract.Recei
 	if w.keep(o.rep); o.rep.Err != nil {
 		return contract.Received{}, o.rep.Err
 	}
-	return contract.Received{End: w.x.Kind.End(w.x.Kind.Show(w.m, o.rep.Res, w.x.LabelsOf(o.rep)))}, nil
+	return contract.Received{End: w.x.Kind.End(w.x.shown(w.m, o.rep))}, nil
 }
 
 // close cancels the wrapper's open stream, if there is one, and waits until the wrapped call has

@@ -59,15 +59,20 @@ type Call struct {
 	locals local.Tx
 	fault  error // why the input cannot be prepared; nil if it can
 
-	unlabelled []message.RemovedLabels // labels that the answer removes
+	edited *message.Editor // of the answer's patch of the run's messages; nil if there is none
 
 	shown     []byte
-	shownList int
+	shownList int32
 
-	mu        sync.Mutex
-	ending    error
-	waited    time.Duration
-	nexts     int            // calls of Next and NextStream
+	nexts  int32 // calls of Next and NextStream
+	mu     sync.Mutex
+	ending error
+	waited time.Duration
+	active *activity // what the call did so far; nil until it does something that activity counts
+}
+
+// An activity counts what few hook calls do. It is not part of Call, which stays small without it.
+type activity struct {
 	owns      int            // calls of Model and Tool
 	same      map[string]int // number of calls of Model and Tool with the same content
 	requests  int            // HTTP requests
@@ -75,6 +80,14 @@ type Call struct {
 	sent      int // bytes of custom events
 	logs      int
 	eventSums []uint64 // hashes of the events that the call sent
+}
+
+// activity returns the activity of the call, which it creates if necessary. The caller holds the lock.
+func (c *Call) activity() *activity {
+	if c.active == nil {
+		c.active = &activity{}
+	}
+	return c.active
 }
 
 // Where returns the current position in the run: IDs, step and time.
@@ -132,7 +145,7 @@ func (c *Call) List(n int) *message.List {
 // Shown returns the messages of the hook's input as a JSON array, and the number of their list.
 // items is nil if the middleware does not want messages in its input. The JSON is separate from the
 // input because it is cached: encoding a long conversation again would dominate the cost of a call.
-func (c *Control) Shown() (items []byte, list int) { return c.shown, c.shownList }
+func (c *Control) Shown() (items []byte, list int) { return c.shown, int(c.shownList) }
 
 // list returns list n and the index of the first message that the entry may read. It returns an
 // error if the hook has no list n.
@@ -210,12 +223,13 @@ func (c *Call) LocalAdd(key string, delta int64) (int64, error) { return c.local
 // events, it also returns an error instead of waiting.
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
-	c.emits++
-	n := c.emits
+	did := c.activity()
+	did.emits++
+	n := did.emits
 	if len(data) <= maxEmitBytes {
-		c.sent += len(data)
+		did.sent += len(data)
 	}
-	sent := c.sent
+	sent := did.sent
 	c.mu.Unlock()
 	switch {
 	case c.Hook == contract.HookObserve:
@@ -243,8 +257,9 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 // call, and lines for which there is no memory.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
-	c.logs++
-	n := c.logs
+	did := c.activity()
+	did.logs++
+	n := did.logs
 	c.mu.Unlock()
 	switch {
 	case n == maxLogs+1:
@@ -291,12 +306,13 @@ func (c *Call) send(e abi.Event) {
 	}
 	sum, nth := record.EventSum(&e), 1
 	c.mu.Lock()
-	for _, eventSums := range c.eventSums {
-		if eventSums == sum {
+	did := c.activity()
+	for _, sent := range did.eventSums {
+		if sent == sum {
 			nth++
 		}
 	}
-	c.eventSums = append(c.eventSums, sum)
+	did.eventSums = append(did.eventSums, sum)
 	c.mu.Unlock()
 	c.run.keeping.RLock() // persist the event together with the fact that it was sent
 	defer c.run.keeping.RUnlock()

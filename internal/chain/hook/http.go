@@ -30,8 +30,9 @@ func (c *Call) HTTP(
 ) (res *abi.HTTPResponse, err error) {
 	sender := c.run.HTTP
 	c.mu.Lock()
-	c.requests++
-	n := c.requests
+	did := c.activity()
+	did.requests++
+	n := did.requests
 	c.mu.Unlock()
 	switch {
 	case sender == nil:

@@ -255,7 +255,7 @@ func (c *Call) view(n int) abi.List {
 		// count the memory twice: for the list's cached JSON and for the input
 		if c.fault = ControlOf(c).Hold(2 * l.JSONSize(first, labels)); c.fault == nil {
 			c.shown, _ = l.AppendJSON(nil, first, l.Len(), math.MaxInt, labels)
-			c.shownList = n
+			c.shownList = int32(n)
 		}
 	}
 	return abi.List{List: n, Revision: l.Revision(), Total: l.Len()}

@@ -13,7 +13,7 @@ const maxRemovedLabels = 64
 func (c *Control) Edit(l *message.List, p *abi.ListPatch, newID func() string) (*message.List, error) {
 	by := &message.Editor{Entry: c.member.Name, NewID: newID, Trusted: c.member.setsLabels()}
 	out, err := message.Edit(l, p, by)
-	c.unlabelled = by.Removed
+	c.edited = by
 	return out, err
 }
 
@@ -29,10 +29,10 @@ func (c *Control) Show(m *abi.Message) abi.Message { return c.member.Show(m) }
 // reportLabels sends the event about the labels that the hook's answer removed. It sends none if
 // the answer removed none.
 func (c *Call) reportLabels() {
-	removed := c.unlabelled
-	if len(removed) == 0 {
+	if c.edited == nil || len(c.edited.Removed) == 0 {
 		return
 	}
+	removed := c.edited.Removed
 	data := struct {
 		Removed []message.RemovedLabels `json:"removed"`
 		Omitted int                     `json:"omitted,omitempty"`

@@ -73,8 +73,9 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 // returns the error of fn. If that error ends or pauses the run, [Control.Ending] returns it too.
 func (c *Call) own(of Own, fn func(nester) error) error {
 	c.mu.Lock()
-	c.owns++
-	n := c.owns
+	did := c.activity()
+	did.owns++
+	n := did.owns
 	c.mu.Unlock()
 	switch {
 	case c.Hook == contract.HookObserve || Translates(c.Hook):
@@ -166,11 +167,12 @@ func (c *Control) Identify(of Own, request any) (string, error) {
 	at := Digest(c.run.Host.Where().StepID + "\n" + c.key + "\n" + string(of) + "\n" + string(b))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.same == nil {
-		c.same = map[string]int{}
+	did := c.call().activity()
+	if did.same == nil {
+		did.same = map[string]int{}
 	}
-	c.same[at]++
-	return Digest(at + strconv.Itoa(c.same[at]))[:16], nil
+	did.same[at]++
+	return Digest(at + strconv.Itoa(did.same[at]))[:16], nil
 }
 
 // DigestLen is the length of a [Digest].

@@ -72,7 +72,14 @@ func SourceLabels(source, name string) []string {
 
 // JoinLabels returns the sorted union of sets of labels, or nil if all sets are empty.
 func JoinLabels(sets ...[]string) []string {
-	var out []string
+	n := 0
+	for _, set := range sets {
+		n += len(set)
+	}
+	if n == 0 {
+		return nil
+	}
+	out := make([]string, 0, n)
 	for _, set := range sets {
 		out = append(out, set...)
 	}

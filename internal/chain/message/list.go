@@ -65,8 +65,12 @@ func (it *item) encoded() []byte {
 	if b := it.json.Load(); b != nil {
 		return *b
 	}
-	m := Unlabelled(it.message)
-	b := encode(&m)
+	m := &it.message
+	if m.Labels != nil || m.PartLabels != nil {
+		plain := Unlabelled(*m)
+		m = &plain
+	}
+	b := encode(m)
 	it.json.Store(&b)
 	return b
 }
