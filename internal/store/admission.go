@@ -13,11 +13,11 @@ import (
 // admissionTTL is the time within which an admitted run must be in the journal.
 const admissionTTL = time.Minute
 
-// AdmitRun admits a run. The run starts or, if starts is false, resumes after a pause. It fails
-// with a [*QuotaError] if the tenant's quotas, which apply to all machines together, do not allow
-// the run, and with [ErrNoTenant] if the tenant does not exist. It adds a run that starts to the
-// tenant's usage of the day. The admission counts as a run in progress until the journal has the
-// run as running, until [Tenant.ReleaseRun], or for a minute.
+// AdmitRun admits a run. The run starts or, if starts is false, resumes after a pause. AdmitRun fails
+// with a [*QuotaError] if the tenant's quotas, which apply to all machines together, do not allow the
+// run, and with [ErrNoTenant] if the tenant does not exist. It adds a run that starts to the tenant's
+// usage of the day. The admission counts as a run in progress until the journal records the run as
+// running, until [Tenant.ReleaseRun] is called, or for at most a minute.
 func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, starts bool) error {
 	return n.update(ctx, func(t scoped) error {
 		at, err := checkRunQuotas(t, run, starts)

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// An Actor is who causes a change that an audit log records.
+// An Actor is the originator of a change that an audit log records.
 type Actor struct {
 	Tenant string // the tenant with the actor's credentials
 	// ID is the kind and the id of the actor, such as key:abcdefghij or user:248289761001.
@@ -131,8 +131,8 @@ func (t scoped) record(ctx context.Context, action, target string, detail any) e
 	return record(ctx, t.tx, t.tenant, action, target, detail)
 }
 
-// Audit adds a record to the tenant's audit log. It is for actions that change nothing in the
-// store, or that are recorded after the fact.
+// Audit adds a record to the tenant's audit log. It is for actions that change nothing in the store,
+// or that have already happened.
 func (n *Tenant) Audit(ctx context.Context, action, target string, detail any) error {
 	return n.update(ctx, func(t scoped) error { return t.record(ctx, action, target, detail) })
 }

@@ -138,7 +138,8 @@ func rewriteLog(t database.Tx, c *journal.Commit) (pieces []string, err error) {
 	return pieces, changeTerms(t, c.Run, titleTerms(*c.Rewrite.Title), titleTerms(before))
 }
 
-// sinceUpdate is the time in which a run was in progress since its row was updated, in milliseconds.
+// sinceUpdate is the SQL expression for the time in milliseconds for which a run has been in progress
+// since its row was updated.
 const sinceUpdate = `CASE WHEN status = 'running' AND NOW_MS > updated_ms THEN NOW_MS - updated_ms ELSE 0 END`
 
 // advanceStatement returns the statement that updates a run's row to its state after a

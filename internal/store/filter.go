@@ -24,13 +24,14 @@ type Filter struct {
 	Module       string           // digest of a module of the runs; empty selects all
 	// Metadata holds the text of members of the runs' metadata; see [MetadataText].
 	Metadata map[string]string
-	// Title holds words. The title of a run must have, for each, a word that starts with it. Upper and
-	// lower case are equal.
+	// Title holds words. Each word must be the beginning of a word in the title of a run. Case is
+	// ignored.
 	Title string
-	// Faults and Denials select runs with or without them; nil selects all.
+	// Faults and Denials select runs with (true) or without (false) faults or denied tool calls; nil
+	// selects all.
 	Faults, Denials *bool
-	// CreatedFrom and the other times are bounds of the runs' times, to the millisecond. A zero time
-	// is no bound. From includes the time, and To excludes it.
+	// CreatedFrom and UpdatedFrom are inclusive bounds, and CreatedTo and UpdatedTo exclusive ones,
+	// to the millisecond. A zero time is no bound.
 	CreatedFrom, CreatedTo, UpdatedFrom, UpdatedTo time.Time
 	Oldest                                         bool // lists the oldest run first
 	Page
@@ -43,8 +44,8 @@ type source struct {
 	key   string // the column with the run's id
 	where string // a condition on the columns of the index besides tenant
 	value string // the value in the condition, as its parameter
-	// covers is the index of the condition in conditions.list that the source makes needless; -1 if
-	// there is none.
+	// covers is the index of the condition in conditions.list that the source makes redundant, or -1
+	// if there is none.
 	covers int
 }
 

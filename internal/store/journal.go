@@ -239,7 +239,8 @@ func (s *store) Claim(ctx context.Context, c *journal.Claim) (stored *journal.St
 	if err != nil {
 		return nil, err
 	}
-	err = s.db.View(context.WithoutCancel(ctx), func(t database.Tx) error { // committed, even if ctx is done
+	// the claim is committed, even if ctx is done
+	err = s.db.View(context.WithoutCancel(ctx), func(t database.Tx) error {
 		if _, err := run(t, c.Run); err != nil { // a claim with no lease does not prevent a deletion
 			return err
 		}

@@ -41,7 +41,7 @@ func countJournal(t scoped, agent string, at time.Time, n int64) error {
 
 // countEvents counts a commit without a meter, which is a commit of events alone or of a run of the
 // operator. It leaves commits of less than minCountedEvents bytes to a later call. It returns the
-// journal quota that the run's tenant exceeds, if any. The operator has no quotas.
+// journal quota that the run's tenant exceeds, or nil. The operator has no quotas.
 func countEvents(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	if c.Progress != nil || c.Bytes() < minCountedEvents {
 		return nil, nil

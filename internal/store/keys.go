@@ -275,8 +275,8 @@ func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) 
 	return k, text, err
 }
 
-// Authenticate implements [Platform]. The time that it takes to reject an unknown key
-// reveals nothing but whether its id, which is public, exists.
+// Authenticate implements [Platform]. The time that it takes to reject an unknown key reveals only
+// whether the key's id exists. Ids are public.
 func (s *store) Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error) {
 	id, secret, ok := strings.Cut(strings.TrimPrefix(text, keyPrefix), "_")
 	if !ok || !strings.HasPrefix(text, keyPrefix) || len(id) != keyIDLen ||

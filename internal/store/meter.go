@@ -90,8 +90,8 @@ func (m *meter) due(c *journal.Commit) int64 {
 	return c.Bytes() - m.journal(c)
 }
 
-// price returns the cost of the tokens of a commit, in billionths of the currency, and remembers it for
-// count.
+// price returns the cost of the tokens of a commit, in billionths of the currency, and stores it in m
+// for count.
 func (m *meter) price(c *journal.Commit, cost CostFunc) int64 {
 	if m == nil || cost == nil {
 		return 0
@@ -104,8 +104,8 @@ func (m *meter) price(c *journal.Commit, cost CostFunc) int64 {
 	return m.costNano
 }
 
-// count adds the differences since the meter was read to the tenant's usage. It returns the
-// journal quota that the tenant of a run in progress exceeds, if any.
+// count adds the differences since the meter was read to the tenant's usage. If the run is in
+// progress, count returns the journal quota that its tenant exceeds, or nil.
 func (m *meter) count(t database.Tx, c *journal.Commit) (*journal.FullError, error) {
 	if m == nil {
 		return countEvents(t, c)

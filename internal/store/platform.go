@@ -68,8 +68,9 @@ type Platform interface {
 	// Roles returns the roles of a person without a session. Like SignIn, it accepts invitations.
 	Roles(ctx context.Context, p *Person) ([]TenantRole, error)
 
-	// PruneAudit deletes records of audit logs that are older than age, or of any age but the newest
-	// million of each log if age is 0, and returns their number.
+	// PruneAudit deletes records of audit logs that are older than age, unless age is 0, and those
+	// beyond the newest million of each log. It never deletes the newest record of a log. It returns
+	// the number of deleted records.
 	PruneAudit(ctx context.Context, age time.Duration) (int64, error)
 
 	// Block prevents calls of a module for all tenants, until Unblock is called. Unblock fails with
@@ -93,14 +94,14 @@ type Platform interface {
 	// expire and days end.
 	Now(ctx context.Context) (time.Time, error)
 
-	// ExpiredRuns returns at most limit runs in progress whose lease has expired, the earliest
-	// expiry first, and at most perTenant runs of each tenant. It omits the runs of sub-agents,
-	// and those of the operator's runs whose spec does not start with specPrefix: they belong
-	// to commands.
+	// ExpiredRuns returns at most limit runs in progress whose lease has expired, the earliest expiry
+	// first, and at most perTenant runs of each tenant. It omits the runs of sub-agents. It also
+	// omits the operator's runs whose spec does not start with specPrefix, because these belong to
+	// commands.
 	ExpiredRuns(ctx context.Context, specPrefix []byte, limit, perTenant int) ([]journal.RunInfo, error)
 
-	// ActiveRollouts returns the active rollouts of all tenants that were last checked before a time, at
-	// most limit, those that have waited longest first.
+	// ActiveRollouts returns at most limit active rollouts of all tenants that were last checked
+	// before the given time, the earliest check first.
 	ActiveRollouts(ctx context.Context, checked time.Time, limit int) ([]Rollout, error)
 
 	// StartableRuns returns at most limit queued runs that are the next ones of their threads, the

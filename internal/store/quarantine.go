@@ -38,8 +38,8 @@ type Crash struct {
 	Killed  bool       // whether the OOM killer killed a process of the cgroup after the last heartbeat
 }
 
-// A Quarantine holds evidence about crashed processes, and the runs that may not be resumed
-// because of it.
+// A Quarantine holds evidence about crashed processes, and the runs that must not be resumed because
+// of this evidence.
 type Quarantine interface {
 	// StartProcess stores a process's first heartbeat. If the OOM killer has killed more
 	// processes of its cgroup than at the last heartbeat of an earlier process, StartProcess
@@ -51,8 +51,8 @@ type Quarantine interface {
 	// EndProcess records that a process exited cleanly.
 	EndProcess(ctx context.Context, owner string) error
 	// EndSilent lets the leases of processes expire that have sent no heartbeat for
-	// [HeartbeatTimeout], except those in heard. It returns the processes whose runs can be claimed
-	// since this call.
+	// [HeartbeatTimeout]. It omits the processes in heard, whose heartbeats arrived by another way
+	// than the database. It returns the processes whose runs can be claimed since this call.
 	EndSilent(ctx context.Context, heard []string) (owners []string, err error)
 	// CrashOf returns the crash of the process that executed a run. It returns nil if the
 	// process exited cleanly, is unknown, or sent a heartbeat within [HeartbeatTimeout].

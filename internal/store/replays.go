@@ -11,20 +11,20 @@ import (
 // Replays executes the replays of all tenants. Several processes may do so at once: a process claims a
 // replay, and each later call for it fails with [ErrReplayLost] once another process has claimed it.
 type Replays interface {
-	// ClaimReplay claims the replay that has waited longest, of a tenant without another claimed one,
-	// for the duration of lease. It returns nil if there is none. Replays whose lease has expired
-	// wait, too.
+	// ClaimReplay claims the replay that has waited longest, for the duration of lease. A replay
+	// whose lease has expired counts as waiting. ClaimReplay skips tenants with another claimed
+	// replay, and returns nil if no replay is left.
 	ClaimReplay(ctx context.Context, lease time.Duration) (*Replay, error)
-	// NextReplayRun renews the lease and begins the next run of a claimed replay, whose number of
-	// attempts includes this one. It returns nil if no run is left. cancel reports whether the
-	// cancellation of the replay was requested; then it begins no run.
+	// NextReplayRun renews the lease of a claimed replay and begins the replay's next run. The
+	// returned run's number of attempts includes this one. NextReplayRun returns nil if no run is
+	// left. If the cancellation of the replay was requested, it returns cancel and begins no run.
 	NextReplayRun(ctx context.Context, r *Replay, lease time.Duration) (run *ReplayRun, cancel bool, err error)
 	// FinishReplayRun stores the outcome and the details of a run that has begun.
 	FinishReplayRun(ctx context.Context, r *Replay, run *ReplayRun) error
 	// EndReplay ends a claimed replay with a status.
 	EndReplay(ctx context.Context, r *Replay, status ReplayStatus) error
-	// ReleaseReplay gives up the claim of a replay, so that another process can claim it at once. run is
-	// the run that has begun, which is not counted as an attempt; it may be nil.
+	// ReleaseReplay releases the claim of a replay, so that another process can claim it at once. run
+	// is the run that has begun, or nil. It does not count as an attempt.
 	ReleaseReplay(ctx context.Context, r *Replay, run *ReplayRun) error
 	// DeleteOldReplays deletes replays that ended longer ago than age, and returns their number.
 	DeleteOldReplays(ctx context.Context, age time.Duration) (int, error)

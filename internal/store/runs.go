@@ -217,8 +217,8 @@ func (s *store) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// deleteRunRows deletes the rows of a run in other tables than runs. terms is the run's column of that
-// name. It returns the ids of the pieces that it released.
+// deleteRunRows deletes the rows of a run in tables other than runs. terms is the value of the run's
+// column terms. deleteRunRows returns the ids of the pieces that it released.
 func deleteRunRows(t database.Tx, k *termKey, terms string) (pieces []string, err error) {
 	id := k.run
 	list, err := decodeTerms(id, terms)

@@ -47,9 +47,9 @@ type runReader struct {
 	limit   int
 	after   *Position // the last run examined, or the position after which the page starts
 	from    int64     // lowest creation time, in milliseconds
-	to      int64     // highest one
+	to      int64     // highest creation time, in milliseconds
 	runs    []journal.RunInfo
-	bytes   int // size of runs
+	bytes   int // total size of runs in bytes
 	scanned int
 }
 
@@ -112,7 +112,7 @@ func (r *runReader) batch() int {
 	return min(n, maxScanBatch)
 }
 
-// choose returns the source with the fewest rows, of which it counts the first.
+// choose returns the source with the fewest rows. It counts at most probeRows rows of each source.
 func (r *runReader) choose(sources []source) (best source, err error) {
 	if len(sources) == 1 {
 		return sources[0], nil
@@ -196,8 +196,8 @@ func (r *runReader) ids() (at []Position, err error) {
 	return at, err
 }
 
-// read reads those of some runs that match the filter. It reports whether the page is full although
-// more runs follow.
+// read adds the runs at the given positions that match the filter to r.runs. full reports whether the
+// page is full although more runs follow.
 func (r *runReader) read(at []Position) (full bool, err error) {
 	args := []any{r.filter.Tenant}
 	var list strings.Builder

@@ -32,7 +32,7 @@ func scaleRuns() int {
 	return 5000
 }
 
-// storeRun stores run number i, which has all that lists filter by.
+// storeRun stores run number i with a value for each filter of lists.
 func storeRun(t *testing.T, s store.Store, i int) {
 	tenant, words := fmt.Sprintf("t%02d", i%scaleTenants), []string{"refund", "order", "invoice", "address", "password"}
 	n := i / scaleTenants // number of the run in its tenant

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A SeriesKind says what the rows of a series count.
+// A SeriesKind is a kind of rows in a series, which determines what the rows count.
 type SeriesKind string
 
 // Kinds of rows.

@@ -26,7 +26,7 @@ const (
 // ErrNoSession is the error of a session that does not exist or has expired.
 var ErrNoSession = errors.New("no such session")
 
-// A Person is what an identity provider says of someone.
+// A Person is a user as the identity provider describes the user.
 type Person struct {
 	Issuer, Subject string
 	Email           string // in lower case; empty unless the provider verified it
@@ -120,7 +120,7 @@ func recordSignIn(ctx context.Context, t database.Tx, p *Person, roles []TenantR
 // join binds invitations of the person's e-mail address to the person's subject.
 func join(t database.Tx, p *Person) error {
 	if p.Email != "" {
-		// A tenant may have the person by subject already.
+		// The tenant may already have a member with the person's subject.
 		if _, err := t.Exec(`UPDATE members SET issuer = $2, subject = $3, joined_ms = NOW_MS
 			WHERE email = $1 AND subject = '' AND NOT EXISTS
 				(SELECT 1 FROM members m WHERE m.tenant = members.tenant AND m.issuer = $2 AND m.subject = $3)`,

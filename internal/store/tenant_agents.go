@@ -123,8 +123,9 @@ func afterPutAgent(t scoped, name string, version, size int64) error {
 	return refreshAgentModules(t, name)
 }
 
-// refreshAgentModules updates the table of the modules that an agent's newest version, and the versions
-// that aliases and active rollouts refer to, name. These modules cannot be deleted.
+// refreshAgentModules updates the table of an agent's modules. It contains the modules of the newest
+// version, and of the versions that aliases and active rollouts refer to. These modules cannot be
+// deleted.
 func refreshAgentModules(t scoped, name string) error {
 	lists, err := database.Strings(
 		t,

@@ -37,7 +37,7 @@ type AliasMove struct {
 	number int64
 }
 
-// An AliasChange says who moves an alias, and why.
+// An AliasChange holds the actor of a move of an alias, and the reason.
 type AliasChange struct {
 	By     string // such as "key abc" or "rollout ro_abc"
 	Reason string // optional
@@ -101,8 +101,8 @@ func (n *Tenant) SetAlias(
 	return a, err
 }
 
-// moveAlias sets the version of an alias, which is before or does not exist if that is nil, and stores
-// the move. It does nothing if the alias has the version.
+// moveAlias sets the version of an alias, and stores the move. before is the alias before the move,
+// or nil if it does not exist. moveAlias does nothing if the alias has the version already.
 func moveAlias(t scoped, agent, name string, before *Alias, version int64, by AliasChange) error {
 	from := int64(0)
 	if before != nil {

@@ -43,8 +43,8 @@ func scanGateway(scan func(...any) error) (*StoredGateway, error) {
 }
 
 // PutGateway stores a new version of the tenant's gateway and returns it. If the newest version is
-// equal, PutGateway returns the newest version instead. It keeps 100 versions, and fails with a
-// [*QuotaError] if the tenant's storage quota is reached.
+// equal, PutGateway returns the newest version instead. It deletes all but the newest 100 versions.
+// It fails with a [*QuotaError] if the tenant's storage quota is reached.
 func (n *Tenant) PutGateway(ctx context.Context, body []byte, modules []string) (g *StoredGateway, err error) {
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])

@@ -89,8 +89,9 @@ func replayIn(t scoped, id string) (r *Replay, err error) {
 	return r, err
 }
 
-// CreateReplay stores a replay of runs in the state queued. It sets r's other fields. It fails with a
-// [*QuotaError] if 10 replays of the tenant have not ended. It deletes the oldest ended replays beyond 20.
+// CreateReplay stores a queued replay of runs. It uses the ID, Agent, Candidate and By of r, and sets
+// the other fields. It fails with a [*QuotaError] if 10 replays of the tenant have not ended. It
+// deletes the oldest ended replays beyond 20.
 func (n *Tenant) CreateReplay(ctx context.Context, r *Replay, runs []string) error {
 	return n.update(ctx, func(t scoped) error {
 		if err := checkCount(t, "replays", maxOpenReplays,

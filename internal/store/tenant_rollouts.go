@@ -339,9 +339,10 @@ func endRollout(t scoped, r *Rollout) error {
 	return refreshAgentModules(t, r.Agent)
 }
 
-// assign returns the version that an active rollout of an alias gives to a run, with the rollout and the arm.
-// It returns 0 if the alias has no active rollout. The assignment depends only on the rollout's id and
-// percentage, and on the run or its thread, so that all servers make the same.
+// assign returns the version that an active rollout of an alias gives to a run, with the rollout and
+// the arm. It returns 0 if the alias has no active rollout. The assignment depends only on the
+// rollout's id and percentage, and on the run or its thread, so that all servers make the same
+// assignment.
 func assign(t scoped, ref *AgentRef, alias string) (version int64, id string, arm Arm, err error) {
 	r, err := rolloutIn(t, `agent = $2 AND alias = $3 AND ended_ms = 0`, ref.Name, alias)
 	if err != nil || r == nil {
@@ -366,8 +367,8 @@ func assign(t scoped, ref *AgentRef, alias string) (version int64, id string, ar
 	return r.Stable, r.ID, ArmStable, nil
 }
 
-// InCanary reports whether a rollout gives the canary to a run or a thread. A larger percentage only adds to
-// those that get it.
+// InCanary reports whether a run or a thread, whose id is key, gets the canary of a rollout. If it
+// gets the canary at some percentage, it also gets the canary at any larger percentage.
 func InCanary(rollout, key string, percent int64) bool {
 	sum := sha256.Sum256([]byte(rollout + "\x00" + key))
 	share := float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53) // uniform in [0, 1)

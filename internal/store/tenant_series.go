@@ -17,8 +17,8 @@ const MaxSeriesPoints = 400
 type SeriesQuery struct {
 	Kind   SeriesKind
 	Period SeriesPeriod
-	// From and To are the first bucket's start, and the time at which the last bucket has begun or
-	// ended. There are at most MaxSeriesPoints buckets; earlier ones are omitted.
+	// From and To bound the times of the buckets: the first bucket contains From, and the last one
+	// begins before To. There are at most MaxSeriesPoints buckets; earlier ones are omitted.
 	From, To time.Time
 	// ByAgent, ByVersion and ByName group the rows by agent, by agent and version, and by module or
 	// model. Without one of them, the series has one group.
@@ -48,9 +48,9 @@ type SeriesPoint struct {
 	latencies map[int64]int64 // runs by latency class
 }
 
-// Latency returns the time within which a share of the point's runs were in progress, such as 0.95. It
-// is estimated from a histogram, and within about 9 percent of the exact one. It returns 0 if there are
-// no runs.
+// Latency returns the quantile share, such as 0.95, of the times for which the point's runs were in
+// progress. The result is an estimate from a histogram, with an error of at most about 9 percent. It
+// is 0 if there are no runs.
 func (p *SeriesPoint) Latency(share float64) time.Duration {
 	var all int64
 	var classes []int64
@@ -71,8 +71,8 @@ func (p *SeriesPoint) Latency(share float64) time.Duration {
 	return 0
 }
 
-// Series returns the groups of a series, those with the most runs first, and the number of groups
-// that it left out.
+// Series returns the groups of a series, those with the most runs first. more is the number of
+// omitted groups.
 func (n *Tenant) Series(ctx context.Context, q *SeriesQuery) (groups []Series, more int, err error) {
 	r := seriesReader{query: *q, groups: map[seriesKey]*Series{}}
 	length := q.Period.Duration()

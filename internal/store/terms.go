@@ -127,7 +127,8 @@ func unspaced(r rune) bool {
 		unicode.Myanmar)
 }
 
-// wordTerm returns the term of the words that start as a word does.
+// wordTerm returns the term for a word: its first prefixLength characters, or the word if it is
+// shorter.
 func wordTerm(word string) string {
 	n := 0
 	for i := range word {
@@ -148,7 +149,7 @@ func titleTerms(title string) (terms []string) {
 	return unique(terms)
 }
 
-// searchTerms returns the terms that titles with the words of a search have.
+// searchTerms returns the terms of every title that matches a search.
 func searchTerms(search string) (terms []string) {
 	for _, word := range words(search) {
 		first, _ := utf8.DecodeRuneInString(word)
@@ -159,7 +160,7 @@ func searchTerms(search string) (terms []string) {
 	return unique(terms)
 }
 
-// matchesTitle reports whether a title has, for each word of a search, a word that starts with it.
+// matchesTitle reports whether each word of a search is the beginning of a word in a title.
 func matchesTitle(title string, search []string) bool {
 	if len(search) == 0 {
 		return true

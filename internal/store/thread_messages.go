@@ -131,8 +131,9 @@ func titleOf(messages []ThreadMessage) string {
 	return runlog.ThreadTitle(message.NewList(message.NewRevisions(), list))
 }
 
-// eraseInThread notes that the run of a commit erased messages with which it began: when it ends,
-// their text must not stay in its thread. The title must not have it from now on.
+// eraseInThread records that the run of a commit erased messages with which it began, so that their
+// text is removed from its thread when the run ends. It removes the text from the thread's title
+// immediately.
 func eraseInThread(t database.Tx, c *journal.Commit) error {
 	var tenant, thread string
 	found, err := database.One(
@@ -208,8 +209,8 @@ func endInThread(t database.Tx, c *journal.Commit, bodies []*blob.Body) (pieces 
 	return pieces, addJournalBytes(e.t, size)
 }
 
-// skipUnchanged takes the messages that the thread already has out of the beginning of the change. A
-// module that replaced all messages by equal ones would otherwise store them again in each run.
+// skipUnchanged removes messages that the thread already has from the beginning of the change.
+// Otherwise a module that replaces all messages with equal ones would store them again in each run.
 func (e *threadChange) skipUnchanged(bodies []*blob.Body) ([]*blob.Body, error) {
 	var stored []blob.Body
 	if err := e.t.Query(func(scan func(...any) error) error {
@@ -235,9 +236,9 @@ func (e *threadChange) skipUnchanged(bodies []*blob.Body) ([]*blob.Body, error) 
 	return bodies[same:], nil
 }
 
-// remove ends the validity of the messages that the change replaces. If the run erased some, it
-// replaces their text by what the run left. It returns the size of the messages and the ids of the
-// pieces that it released.
+// remove ends the validity of the messages that the change replaces. If the run erased messages,
+// remove overwrites the replaced ones with the run's version of them. It returns the size of the
+// messages and the ids of the pieces that it released.
 func (e *threadChange) remove() (size int64, pieces []string, err error) {
 	type row struct {
 		position, added int64
@@ -282,8 +283,9 @@ func (e *threadChange) remove() (size int64, pieces []string, err error) {
 	return size, pieces, nil
 }
 
-// overwrite replaces a message that is no longer part of the thread by what is left of it. Earlier
-// runs began with the message, and refer to it by its position. If nothing is left, it has no text.
+// overwrite replaces the text of a message that is no longer part of the thread with left, the run's
+// version of the message. If left is nil, the message gets an empty text. The row remains, because
+// earlier runs began with the message and refer to it by its position.
 func (e *threadChange) overwrite(position, added int64, id string, left json.RawMessage) (err error) {
 	if left == nil {
 		var body blob.Body

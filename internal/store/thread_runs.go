@@ -16,7 +16,7 @@ func (q *TenantQuota) threadMessages() int64 { return cmp.Or(q.ThreadMessages, D
 func (q *TenantQuota) queuedRuns() int64     { return cmp.Or(q.QueuedRuns, DefaultQueuedRuns) }
 func (q *TenantQuota) threadBytes() int64    { return cmp.Or(q.ThreadBytes, DefaultThreadBytes) }
 
-// A threadPlace is the place of a run in a thread. Its zero value is that of other runs.
+// A threadPlace is the place of a run in a thread. The zero value is for runs without a thread.
 type threadPlace struct {
 	thread string
 	seq    int64          // number of the run in its thread, from 1
@@ -123,9 +123,9 @@ func dequeue(t scoped, run string, p *threadPlace) error {
 // maxQueuedRuns limits the queued runs of all threads of a tenant.
 const maxQueuedRuns = 1000
 
-// EnqueueRun adds a run to the queue of its thread. Log is what the caller needs to start the run: see
-// [Tenant.QueuedRun]. It fails with [journal.ErrNoThread], [journal.ErrExists], or a [*QuotaError] if the
-// queue is full.
+// EnqueueRun adds a run to the queue of its thread. r.Log is the data that the caller needs to start
+// the run; see [Tenant.QueuedRun]. EnqueueRun fails with [journal.ErrNoThread], [journal.ErrExists],
+// or a [*QuotaError] if the queue is full.
 func (n *Tenant) EnqueueRun(ctx context.Context, r *journal.Creation) error {
 	own := *r
 	own.Tenant, own.LeaseTTL, own.Owner = n.id, 0, ""

@@ -30,7 +30,7 @@ type Thread struct {
 	Runs     int64  // number of runs that began or were queued so far
 	Messages int64  // number of messages
 	Bytes    int64  // bytes of the messages
-	Run      string // the unfinished run, if any; queued runs do not count
+	Run      string // the unfinished run, or "" if there is none; queued runs do not count
 
 	Created time.Time
 	Updated time.Time // the last start or end of a run, or change of a field
@@ -39,8 +39,8 @@ type Thread struct {
 // A ThreadFilter selects a page of threads. Its empty fields select all.
 type ThreadFilter struct {
 	Agent string
-	// Subject selects the threads of an end user. Unlike the other fields, it is applied together with
-	// Name and Value by reading the threads that these select.
+	// Subject selects the threads of an end user. If Name is set, too, Subject is compared in each
+	// thread that Name and Value select, without an index.
 	Subject     string
 	Name, Value string // an entry of the metadata
 	Page

@@ -18,11 +18,11 @@ const (
 	concurrentSyncs    = 2                      // maximum number of concurrent fsyncs
 )
 
-// A syncer makes committed writes durable. SQLite appends commits to its write-ahead log
-// without an fsync. The syncer calls fsync concurrently with later writes, then completes
-// the writes that it covers; readers may see a commit that is not durable yet. The syncer
-// also moves pages from the log into the database concurrently with writes, which would
-// otherwise wait for a thousand pages several times a second.
+// A syncer makes committed writes durable. SQLite appends commits to its write-ahead log without an
+// fsync. The syncer calls fsync concurrently with later writes, and then completes the writes that
+// the fsync covers. Readers may see a commit that is not durable yet. The syncer also moves pages
+// from the log into the database concurrently with writes. Otherwise writes would wait several times
+// a second until a thousand pages are moved.
 type syncer struct {
 	active      bool          // whether the syncer calls fsync; otherwise SQLite does
 	written     chan struct{} // signals that something was written

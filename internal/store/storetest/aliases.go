@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testAliases checks what references to agents name, the moves of aliases, and that the versions that
-// aliases refer to keep their rows and their modules.
+// testAliases checks the resolution of references to agents, the moves of aliases, and that the
+// versions that aliases refer to keep their rows and their modules.
 func testAliases(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()

@@ -32,7 +32,7 @@ func finish(t *testing.T, s store.Store, id string, p journal.Progress, events .
 		Events: []byte(lines.String()), First: 1, Last: int64(len(events)), Progress: &p}))
 }
 
-// filterRuns stores runs of two tenants that differ in all that lists filter by.
+// filterRuns stores runs of two tenants that differ in each property by which a filter selects runs.
 func filterRuns(t *testing.T, s store.Store) {
 	denied := abi.Event{Type: abi.EventDecision, Digest: "d1", Decision: &abi.Decision{Decision: abi.DecideDeny}}
 	fault := abi.Event{Type: abi.EventFault, Entry: "e"}

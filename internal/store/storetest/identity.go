@@ -152,7 +152,7 @@ func testAudit(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, "user:root", own[0].ID)
 
-	// A record is as long as its limits.
+	// The texts of a record are truncated to their maximum lengths.
 	require.NoError(
 		t,
 		acme.Audit(store.WithActor(ctx, &store.Actor{Tenant: "acme", ID: strings.Repeat("é", 1000) + "\x00\xff"}),

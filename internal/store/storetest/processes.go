@@ -43,7 +43,7 @@ func testSilentProcesses(t *testing.T, open Opener) {
 	require.ErrorIs(t, claim("heard"), journal.ErrBusy)
 	require.ErrorIs(t, claim("alive"), journal.ErrBusy)
 
-	_, err = s.Renew(ctx, "silent", 1, lease) // it was alive after all
+	_, err = s.Renew(ctx, "silent", 1, lease) // the process is alive, and renews its lease
 	require.NoError(t, err)
 	require.ErrorIs(t, claim("silent"), journal.ErrBusy)
 	owners, err = s.EndSilent(ctx, []string{"heard"})

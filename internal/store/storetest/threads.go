@@ -25,7 +25,7 @@ func threadTenant(t *testing.T, s store.Store, q store.TenantQuota) *store.Tenan
 	return n
 }
 
-// startOn starts a run in the thread "h" after its first base messages.
+// startOn starts a run in the thread "h" that begins with the first base messages of the thread.
 func startOn(t *testing.T, n *store.Tenant, run string, base int) error {
 	t.Helper()
 	h, err := n.Thread(t.Context(), "h")
@@ -41,7 +41,8 @@ func threadItem(id, text string) json.RawMessage {
 	return b
 }
 
-// endOn ends a run with one commit, and leaves the items in its thread from index from on.
+// endOn ends a run with one commit, which replaces the messages of its thread from index from on with
+// items.
 func endOn(t *testing.T, s store.Store, run string, rewrite *journal.Rewrite, from int, items ...json.RawMessage) {
 	t.Helper()
 	require.NoError(t, s.Commit(t.Context(), &journal.Commit{
@@ -93,7 +94,8 @@ func began(t *testing.T, n *store.Tenant, run string) (out []string) {
 	return out
 }
 
-// testThreads checks that the runs of a thread begin with its messages, and leave theirs in it.
+// testThreads checks that the runs of a thread begin with its messages, and add their own messages to
+// it.
 func testThreads(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	n := threadTenant(t, s, store.TenantQuota{})
@@ -269,7 +271,8 @@ func testThreadsPruned(t *testing.T, open Opener) {
 	require.Zero(t, bytes)
 }
 
-// testThreadQueue checks the order and the bounds of a thread's queue, and who starts its runs.
+// testThreadQueue checks the order and the bounds of a thread's queue, and which process starts the
+// queued runs.
 func testThreadQueue(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	n := threadTenant(t, s, store.TenantQuota{QueuedRuns: 3})
