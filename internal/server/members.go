@@ -7,7 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/cluster"
 )
 
-// newMembers returns the servers of the store, as heartbeats over the bus of hints tell them.
+// newMembers returns the servers that share the store, which it learns from heartbeats on the bus of
+// hints.
 func (s *Server) newMembers() *cluster.Members {
 	node, _ := os.Hostname()
 	return cluster.New(&cluster.Options{

@@ -58,8 +58,7 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// authorize does what the provider does when a person consents: it returns the address of the
-// callback.
+// authorize simulates a person's consent at the provider. It returns the address of the callback.
 func (p *provider) authorize(location string) (callback string) {
 	u, err := url.Parse(location)
 	require.NoError(p.t, err)

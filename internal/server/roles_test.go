@@ -21,8 +21,8 @@ func (f *fixture) roleKey(tenant string, role httpapi.Role) string {
 	return shown
 }
 
-// roleRules says for each role which operations it may call: those whose scope is listed, and also
-// those that are listed by id.
+// roleRules holds the operations that each role may call: those that require one of the scopes, and
+// those with one of the ids.
 var roleRules = map[httpapi.Role]struct {
 	tenant string
 	scopes []httpapi.Scope

@@ -80,7 +80,7 @@ type Options struct {
 	// Tracer records the operations of runs. It may be nil.
 	Tracer tracing.Tracer
 	// Hints reach the other servers of the store. By default, there are none, and servers notice each
-	// other's changes when they next look. The caller closes the bus after the server.
+	// other's changes when they next poll the store. The caller closes the bus after the server.
 	Hints hints.Bus
 	// Processors is the number of processors that long work, such as guests and large bodies, may
 	// use at once. The default is GOMAXPROCS. With a lower number, short requests wait less for

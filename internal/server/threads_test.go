@@ -69,7 +69,8 @@ func (f *fixture) said(key, thread string) (out []string) {
 	}
 }
 
-// TestThread checks that runs continue a thread, and what a run without an answer leaves in it.
+// TestThread checks that runs continue a thread, and which messages a run without an answer leaves in
+// the thread.
 func TestThread(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"counter": counting})

@@ -17,7 +17,8 @@ import (
 
 var agentCheckType = reflect.TypeFor[api.AgentCheck]()
 
-// faultyFile lists the codes of problems that a file has, as opposed to its request.
+// faultyFile lists the codes of problems with the content of a file. Other problems concern the
+// request.
 var faultyFile = []string{api.CodeInvalid, api.CodeBlocked, api.CodeRefused}
 
 func describeCheckAgent(op *huma.Operation, schemas huma.Registry) {

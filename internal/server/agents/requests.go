@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A RequestPolicy says which parameters requests of model APIs may set.
+// A RequestPolicy determines which parameters requests of model APIs may set.
 type RequestPolicy struct {
 	lists [][]string         // a parameter must match a pattern in each list
 	check func(string) error // rejects parameters that the tenant's policy does not allow; nil allows all

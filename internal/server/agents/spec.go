@@ -17,8 +17,8 @@ type Spec struct {
 	Rollout string    `json:"rollout,omitempty"`
 	Arm     store.Arm `json:"arm,omitempty"`
 
-	// Alias selects the version of a run that starts, if Version is 0. A rollout chooses by the Run or its
-	// Thread. They are not stored.
+	// Alias selects the version of a run that starts, if Version is 0. A rollout assigns the version
+	// by Run or Thread. Alias, Run and Thread are not stored.
 	Alias  string `json:"-"`
 	Run    string `json:"-"`
 	Thread string `json:"-"`

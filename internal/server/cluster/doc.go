@@ -1,8 +1,8 @@
-// Package cluster finds out which of the servers that share a database have ended. Each server
-// sends a heartbeat over the bus of hints four times a second, and stores one in the database each
-// second; see package quarantine. A server that is silent on both has ended, as far as the others
-// can know. They then let its leases expire at once rather than after the lease time.
+// Package cluster detects which of the servers that share a database have ended. Each server sends a
+// heartbeat over the bus of hints four times a second, and stores one in the database each second;
+// see package quarantine. If a server sends no heartbeat in either way, the other servers treat it as
+// ended, and let its leases expire at once.
 //
-// A wrong guess does no harm beyond the work of moving a run: the server that is alive, but was
-// silent, can no longer write to a run that another one has claimed since.
+// A server that is treated as ended by mistake loses its runs: it cannot write to a run that another
+// server has claimed.
 package cluster

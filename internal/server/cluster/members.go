@@ -17,10 +17,10 @@ const (
 	beatInterval = 250 * time.Millisecond
 	// Silence is the time without a heartbeat over the bus after which a server counts as silent.
 	Silence = time.Second
-	// sweepInterval is the time between two looks for silent servers of which no heartbeat was ever
-	// received here, such as those that ended before this one started.
+	// sweepInterval is the time between two searches for ended servers from which this process never
+	// received a heartbeat, such as those that ended before this one started.
 	sweepInterval = 3 * time.Second
-	// forgetTime is the time after which a silent server is no longer listed.
+	// forgetTime is the time after which a silent server is removed from the list.
 	forgetTime = time.Minute
 
 	maxMembers = 1024
@@ -76,7 +76,7 @@ func New(o *Options) *Members {
 	return &Members{o: &own, of: map[string]*Member{}}
 }
 
-// Watch sends heartbeats and looks for servers that have ended, until ctx is done. The last
+// Watch sends heartbeats and searches for servers that have ended, until ctx is done. The last
 // heartbeat says that this server has ended.
 func (m *Members) Watch(ctx context.Context) {
 	cancel, err := m.o.Bus.Subscribe(topicBeat, m.receive)
@@ -114,7 +114,7 @@ func (m *Members) send(self *Member) {
 	}
 }
 
-// receive notes a heartbeat. It ignores one that is not valid.
+// receive records a heartbeat. It ignores invalid ones.
 func (m *Members) receive(hint []byte) {
 	var beat Member
 	if json.Unmarshal(hint, &beat) != nil || beat.Owner == "" || len(beat.Owner) > maxName || len(beat.Node) > maxName ||
@@ -132,12 +132,12 @@ func (m *Members) receive(hint []byte) {
 	}
 }
 
-// look lets the leases of silent servers expire. It asks the database only if a known server is
-// silent, or each sweepInterval.
+// look lets the leases of silent servers expire. It queries the database only if a known server is
+// silent, or if sweepInterval has passed.
 func (m *Members) look(ctx context.Context) {
 	now := m.o.Now()
 	if now.Sub(m.started) < Silence {
-		return // heartbeats of the others have not had the time to arrive
+		return // heartbeats of the other servers have not had the time to arrive
 	}
 	heard, silent := m.heard(now)
 	if !silent && now.Sub(m.swept) < sweepInterval {
@@ -162,8 +162,8 @@ func (m *Members) look(ctx context.Context) {
 	}
 }
 
-// heard returns the servers that are not silent, and whether a known server is. It forgets those that
-// have been silent for forgetTime.
+// heard returns the servers that are not silent. silent reports whether a known server is silent.
+// heard removes servers that have been silent for forgetTime.
 func (m *Members) heard(now time.Time) (heard []string, silent bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

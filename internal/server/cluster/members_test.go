@@ -31,7 +31,7 @@ type node struct {
 	*cluster.Members
 	cut    func(bool) // cuts it off from the bus
 	stop   func()     // ends it cleanly
-	kill   func()     // ends it without a word
+	kill   func()     // ends it without a last heartbeat
 	claims chan time.Time
 }
 
@@ -120,7 +120,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// TestCutOff checks that a server which only the bus does not reach keeps its runs.
+// TestCutOff checks that a server that is cut off only from the bus keeps its runs.
 func TestCutOff(t *testing.T) {
 	bubble(t, func(t *testing.T, db *database, a, b, c *node) {
 		c.cut(true)
@@ -134,7 +134,8 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
-// TestDatabaseLate checks that a server which only the database has not heard keeps its runs.
+// TestDatabaseLate checks that a server whose heartbeats are late only in the database keeps its
+// runs.
 func TestDatabaseLate(t *testing.T) {
 	bubble(t, func(t *testing.T, db *database, a, b, c *node) {
 		db.mu.Lock()
@@ -145,8 +146,8 @@ func TestDatabaseLate(t *testing.T) {
 	})
 }
 
-// TestEndedBefore checks that the runs of a server can be claimed that ended before any other
-// started.
+// TestEndedBefore checks that the runs of a server that ended before the other servers started can be
+// claimed.
 func TestEndedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &database{seen: map[string]time.Time{"old": time.Now().Add(-time.Hour)}}
@@ -158,7 +159,7 @@ func TestEndedBefore(t *testing.T) {
 	})
 }
 
-// TestCleanEnd checks that a server which ends cleanly is no longer listed.
+// TestCleanEnd checks that a server that ends cleanly is no longer listed.
 func TestCleanEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, db *database, a, b, c *node) {
 		c.stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// An Actor is who sends a request, for records and messages.
+// An Actor is the sender of a request, as records and messages name it.
 type Actor struct {
 	Kind string // KindKey or another of the kinds
 	ID   string // the id of the key, or the subject of the person

@@ -11,8 +11,8 @@ import (
 
 // A Caller is the authenticated sender of a request.
 type Caller struct {
-	// Key has the tenant, the scopes and the role of the caller. It is the caller's API key, or stands
-	// for another credential, and then has no id.
+	// Key has the tenant, the scopes and the role of the caller. If the caller has another credential
+	// than an API key, Key has no id.
 	Key    *store.Key
 	Actor  Actor
 	Tenant *store.Tenant     // gives access to the data of the caller's tenant only

@@ -83,8 +83,8 @@ func define(r huma.Registry, name string, s *huma.Schema) *huma.Schema {
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// described replaces the schemas of fields that are raw JSON in Go: type names, their fields, and how to
-// describe them.
+// described returns schemas for fields that are raw JSON in Go, by the name of the type and the name
+// of the field.
 func described(r huma.Registry) map[string]map[string]*huma.Schema {
 	messages := func() *huma.Schema {
 		return &huma.Schema{Type: "array", Items: MessageSchema(r)}

@@ -66,9 +66,9 @@ func noSession(err error) error {
 	return err
 }
 
-// sameOrigin reports whether a page of this server's origin, or for reading requests a person who
-// opened the address, sent a request. Browsers set Sec-Fetch-Site, and older ones Origin; other
-// sites cannot change either.
+// sameOrigin reports whether a page of this server's origin sent a request. For reading requests, it
+// also accepts addresses that a person opened. Browsers set Sec-Fetch-Site, and older ones Origin.
+// Other sites cannot change either.
 func sameOrigin(r *http.Request, origin string) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch r.Header.Get("Sec-Fetch-Site") {

@@ -17,8 +17,8 @@ const (
 	maxHooks   = 50
 )
 
-// compare returns the result of a run from its two replays. It hides what tenants must not see: the
-// operator's modules, and what they add to requests.
+// compare returns the result of a run from its two replays. It hides the operator's modules, and the
+// content that they add to requests.
 func compare(own, other *rerun.Pass, hide *runs.Redactor) *api.ReplayedRun {
 	view := rerun.View{HideRequests: hide.HidesAny(), Entry: func(entry string) string {
 		if hide.Has("", entry) {
@@ -68,8 +68,8 @@ func errored(e *abi.Event) bool { return e != nil && e.Error != nil }
 // asksOtherwise reports whether a line is a request to the model that only one of the replays has.
 func asksOtherwise(l rerun.Line) bool { return l.Differs() && l.Kind == rerun.KindRequest }
 
-// changes returns the lines that differ. A line of the one replay and the line of the other that follows it
-// are one change, if both are of the same kind.
+// changes returns the lines that differ. A line of one replay and a following line of the other
+// replay are one change if they have the same kind.
 func changes(lines []rerun.Line, hide *runs.Redactor) (out []api.ReplayChange) {
 	for i := 0; i < len(lines); i++ {
 		l := lines[i]

@@ -88,8 +88,8 @@ func (s *Service) replay(
 	return result, nil
 }
 
-// pass replays a run with the agent of a spec, and with the module of the candidate if that has one. For
-// the pass with the run's own modules, the candidate is nil.
+// pass replays a run with the agent of a spec, and with the candidate's module if the candidate names
+// one. For the pass with the run's own modules, candidate is nil.
 func (s *Service) pass(
 	ctx context.Context,
 	t *store.Tenant,

@@ -62,8 +62,8 @@ func (s *Service) start(ctx context.Context, c *httpapi.Caller, in *startReplayI
 	return &replayOutput{show(r)}, nil
 }
 
-// candidate returns what a replay tries. It fails with a [*httpapi.Problem] if the request names no
-// candidate, or more than one.
+// candidate returns the candidate of a replay. It fails with a [*httpapi.Problem] if the request
+// names no candidate, or more than one.
 func (s *Service) candidate(
 	ctx context.Context,
 	t *store.Tenant,

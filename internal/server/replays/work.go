@@ -17,7 +17,7 @@ const (
 	runTimeout    = 2 * time.Minute
 	pollInterval  = 2 * time.Second
 	leaseMargin   = 30 * time.Second // beyond the timeout of a run
-	maxAttempts   = 2                // of a run; more servers than that have ended during its replay
+	maxAttempts   = 2                // attempts to replay one run; an attempt fails if its server ends
 	retention     = 7 * 24 * time.Hour
 	pruneInterval = time.Hour
 	slice         = 15 * time.Second // after which another replay may be next
@@ -124,14 +124,16 @@ func (s *Service) execute(ctx context.Context, r *store.Replay) error {
 	}
 }
 
-// release gives up a replay when the server shuts down.
+// release releases the claim of a replay, so that any server can continue it. run is the run in
+// progress, or nil.
 func (s *Service) release(ctx context.Context, r *store.Replay, run *store.ReplayRun) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	return s.o.Store.ReleaseReplay(ctx, r, run)
 }
 
-// attempt replays a run, and returns its result whatever happens.
+// attempt replays a run. It also returns a result if the replay fails or panics, but nil if ctx is
+// done before the replay begins.
 func (s *Service) attempt(ctx context.Context, r *store.Replay, run *store.ReplayRun) (result *api.ReplayedRun) {
 	if run.Attempts > maxAttempts {
 		return &api.ReplayedRun{Outcome: failed,

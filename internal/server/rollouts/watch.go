@@ -57,7 +57,9 @@ func (s *Service) Check(ctx context.Context, blocked map[string]string) error {
 	return err
 }
 
-// check checks one rollout.
+// check compares the versions of one rollout. It aborts the rollout, rolls it back, or advances it to
+// its next step. It does nothing if another server has just checked the rollout, unless a module is
+// blocked.
 func (s *Service) check(ctx context.Context, r *store.Rollout, now time.Time, blocked map[string]string) error {
 	t := s.o.Store.Tenant(r.Tenant)
 	reason, err := blockedIn(ctx, t, r, blocked)
@@ -100,7 +102,8 @@ func (s *Service) check(ctx context.Context, r *store.Rollout, now time.Time, bl
 	return err
 }
 
-// blockedIn returns why a rollout must be aborted because of blocked modules, or "".
+// blockedIn returns the reason why a rollout must be aborted because of blocked modules, or "" if it
+// need not be.
 func blockedIn(ctx context.Context, t *store.Tenant, r *store.Rollout, blocked map[string]string) (string, error) {
 	if len(blocked) == 0 {
 		return "", nil

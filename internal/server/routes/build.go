@@ -28,7 +28,7 @@ const (
 	changeBytes = 40
 )
 
-// maxChanges limits the changes of prompts that a route remembers, in each of two lists.
+// maxChanges limits the changes of prompts that a route stores, in each of two lists.
 const maxChanges = 1 << 10
 
 // maxConns limits the connections of a route to its upstream.

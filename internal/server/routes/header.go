@@ -17,8 +17,8 @@ var private = []string{
 }
 
 // passed lists the headers of responses that a tenant's upstream may set: those that describe the
-// body, and those that SDKs of model APIs read. With any other header it could give orders to browsers
-// or to a proxy in front of this server, such as X-Accel-Redirect.
+// body, and those that SDKs of model APIs read. Other headers, such as X-Accel-Redirect, could
+// control browsers or a proxy in front of this server.
 var passed = map[string]bool{
 	"Content-Type": true, "Content-Encoding": true, "Content-Length": true, "Date": true, "Request-Id": true,
 	"X-Request-Id": true, "Retry-After": true, "Retry-After-Ms": true, "X-Should-Retry": true,

@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	// followTTL is the time for which a server sends the events of a run after it was asked to.
-	// Followers ask each followInterval.
+	// followTTL is the time for which a server sends the events of a run after another server asked
+	// for them. Servers with followers ask every followInterval.
 	followTTL      = 5 * time.Second
 	followInterval = 2 * time.Second
 
@@ -140,8 +140,8 @@ func (h *hinted) add(text []byte) bool {
 	return true
 }
 
-// since returns a batch of the events after event number after, or nothing if the next one is not
-// there.
+// since returns a batch of the events after event number after, or nil if it does not have the next
+// event.
 func (h *hinted) since(after int64) []Event {
 	if len(h.tail) == 0 || h.tail[0].Seq > after+1 || h.last <= after {
 		return nil

@@ -10,8 +10,8 @@ import (
 )
 
 // Limits on the interval between two queries for the state of a run that another process executes.
-// The interval doubles while the run has no new events. It is longer if hints about them arrive,
-// since then only lost hints need it.
+// The interval doubles while the run has no new events. It is longer if hints about the run arrive,
+// because queries then only find events whose hints were lost.
 const (
 	minPollInterval   = 250 * time.Millisecond
 	maxPollInterval   = time.Second
@@ -71,8 +71,8 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 	}
 }
 
-// ask makes the server that executes a run send hints about its events, which receive gets, until
-// stop is called.
+// ask makes the server that executes a run send hints about its events, until stop is called. It
+// calls receive with each hint.
 func (p *polls) ask(run string, receive func(hint []byte)) (stop func()) {
 	if _, alone := p.bus.(hints.None); alone {
 		return func() {}
@@ -101,7 +101,7 @@ func (p *polls) ask(run string, receive func(hint []byte)) (stop func()) {
 	}
 }
 
-// hint notes a hint about an event, and wakes the followers.
+// hint records a hint about an event, and wakes the followers.
 func (p *poll) hint(text []byte) {
 	p.mu.Lock()
 	added := p.hinted.add(text)
@@ -111,7 +111,7 @@ func (p *poll) hint(text []byte) {
 	}
 }
 
-// wake makes the followers look again.
+// wake makes the followers check for events.
 func (p *poll) wake() {
 	p.waiting.Lock()
 	defer p.waiting.Unlock()
@@ -147,8 +147,8 @@ func (p *poll) timeout() {
 	p.notify()
 }
 
-// since returns events after event number after that came with hints, and the number of the newest
-// one that a hint named.
+// since returns the events with numbers greater than after that arrived with hints, and the number of
+// the newest event that a hint named.
 func (p *poll) since(after int64) (lines []Event, last int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 	// queueInterval is the time between two searches for queued runs that may start. A run that ends
 	// here causes a search at once.
 	queueInterval = time.Second
-	// queuedTTL is the time for which a server reserves a queued run that it is about to start. A
-	// start that fails for now is repeated after it.
+	// queuedTTL is the time for which a server reserves a queued run that it is about to start. If
+	// the start fails temporarily, it is repeated after this time.
 	queuedTTL    = 15 * time.Second
 	maxStartable = 100 // per search
 )

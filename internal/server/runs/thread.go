@@ -19,7 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Concurrency says what happens to a run while another run of its thread is unfinished.
+// A Concurrency determines what happens to a run that is requested while another run of its thread is
+// unfinished.
 type Concurrency string
 
 // Values of Concurrency.
@@ -35,8 +36,8 @@ func ConcurrencyOf(h *store.Thread) Concurrency { return cmp.Or(Concurrency(h.Co
 // A Turn is the place of a new run in a thread.
 type Turn struct {
 	Thread string
-	// Rewinds makes the run begin with the first Messages messages of the thread only. When it ends,
-	// its messages replace those after them.
+	// Rewinds makes the run begin with only the first Messages messages of the thread. When the run
+	// ends, its messages replace the rest of the thread.
 	Rewinds     bool
 	Messages    int
 	Concurrency Concurrency // the thread's if it is empty
@@ -139,8 +140,8 @@ func (r *Service) agentOfTurn(ctx context.Context, c *httpapi.Caller, name, thre
 	return h.Agent, nil
 }
 
-// abandon ends a run that no server can resume. What its modules erased from the run is erased from
-// its thread.
+// abandon ends a run that no server can resume. Text that modules erased from the run is also erased
+// from its thread.
 func (r *Service) abandon(ctx context.Context, t *store.Tenant, info *journal.RunInfo, reason string) error {
 	var end *journal.ThreadEnd
 	if info.Thread != "" {

@@ -1,9 +1,9 @@
 // Package signin lets people sign in with an OpenID Connect provider: with a browser, which gets a
 // session in a cookie, or with a token of the provider as a bearer token.
 //
-// A sign-in keeps nothing on the server. The state, the nonce and the verifier of PKCE are derived
-// from a random secret in a cookie of the browser, so that only this browser can complete the
-// sign-in. The store accepts each state once.
+// A sign-in in progress is not stored on the server. The state, the nonce and the verifier of PKCE
+// are derived from a random secret in a cookie of the browser, so that only this browser can complete
+// the sign-in. The store accepts each state once.
 package signin
 
 import (
@@ -30,7 +30,8 @@ type Options struct {
 	Name string
 	// Scopes are requested in addition to openid, email and profile.
 	Scopes []string
-	// Domains are the domains that e-mail addresses must have. The default is any, also none at all.
+	// Domains lists the domains of accepted e-mail addresses. By default, any address is accepted,
+	// and none is required.
 	Domains []string
 	// GroupsClaim is the claim with the groups of a person. The default is "groups".
 	GroupsClaim string

@@ -101,7 +101,7 @@ func (s *Service) bearer(ctx context.Context, raw string) (*store.Person, error)
 	return s.person(token)
 }
 
-// person returns what a token says of its subject.
+// person returns the person that a token describes.
 func (s *Service) person(token *oidc.IDToken) (*store.Person, error) {
 	var c struct {
 		Email    string          `json:"email"`

@@ -17,8 +17,8 @@ const (
 	keysInterval = 30 * time.Second
 )
 
-// A transport bounds the provider's responses. It repeats the last response of GET requests for
-// keysInterval, which are those for the configuration and the keys.
+// A transport limits the size of the provider's responses. For keysInterval it caches responses to
+// GET requests, which ask for the configuration and the keys.
 type transport struct {
 	next http.RoundTripper
 	now  func() time.Time

@@ -24,7 +24,8 @@ export function s(tag, attributes, ...children) {
   return make(document.createElementNS("http://www.w3.org/2000/svg", tag), drawn, attributes, children);
 }
 
-// icon draws one of the icons of icons.js, for people who see it: a text says the same.
+// icon draws one of the icons of icons.js. Screen readers do not read it, so a text must express the
+// same.
 export function icon(name) {
   return s("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, s("path", { d: paths[name] ?? paths.dot }));
 }
@@ -36,7 +37,7 @@ function make(e, allowed, attributes, children) {
       if (typeof value !== "function") throw new TypeError(`${name} is not a function`);
       e.addEventListener(name.slice(2), value);
     } else if (name === "href") {
-      // Only pages of the console, and this server's way to the identity provider.
+      // Links may lead only to pages of the console, and to the sign-in with the identity provider.
       if (!/^(#|\/auth\/)/.test(value)) throw new TypeError("a link leads elsewhere");
       e.setAttribute(name, value);
     } else if (allowed.has(name) || name.startsWith("aria-") || name.startsWith("data-")) {

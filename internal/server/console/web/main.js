@@ -1,4 +1,4 @@
-// The console: shows the page that the address names. How to add a page: routes.js.
+// The console: shows the page that the address names. routes.js explains how to add a page.
 import { h, fill, announce } from "./dom.js";
 import { errorMessage } from "./parts.js";
 import { isTemporary, retryReason, countdown, key, signOut, onKeyRejected } from "./api.js";

@@ -6,7 +6,7 @@ import { all } from "./api.js";
 const maxAge = 60000; // milliseconds
 let known = { at: -maxAge };
 
-// nameOf is what people call a module: its name and version, or else what it says of itself.
+// nameOf returns the name and version of a module, or else the name that the module reports.
 export function nameOf(m) {
   const [n] = m.names;
   if (n) return `${n.name} ${n.version}`;

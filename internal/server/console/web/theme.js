@@ -8,7 +8,7 @@ export function toggleTheme() {
   sessionStorage.setItem(storageKey, root.style.colorScheme);
 }
 
-// restoreTheme applies what the user has chosen in this tab.
+// restoreTheme applies the colour scheme that the user has chosen in this tab.
 export function restoreTheme() {
   const chosen = sessionStorage.getItem(storageKey);
   if (chosen === "light" || chosen === "dark") root.style.colorScheme = chosen;

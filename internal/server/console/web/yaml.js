@@ -1,5 +1,5 @@
-// Edits of YAML text that keep what they do not concern, with its comments. The server parses YAML;
-// this file only writes it.
+// Edits of YAML text that preserve all other keys and their comments. The server parses YAML; this
+// file only writes it.
 
 const reserved = /^(true|false|null|yes|no|on|off|y|n|~)$/i;
 

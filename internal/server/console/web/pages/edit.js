@@ -57,8 +57,8 @@ class Editor {
     if (turn === this.#turn && !this.signal.aborted) await this.check();
   }
 
-  // check asks the server what is wrong with the text, and shows in the form what it says. wanted is
-  // the file that the form has made: if the text says something else, it is rewritten.
+  // check lets the server check the text, and shows the parsed file in the form. wanted is the file
+  // that the form has made. If the text parses to another file, check rewrites the text.
   async check(wanted) {
     const turn = ++this.#turn;
     fill(this.state, h("span", { class: "soft small" }, "Checking…"));
@@ -90,7 +90,7 @@ class Editor {
     result.warnings.map((w) => h("p", { class: "note small warn-text" }, w)));
   }
 
-  // error shows an error; its place is a button that leads there.
+  // error shows an error, with a button that selects its line.
   error(e) {
     const [, line] = /line (\d+)/.exec(e.location ?? "") ?? [];
     return h("p", { class: "wrong" }, line && h("button", { type: "button", class: "quiet", onclick: () => this.select(Number(line)) }, `Line ${line}`), line && " ", e.message);
