@@ -54,10 +54,10 @@ type Platform interface {
 	// UnmapGroup removes a role of a group. It fails with [ErrNoMember] if there is none with the id.
 	UnmapGroup(ctx context.Context, id string) error
 
-	// SignIn creates a session of a person who has a role, and returns its token, which is not stored,
-	// and the person's roles, the oldest first. It makes the person a member where the verified e-mail
-	// address was invited. It fails with [ErrExists] if the state was used before, and with
-	// [ErrNoMember] if the person has no role.
+	// SignIn creates a session of a person who has a role. It returns the session's token, which is
+	// not stored, and the person's roles, the oldest first. If the person's verified e-mail address
+	// was invited, SignIn makes the person a member. It fails with [ErrExists] if the state was used
+	// before, and with [ErrNoMember] if the person has no role.
 	SignIn(ctx context.Context, in *NewSession) (token string, roles []TenantRole, err error)
 	// Session returns the person of a session and the person's present roles, and records the use of
 	// the session. It fails with [ErrNoSession] if there is no such session, or it has expired or was
