@@ -55,6 +55,7 @@ import (
 //	endserver ENDS SIGNAL …  sends the server TERM, INT or KILL, the second one when it
 //	                         reports the first, and waits until it exits with ENDS, such
 //	                         as 'exit status 0'. Its output is in the files out and err
+//	doccommands PAGE FILE    writes the shell commands of a page of docs to FILE
 //	quickstart               writes the commands of the platform's quick start to one.sh
 //	                         and two.sh, for the first and the second terminal
 //	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the first group of RE
@@ -119,18 +120,19 @@ func TestScripts(t *testing.T) {
 			return holds(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model":      startModel,
-			"exits":      exits,
-			"interrupt":  interrupt,
-			"events":     events,
-			"says":       says,
-			"requests":   requests,
-			"id":         runID,
-			"site":       startSite,
-			"server":     startServer,
-			"endserver":  endServer,
-			"setfrom":    setFrom,
-			"quickstart": quickStart,
+			"model":       startModel,
+			"exits":       exits,
+			"interrupt":   interrupt,
+			"events":      events,
+			"says":        says,
+			"requests":    requests,
+			"id":          runID,
+			"site":        startSite,
+			"server":      startServer,
+			"endserver":   endServer,
+			"setfrom":     setFrom,
+			"quickstart":  quickStart,
+			"doccommands": docCommands,
 		},
 	})
 }

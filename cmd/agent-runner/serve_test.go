@@ -112,16 +112,27 @@ func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	ts.Check(l.Close())
 	ts.Setenv(serve.EnvListen, l.Addr().String())
-	var commands []string
-	for _, part := range strings.Split(strings.ReplaceAll(string(text), serve.DefaultListen, l.Addr().String()),
-		"```sh\n")[1:] {
-		block, _, _ := strings.Cut(part, "```")
-		commands = append(commands, block)
-	}
+	commands := shellBlocks(strings.ReplaceAll(string(text), serve.DefaultListen, l.Addr().String()))
 	// The last command of the first terminal becomes the process that a signal ends.
 	first := strings.Replace(commands[0], "agent-runner serve", "exec agent-runner serve", 1)
 	ts.Check(os.WriteFile(ts.MkAbs("one.sh"), []byte(first), 0o600))
 	ts.Check(os.WriteFile(ts.MkAbs("two.sh"), []byte(strings.Join(commands[1:], "")), 0o600))
+}
+
+// shellBlocks returns the contents of the code blocks of a page that are shell commands.
+func shellBlocks(page string) (blocks []string) {
+	for _, part := range strings.Split(page, "```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	return blocks
+}
+
+// docCommands writes the shell commands of a page of docs to a file.
+func docCommands(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := os.ReadFile(ts.Getenv("DOCS") + "/" + args[0])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Join(shellBlocks(string(text)), "")), 0o600))
 }
 
 // setFrom sets a variable to the content of a file, or to the first group of a pattern that

@@ -180,10 +180,13 @@ func (f *File) checkMiddlewares() error {
 	return nil
 }
 
-// EntryName returns the default name of a module's entry: the file name without its
-// extension.
+// EntryName returns the default name of a module's entry: the file name without its extension, or the module's
+// name without its version, such as redact for redact@1.2.
 func EntryName(module string) string {
 	base := filepath.Base(module)
+	if name, _, ok := strings.Cut(base, "@"); ok && name != "" {
+		return name
+	}
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
