@@ -19,7 +19,7 @@ func (i *Interrupt) Error() string { return i.Reason }
 // A Pending is an interrupt that has not been answered yet.
 type Pending struct {
 	ID      string `json:"id"`
-	Run     string `json:"run,omitempty"`   // ID of the nested run that is interrupted, if any
+	Run     string `json:"run,omitempty"`   // ID of the nested run that is interrupted; empty if there is none
 	Agent   string `json:"agent,omitempty"` // agent of that nested run
 	Entry   string `json:"entry,omitempty"` // empty if a tool interrupted the run
 	Hook    Hook   `json:"hook,omitempty"`  // gate_tool if the interrupt asks for approval of a call

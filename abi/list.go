@@ -16,8 +16,8 @@ type List struct {
 	List     int   `json:"list"`
 	Revision int64 `json:"revision"`
 	Total    int   `json:"total"`
-	// Items holds the messages, for modules whose description has "messages": "full".
-	// Other modules request the ranges they want.
+	// Items holds the messages, for modules whose description has "messages": "full". Other modules request the
+	// ranges that they need.
 	Items []Message `json:"items,omitzero"`
 }
 

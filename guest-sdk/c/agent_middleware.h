@@ -584,7 +584,7 @@ struct am_part {
 	am_json image_url; /* {"url", "detail"} */
 	am_json input_audio; /* {"data", "format"} */
 	am_json file; /* {"file_id"} or {"filename", "file_data"} */
-	/* The fields that this version does not know, unchanged. */
+	/* The fields that this version does not define, unchanged. */
 	am_members unknown;
 };
 
@@ -606,7 +606,7 @@ struct am_tool_call {
 	am_str id;
 	am_str type; /* "function" */
 	am_function_call function;
-	/* The fields that this version does not know, unchanged. */
+	/* The fields that this version does not define, unchanged. */
 	am_members unknown;
 };
 
@@ -629,7 +629,7 @@ struct am_message {
 	am_str origin;
 	am_strs labels; /* labels names the sources of the message's text, sorted. */
 	am_part_labelss part_labels; /* part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
-	/* The fields that this version does not know, unchanged. */
+	/* The fields that this version does not define, unchanged. */
 	am_members unknown;
 };
 
@@ -638,7 +638,7 @@ struct am_list {
 	int32_t list;
 	int64_t revision;
 	int32_t total;
-	am_messages items; /* items holds the messages, for modules whose description has "messages": "full". Other modules request the ranges they want. */
+	am_messages items; /* items holds the messages, for modules whose description has "messages": "full". Other modules request the ranges that they need. */
 };
 
 /* RunLimits holds the limits of a run. */
@@ -1098,7 +1098,7 @@ struct am_ask {
 /* A Pending is an interrupt that has not been answered yet. */
 struct am_pending {
 	am_str id;
-	am_str run; /* ID of the nested run that is interrupted, if any */
+	am_str run; /* ID of the nested run that is interrupted; empty if there is none */
 	am_str agent; /* agent of that nested run */
 	am_str entry; /* empty if a tool interrupted the run */
 	am_str hook; /* gate_tool if the interrupt asks for approval of a call */

@@ -568,7 +568,7 @@ export interface PartLabels {
 /** A Pending is an interrupt that has not been answered yet. */
 export interface Pending {
 	readonly id: string;
-	/** ID of the nested run that is interrupted, if any */
+	/** ID of the nested run that is interrupted; empty if there is none */
 	readonly run?: string;
 	/** agent of that nested run */
 	readonly agent?: string;

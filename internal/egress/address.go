@@ -85,8 +85,8 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// ParsePrivate parses a range of addresses for Options.Private, such as 127.0.0.0/8, or a single
-// address.
+// ParsePrivate parses a range of addresses for Options.Private, such as 127.0.0.0/8, or a single address. It returns
+// an error for other text, and for a range of IPv4-mapped IPv6 addresses.
 func ParsePrivate(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()

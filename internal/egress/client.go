@@ -78,12 +78,13 @@ type Client struct {
 	timeout  time.Duration
 	request  int
 	response int
-	turns    chan struct{}
+	slots    chan struct{}
 
 	transport *http.Transport
 }
 
-// New returns a client. The caller must call Close.
+// New returns a client. If o is nil, all options have their defaults. New returns an error if a limit is negative, a
+// pattern or a secret is invalid, or two secrets have the same name. The caller must call Close.
 func New(o *Options) (*Client, error) {
 	if o == nil {
 		o = &Options{}
@@ -96,7 +97,7 @@ func New(o *Options) (*Client, error) {
 		private: append([]netip.Prefix(nil), o.Private...),
 		timeout: cmp.Or(o.Timeout, DefaultTimeout), request: cmp.Or(o.RequestBytes, DefaultRequestBytes),
 		response: cmp.Or(o.ResponseBytes, DefaultResponseBytes),
-		turns:    make(chan struct{}, max(0, cmp.Or(o.Concurrent, DefaultConcurrent)))}
+		slots:    make(chan struct{}, max(0, cmp.Or(o.Concurrent, DefaultConcurrent)))}
 	if c.timeout < 0 || c.request < 0 || c.response < 0 || o.Concurrent < 0 || o.ConnsPerHost < 0 {
 		return nil, errors.New("limits of outbound requests must be positive, or 0 for the defaults")
 	}
@@ -171,8 +172,8 @@ func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string)
 		return nil, err
 	}
 	select {
-	case c.turns <- struct{}{}:
-		defer func() { <-c.turns }()
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
 	case <-ctx.Done():
 		return nil, &abi.Error{
 			Code:         abi.CodeUnavailable,

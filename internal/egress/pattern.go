@@ -24,8 +24,8 @@ type Pattern struct {
 	port string // port number; empty for the scheme's default port, "*" for any port
 }
 
-// ParsePattern parses a pattern. Names are case-insensitive. Internationalized names must be in their
-// ASCII form.
+// ParsePattern parses a pattern, and returns an error if it is malformed. Names are case-insensitive.
+// Internationalized names must be in their ASCII form.
 func ParsePattern(s string) (Pattern, error) {
 	host, port, err := splitPort(strings.ToLower(s))
 	if err != nil {
@@ -49,7 +49,7 @@ func ParsePattern(s string) (Pattern, error) {
 	return p, nil
 }
 
-// ParsePatterns parses a list of patterns.
+// ParsePatterns parses a list of patterns. The error names the malformed pattern.
 func ParsePatterns(list []string) ([]Pattern, error) {
 	var out []Pattern
 	for _, s := range list {

@@ -216,8 +216,9 @@ func failed(code abi.Code, format string, args ...any) *abi.Error {
 	return &abi.Error{Code: code, Message: "http: " + fmt.Sprintf(format, args...)}
 }
 
-// ParseSecret parses a secret in the form of the command line: NAME=env:VARIABLE@HOST, with further
-// hosts after commas.
+// ParseSecret parses a secret in the form of the command line: NAME=env:VARIABLE@HOST, with further hosts after
+// commas. It reads the value with getenv. It returns an error if s is malformed, the variable is empty or the secret
+// is invalid. Errors do not contain the value.
 func ParseSecret(s string, getenv func(string) string) (Secret, error) {
 	const want = "want NAME=env:VARIABLE@HOST"
 	name, rest, ok := strings.Cut(s, "=")

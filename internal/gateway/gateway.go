@@ -96,7 +96,7 @@ type Options struct {
 	MaxBody     int64         // limits the body of a request, in bytes; the default is DefaultMaxBody
 	MaxRequests int           // limits concurrent requests, one of several keys to half; default DefaultMaxRequests
 	MaxHeld     int           // limits the part of an answer that waits for modules, in bytes; default weave.MaxHeld
-	MaxChanges  int           // limits the changes of prompts remembered, in each of two lists; default DefaultMaxChanges
+	MaxChanges  int           // limits the recorded changes of prompts, in each of two lists; default DefaultMaxChanges
 	Timeout     time.Duration // limits a request and its answer; the default is DefaultTimeout
 
 	// ReserveTimeout limits the time for which a request waits for the memory of its modules. The

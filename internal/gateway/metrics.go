@@ -29,7 +29,8 @@ type Metrics struct {
 // Further ones are counted as "other".
 const maxLabels = 1000
 
-// NewMetrics registers metrics with r. held is the account of the memory that gateways hold, or nil.
+// NewMetrics registers metrics with r. held is the account of the memory that gateways hold, or nil. NewMetrics
+// returns an error if r already has one of the metrics.
 func NewMetrics(r prometheus.Registerer, held *account.Account) (*Metrics, error) {
 	const ns = "agent_runner_gateway_"
 	histogram := func(name, help string, first float64, labels ...string) *prometheus.HistogramVec {

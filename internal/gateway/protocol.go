@@ -17,7 +17,8 @@ var upstreams = map[string]Upstream{
 	agentfile.ProtocolMessages:  {Protocol: messages.Protocol{}, Path: messagesPath, KeyHeader: "X-Api-Key"},
 }
 
-// NewUpstream returns the upstream of a route, without its key.
+// NewUpstream returns the upstream of a route, without its key. It returns an error if the upstream's address is
+// malformed.
 func NewUpstream(r *agentfile.GatewayRoute) (Upstream, error) {
 	u, err := url.Parse(string(r.Upstream))
 	if err != nil {
@@ -42,7 +43,8 @@ func Serves(protocol, path string) bool {
 	return path == at || at == messagesPath && path == messagesPath+countTokens
 }
 
-// ModelOf returns the model of a request's body.
+// ModelOf returns the model of a request's body. It returns an error if the body is not a valid JSON object with a
+// model.
 func ModelOf(body []byte) (string, error) {
 	h, err := headOf(body)
 	if err != nil {

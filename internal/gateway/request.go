@@ -78,7 +78,7 @@ func (c *record) read(held *memory) ([]byte, *wire.Error) {
 // maxPrepared limits the memory that is prepared for a body before it arrives, in bytes.
 const maxPrepared = 128 << 10
 
-// readAll reads all of r, which has about size bytes, if size is not negative.
+// readAll reads all of r. size is the expected number of bytes; it is negative if unknown.
 func readAll(r io.Reader, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	if size > 0 {

@@ -73,7 +73,8 @@ func language(folder string) string {
 	return ""
 }
 
-// Module builds the guest in a folder below root and returns the module's path.
+// Module builds the guest in a folder below root and returns the module's path. It returns an error if the build
+// fails or a toolchain is missing.
 func Module(ctx context.Context, root, folder string) (string, error) {
 	_, err := module(ctx, root, folder)
 	return Path(root, folder), err
@@ -189,8 +190,8 @@ func TinyGo(tb Skipper, folder string) []byte {
 	return b
 }
 
-// TinyGoModule builds the Go guest in a folder below root with TinyGo. It returns the module's path
-// and the module.
+// TinyGoModule builds the Go guest in a folder below root with TinyGo. It returns the module's path and the module,
+// or an error if TinyGo is missing or the build fails.
 func TinyGoModule(ctx context.Context, root, folder string) (path string, wasm []byte, err error) {
 	path = strings.TrimSuffix(Path(root, folder), ".wasm") + "-tinygo.wasm"
 	wasm, err = locked(ctx, root, folder, path, byTinyGo)
@@ -243,8 +244,8 @@ type Skipper interface {
 	Skipf(format string, args ...any)
 }
 
-// All builds guests, up to parallel at a time, and returns the modules' paths in the order of
-// folders.
+// All builds guests, up to parallel at a time, and returns the modules' paths in the order of folders. The error
+// joins the errors of all builds.
 func All(ctx context.Context, root string, folders []string, parallel int) ([]string, error) {
 	paths, failed := make([]string, len(folders)), make([]error, len(folders))
 	slots := make(chan struct{}, max(parallel, 1))
@@ -260,8 +261,8 @@ func All(ctx context.Context, root string, folders []string, parallel int) ([]st
 	return paths, errors.Join(failed...)
 }
 
-// Find returns the guest folders that match folder, below root. It returns folder itself or, if
-// folder ends in "/...", every folder below it with a main.go.
+// Find returns the guest folders that match folder, below root. It returns folder itself or, if folder ends in
+// "/...", every folder below it with a main.go. It returns an error if there is none.
 func Find(root, folder string) ([]string, error) {
 	base, deep := strings.CutSuffix(filepath.ToSlash(filepath.Clean(folder)), "/...")
 	if !deep {
@@ -282,8 +283,8 @@ func Find(root, folder string) ([]string, error) {
 	return found, err
 }
 
-// Root returns the repository's root: the nearest directory with a go.mod, from the working
-// directory upwards.
+// Root returns the repository's root: the nearest directory with a go.mod, from the working directory upwards. It
+// returns an error if there is none.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

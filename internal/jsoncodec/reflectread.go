@@ -30,7 +30,8 @@ func ReadObject(b []byte, v any, keep func(name string, raw []byte)) error {
 	return err
 }
 
-// Value reads a value of any Go type into v, which must be a pointer.
+// Value reads a value of any Go type into v, which must be a pointer. It returns an error with the value's path if
+// the text has a value of another type.
 func (t *Parser) Value(v any) error {
 	if t.Space(); t.common(v) {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"strconv"
 )
 
-// AppendValue appends the encoding of a value of any Go type to b.
+// AppendValue appends the encoding of a value of any Go type to b. It returns an error if v contains a value that has
+// no JSON encoding.
 func AppendValue(b []byte, v any) ([]byte, error) {
 	switch known := v.(type) {
 	case map[string]int:

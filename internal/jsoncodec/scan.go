@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Scanner reads one JSON text from front to back and rejects everything that is not
-// strict JSON. It optionally checks the text against a Go type.
+// A Scanner reads one JSON text from front to back and rejects everything that is not strict JSON. It optionally
+// checks the text against a Go type. The errors of its methods are of type [*DecodeError], except those of Enter, of
+// stop and of the functions that callers pass.
 type Scanner struct {
 	B       []byte
 	I       int      // position in B

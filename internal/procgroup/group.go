@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// Start starts a command as the leader of its own process group.
+// Start starts a command as the leader of its own process group. It returns the error of cmd.Start.
 func Start(cmd *exec.Cmd) (*Group, error) {
 	ownGroup(cmd)
 	if err := cmd.Start(); err != nil {

@@ -27,13 +27,13 @@ func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err
 
 // ReserveOneOf is like Reserve, but for work that can use different sizes, in ascending order. It waits until it can
 // take the first size. It then takes the largest size that leaves at least as much memory free as it takes, or the
-// first size if there is none. It returns the index of the size that it took.
+// first size if there is none. It returns the index of the size that it took. Its errors are those of Reserve.
 func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
 	return s.admission.reserve(ctx, sizes)
 }
 
-// WithReservation returns a context for work that holds a reservation. A further reservation under
-// it does not wait, because the memory could be held by work that in turn waits for this work.
+// WithReservation returns a context for work that holds a reservation. A further reservation with this context does
+// not wait, because the free memory could depend on other work that waits for this work.
 func WithReservation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reservationKey{}, true)
 }

@@ -213,10 +213,10 @@ func (s *Sandbox) compileOptions(opts *Options) compile.Options {
 	return o
 }
 
-// Close interrupts the running calls, waits until they have ended, and frees everything. Guests and
-// compilations in children stop at once. A host function that waits must obey its context, and
-// Close waits for a compilation in this process. If ctx is done before that, Close returns an error
-// with its cause, and does not free what is still in use. Closing twice has no effect.
+// Close interrupts the running calls, waits until they have ended, and frees everything. Guests and compilations in
+// children stop at once. A host function that waits must return when its context is done, and Close waits for a
+// compilation in this process. If ctx is done before that, Close returns an error with its cause, and does not free
+// the resources that are still in use. Closing twice has no effect.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {

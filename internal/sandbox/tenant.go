@@ -30,8 +30,8 @@ func WithTenant(ctx context.Context, t *Tenant) context.Context {
 // noTenant is the tenant of work without one.
 var noTenant Tenant
 
-// processors has a slot for each processor. Many long-running guests would otherwise run in turn, and
-// each of them would exceed its time while others run.
+// processors has a slot for each processor. Without this limit, many long-running guests would share the processors,
+// and each of them would exceed its time limit while others run.
 var processors = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 func acquireProcessor(ctx context.Context) (release func(), err error) {

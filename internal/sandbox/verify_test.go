@@ -175,7 +175,7 @@ func TestRejectedThenLoaded(t *testing.T) {
 	require.Equal(t, []uint64{9}, call(t, instantiate(t, im, InstanceConfig{}), "hook", 9))
 }
 
-// TestOtherExportsAreFree checks that exports that the surface does not know are allowed.
+// TestOtherExportsAreFree checks that exports that the surface does not define are allowed.
 func TestOtherExportsAreFree(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {

@@ -65,7 +65,7 @@ func (m *model) assemblyScript() string {
 		}
 		if s.open {
 			b.WriteString(
-				"\t/** The fields that this version does not know, unchanged. */\n\tunknown: Members = new Members();\n",
+				"\t/** The fields that this version does not define, unchanged. */\n\tunknown: Members = new Members();\n",
 			)
 		}
 		if s.name == "Error" {

@@ -46,7 +46,7 @@ func (m *model) c() string {
 			fmt.Fprintf(&b, "\t%s%s;%s\n", f.cDeclaration(), cField(f.key), strings.TrimSuffix(cComment(f.doc, " "), "\n"))
 		}
 		if s.open {
-			b.WriteString("\t/* The fields that this version does not know, unchanged. */\n\tam_members unknown;\n")
+			b.WriteString("\t/* The fields that this version does not define, unchanged. */\n\tam_members unknown;\n")
 		}
 		b.WriteString("};\n")
 	}

@@ -60,7 +60,7 @@ func (m *model) rust() string {
 			fmt.Fprintf(&b, "%s    pub %s: %s,\n", rustComment(f.doc, "    "), rustField(f.key), f.rustType())
 		}
 		if s.open {
-			b.WriteString("    /// The fields that this version does not know, unchanged.\n    pub unknown: Members,\n")
+			b.WriteString("    /// The fields that this version does not define, unchanged.\n    pub unknown: Members,\n")
 		}
 		b.WriteString("}\n")
 		rustObject(&b, s)

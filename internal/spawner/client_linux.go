@@ -38,8 +38,9 @@ type child struct {
 	err     error // how the process ended; set before ended is closed
 }
 
-// Start starts a spawner for a list of commands. It calls getenv for each variable of the server's
-// environment that a command receives. The caller must call Close.
+// Start starts a spawner for a list of commands. It calls getenv for each variable of the server's environment that a
+// command receives. It returns an error if the program of a command is not found, or if the spawner cannot be
+// started. The caller must call Close.
 func Start(list []Command, getenv func(string) string) (*Client, error) {
 	o := order{}
 	for i := range list {
@@ -196,8 +197,8 @@ func (c *Client) deliver(r reply) {
 	close(p.ended)
 }
 
-// Close closes the connection for writing and waits for the spawner. The spawner then ends the
-// commands that still run, and exits.
+// Close closes the connection for writing and waits for the spawner. The spawner then ends the commands that still
+// run, and exits. Close returns an error if the spawner failed.
 func (c *Client) Close() error {
 	_ = c.conn.CloseWrite() // keep reading: the spawner still reports how its processes end
 	<-c.read

@@ -77,8 +77,9 @@ const (
 	maxListSize = 1 << 20
 )
 
-// ReadCommands reads a YAML file with the list "commands", which must have 1 to 256 elements. It makes
-// their paths absolute.
+// ReadCommands reads a YAML file with the list "commands", which must have 1 to 256 elements. It makes their paths
+// absolute. It returns an error if the file has more than 1 MiB, an unknown field, an invalid command or the same
+// command twice.
 func ReadCommands(path string) ([]Command, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -86,7 +86,8 @@ func ending(endings ...string) func(string) string {
 	}
 }
 
-// Find returns the project in a folder.
+// Find returns the project in a folder. It returns an error if the folder is missing, or has no file that identifies
+// one of the languages.
 func Find(dir string) (*Project, error) {
 	info, err := os.Stat(dir)
 	switch {

@@ -208,7 +208,7 @@ export class Part extends Value {
 	input_audio: Json = "";
 	/** {"file_id"} or {"filename", "file_data"} */
 	file: Json = "";
-	/** The fields that this version does not know, unchanged. */
+	/** The fields that this version does not define, unchanged. */
 	unknown: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
@@ -255,7 +255,7 @@ export class ToolCall extends Value {
 	/** "function" */
 	type: string = "";
 	function: FunctionCall = new FunctionCall();
-	/** The fields that this version does not know, unchanged. */
+	/** The fields that this version does not define, unchanged. */
 	unknown: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
@@ -309,7 +309,7 @@ export class Message extends Value {
 	labels: string[] = [];
 	/** part_labels has the parts of the content whose labels differ from Labels, in ascending order. */
 	part_labels: PartLabels[] = [];
-	/** The fields that this version does not know, unchanged. */
+	/** The fields that this version does not define, unchanged. */
 	unknown: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
@@ -1758,7 +1758,7 @@ export class Ask extends Value {
 /** A Pending is an interrupt that has not been answered yet. */
 export class Pending extends Value {
 	id: string = "";
-	/** ID of the nested run that is interrupted, if any */
+	/** ID of the nested run that is interrupted; empty if there is none */
 	run: string = "";
 	/** agent of that nested run */
 	agent: string = "";

@@ -19,7 +19,8 @@ func NewReader(b []byte) *Reader { return jsoncodec.NewReader(b) }
 // halves of surrogate pairs, more than 64 levels of nesting, and numbers of more than 64 bytes.
 func Valid(b []byte) error { return jsoncodec.Valid(b) }
 
-// Marshal returns the JSON encoding of v, in which <, > and & are not escaped.
+// Marshal returns the JSON encoding of v, in which <, > and & are not escaped. It returns an error if v contains a
+// value that JSON cannot represent.
 func Marshal(v any) ([]byte, error) { return abijson.MarshalValue(v) }
 
 // Unmarshal decodes b into v, which must be a pointer. It ignores unknown keys. b must be

@@ -65,8 +65,8 @@ func (a *AgentStart) RemoveTool(names ...string) {
 	a.Tools = slices.DeleteFunc(slices.Clone(a.Tools), func(t abi.Tool) bool { return slices.Contains(names, t.Name) })
 }
 
-// SetParam sets a parameter of every model call of the agent by its OpenAI name, for example
-// SetParam("temperature", 0.2). It needs the grant set:model.
+// SetParam sets a parameter of every model call of the agent by its OpenAI name, for example SetParam("temperature",
+// 0.2). It needs the grant set:model. It returns an error if value cannot be encoded as JSON.
 func (a *AgentStart) SetParam(name string, value any) error { return setParam(a.Params, name, value) }
 
 // settings sets the model, the parameters and the limits of an answer to the changes from in. It

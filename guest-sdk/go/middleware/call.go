@@ -44,7 +44,8 @@ func (c *Call) Args(v any) error {
 	return nil
 }
 
-// SetArgs sets the arguments to the JSON encoding of v.
+// SetArgs sets the arguments to the JSON encoding of v, which must be an object. It returns an error if v cannot be
+// encoded.
 func (c *Call) SetArgs(v any) error {
 	b, err := abijson.MarshalValue(v)
 	if err != nil {

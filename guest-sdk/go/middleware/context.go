@@ -60,8 +60,8 @@ func (c *Context) Messages(from, to int) ([]abi.Message, error) {
 	return messages, nil
 }
 
-// Emit emits a custom event of the run, marked with this module's entry. data is any
-// value that can be encoded as JSON; nil means no data. Emit is denied in observe.
+// Emit emits a custom event of the run, marked with this module's entry. data is any value that can be encoded as
+// JSON; nil means no data. Emit is denied in observe. It returns an error if data cannot be encoded.
 func (c *Context) Emit(name string, data any) error {
 	event := contract.Custom{Name: name}
 	if data != nil {

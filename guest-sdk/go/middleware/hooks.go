@@ -7,8 +7,8 @@ import "github.com/agent-runner/agent-runner/abi"
 // [WithInstruction] returned.
 type Middleware any
 
-// The hooks, in the order in which a run calls them. A middleware implements those that
-// it wants. Each may return an error, which makes the hook fail.
+// The hooks, in the order in which a run calls them. A middleware implements one or more of them. Each may return an
+// error, which makes the hook fail.
 
 // The first paragraph of each comment is in the table of hooks in the README.
 

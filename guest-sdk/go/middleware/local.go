@@ -16,8 +16,8 @@ import (
 //
 //	var seen = middleware.Local[[]string]("seen")
 //
-// Each entry has its own keys. All entries of a ring share the keys that begin with
-// [abi.SharedPrefix].
+// Each entry has its own keys. All entries of a ring share the keys that begin with [abi.SharedPrefix]. Errors of the
+// host are of type *abi.Error. Get, Load and Update also fail if the stored value cannot be decoded into a T.
 type Local[T any] string
 
 // Get returns the value. ok is false if there is none.

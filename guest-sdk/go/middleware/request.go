@@ -38,8 +38,8 @@ func (c *call) request(in *abi.Request) *Request {
 	return r
 }
 
-// SetParam sets a parameter of the call by its OpenAI name, for example
-// SetParam("temperature", 0.2).
+// SetParam sets a parameter of the call by its OpenAI name, for example SetParam("temperature", 0.2). It returns an
+// error if value cannot be encoded as JSON.
 func (r *Request) SetParam(name string, value any) error {
 	return setParam(r.Params, name, value)
 }

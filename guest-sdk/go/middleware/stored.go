@@ -16,8 +16,8 @@ import (
 //
 //	var seen = middleware.Stored[map[string]int]("seen")
 //
-// Changes take effect immediately, even if the hook fails. A hook that is called again
-// after its run was cut off repeats its changes.
+// Changes take effect immediately, even if the hook fails. A hook that is called again after its run was cut off
+// repeats its changes. Get, Load and Update also fail if the stored value cannot be decoded into a T.
 type Stored[T any] string
 
 // A Lifetime is a time.Duration. It is rounded down to whole seconds, but to at least one;

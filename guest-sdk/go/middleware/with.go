@@ -54,7 +54,8 @@ func WithInstruction(text string) Middleware {
 	})
 }
 
-// WithInstructionFunc returns a middleware that sets the instruction to the result of fn.
+// WithInstructionFunc returns a middleware that sets the instruction to the result of fn. An error of fn makes the
+// hook fail.
 func WithInstructionFunc(fn func(ctx *Context, instruction string) (string, error)) Middleware {
 	return WithBeforeAgent(func(ctx *Context, run *AgentStart) (err error) {
 		run.Instruction, err = fn(ctx, run.Instruction)
@@ -62,9 +63,9 @@ func WithInstructionFunc(fn func(ctx *Context, instruction string) (string, erro
 	})
 }
 
-// WithToolsFunc returns a middleware that sets the agent's tools, and those whose result
-// is the run's answer, to the results of fn. fn can remove tools and change their
-// descriptions. This module's CallTool must run the tools that fn adds.
+// WithToolsFunc returns a middleware that sets the agent's tools, and those whose result is the run's answer, to the
+// results of fn. fn can remove tools and change their descriptions. This module's CallTool must run the tools that fn
+// adds. An error of fn makes the hook fail.
 func WithToolsFunc(
 	fn func(ctx *Context, tools []abi.Tool, returnDirectly []string) ([]abi.Tool, []string, error),
 ) Middleware {

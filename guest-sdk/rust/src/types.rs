@@ -224,7 +224,7 @@ pub struct Part {
     pub input_audio: Raw,
     /// {"file_id"} or {"filename", "file_data"}
     pub file: Raw,
-    /// The fields that this version does not know, unchanged.
+    /// The fields that this version does not define, unchanged.
     pub unknown: Members,
 }
 
@@ -282,7 +282,7 @@ pub struct ToolCall {
     /// "function"
     pub type_: String,
     pub function: FunctionCall,
-    /// The fields that this version does not know, unchanged.
+    /// The fields that this version does not define, unchanged.
     pub unknown: Members,
 }
 
@@ -343,7 +343,7 @@ pub struct Message {
     pub labels: Vec<String>,
     /// part_labels has the parts of the content whose labels differ from Labels, in ascending order.
     pub part_labels: Vec<PartLabels>,
-    /// The fields that this version does not know, unchanged.
+    /// The fields that this version does not define, unchanged.
     pub unknown: Members,
 }
 
@@ -387,7 +387,7 @@ pub struct List {
     pub list: i32,
     pub revision: i64,
     pub total: i32,
-    /// items holds the messages, for modules whose description has "messages": "full". Other modules request the ranges they want.
+    /// items holds the messages, for modules whose description has "messages": "full". Other modules request the ranges that they need.
     pub items: Option<Vec<Message>>,
 }
 
@@ -1952,7 +1952,7 @@ impl Object for Ask {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pending {
     pub id: String,
-    /// ID of the nested run that is interrupted, if any
+    /// ID of the nested run that is interrupted; empty if there is none
     pub run: String,
     /// agent of that nested run
     pub agent: String,

@@ -74,7 +74,7 @@ type Question struct {
 	ExpiresMS int64  `json:"expires_ms"` // when the gateway stops waiting, Unix time in milliseconds
 }
 
-// A Call is a call that the model wants to make.
+// A Call is a tool call that the model has requested.
 type Call struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`

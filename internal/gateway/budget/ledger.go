@@ -258,8 +258,8 @@ func (l *Ledger) saveOften() {
 	}
 }
 
-// Close stops writing the file periodically, and writes it a last time. It has no effect on a nil ledger or one
-// without a file.
+// Close stops writing the file periodically, and writes it a last time. It returns the error of writing. It has no
+// effect on a nil ledger or one without a file.
 func (l *Ledger) Close() error {
 	if l == nil || l.path == "" {
 		return nil
@@ -275,7 +275,8 @@ type document struct {
 	Keys    []Use `json:"keys"`
 }
 
-// Read returns what keys have used according to the file of a ledger, sorted by key.
+// Read returns what keys have used according to the file of a ledger, sorted by key. It returns an error if the file
+// cannot be read, is malformed, or has a version other than 1.
 func Read(path string) ([]Use, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

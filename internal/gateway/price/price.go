@@ -92,7 +92,8 @@ func (t *Table) Find(model string) *Price {
 	return nil
 }
 
-// Load reads a price file.
+// Load reads a price file. It returns an error if the file cannot be read, has more than 16 MiB, or is rejected by
+// [Parse].
 func Load(name string) (*Table, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -113,7 +114,8 @@ func Load(name string) (*Table, error) {
 	return t, nil
 }
 
-// Parse parses a price file: LiteLLM's if it is a JSON object without a member "prices".
+// Parse parses a price file. A JSON object without a member "prices" is LiteLLM's file. Parse returns an error if the
+// file is malformed or has an invalid price.
 func Parse(b []byte) (*Table, error) {
 	models := map[string]json.RawMessage{}
 	if bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) && json.Unmarshal(b, &models) == nil && models["prices"] == nil {

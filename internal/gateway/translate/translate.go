@@ -30,7 +30,8 @@ type Request struct {
 	usage  bool // the client expects the usage in a streamed answer
 }
 
-// Request returns the upstream's request for a client's. The error is a *wire.Error with CodeInvalid.
+// Request returns the upstream's request for the body of a client's request. The error is a *wire.Error with
+// CodeInvalid.
 func (p Pair) Request(body []byte) (*Request, error) {
 	parsed, err := p.Client.ParseRequest(body)
 	if err != nil {

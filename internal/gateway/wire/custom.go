@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// Modules see the text that a call of a custom tool has for input as an object with the member "input".
+// For modules, the text input of a call of a custom tool is an object with the member "input".
 const (
 	// CustomSchema is the JSON Schema of the arguments.
 	CustomSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],` +
@@ -19,7 +19,8 @@ const (
 // CustomArguments returns the input of a custom tool as the arguments of a call.
 func CustomArguments(input string) string { return CustomStart + Escape(input) + CustomEnd }
 
-// CustomInput returns the input in the arguments of a call of a custom tool.
+// CustomInput returns the input in the arguments of a call of a custom tool. It returns an error unless the arguments
+// are an object whose only member is the string "input".
 func CustomInput(arguments string) (string, error) {
 	v, err := rawjson.Parse([]byte(arguments))
 	if err != nil || len(v.Members()) != 1 || !v.Get("input").IsString() {

@@ -22,8 +22,8 @@ func NewEventReader(r io.Reader, max int, grow func(n int) error) *EventReader {
 	return &EventReader{r: bufio.NewReaderSize(r, 16<<10), max: max, grow: grow}
 }
 
-// Next returns the next event, until the following call. For an event without the blank line, at the end
-// of the stream, the error is io.ErrUnexpectedEOF. The error for an event that is too large is a *Error with
+// Next returns the next event, which is valid until the next call. For an event without the blank line, at the end of
+// the stream, the error is io.ErrUnexpectedEOF. The error for an event that is too large is a *Error with
 // CodeUpstream.
 func (e *EventReader) Next() ([]byte, error) {
 	e.b = e.b[:0]

@@ -32,8 +32,8 @@ type Item struct {
 	Codec any    // private data of the codec that decoded the item
 }
 
-// A Stream is the codec of one streamed answer. It reads the upstream's events, and writes the events
-// for the client. Package weave decides which. Its methods are not called concurrently.
+// A Stream is the codec of one streamed answer. It reads the upstream's events, and writes the events for the client.
+// Package weave decides which events it writes. Its methods are not called concurrently.
 type Stream interface {
 	// Decode returns the items of one event of the upstream, which includes the blank line that ends
 	// it. They do not share the memory of event. The error is a *Error with CodeUpstream.
@@ -55,7 +55,7 @@ type Stream interface {
 	Text(dst []byte, open *Item, text string) []byte
 	// CloseText appends the events that end the block that open has begun, whose whole text is now text.
 	CloseText(dst []byte, open *Item, text string) []byte
-	// Drop notes that no item of the block that open begins will be passed.
+	// Drop records that no item of the block that open begins will be passed.
 	Drop(open *Item)
 	// AddText and AddCall append a whole block that the upstream did not send, and before it the start of
 	// the answer if nothing has been passed. kind is [abi.ChunkText] or [abi.ChunkReasoning].

@@ -38,9 +38,9 @@ type Protocol interface {
 	Error(err *Error) (status int, body []byte)
 }
 
-// A Cacher is a Protocol in whose requests clients mark what the upstream caches.
+// A Cacher is a Protocol whose clients can mark the parts of a request that the upstream caches.
 type Cacher interface {
-	// CachePrefix returns the blocks in front of the last mark of a request.
+	// CachePrefix returns the blocks of a request up to its last mark. It returns none if the request has no mark.
 	CachePrefix(body []byte) []CacheBlock
 }
 

@@ -80,7 +80,7 @@ func CachedOnly(ctx context.Context) context.Context {
 // opened, and stores it without a lock.
 var opening sync.Mutex
 
-// OpenCache opens a directory as a compilation cache of wazero.
+// OpenCache opens a directory as a compilation cache of wazero. It creates the directory if it is missing.
 func OpenCache(dir string) (wazero.CompilationCache, error) {
 	opening.Lock()
 	defer opening.Unlock()

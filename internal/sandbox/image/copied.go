@@ -69,8 +69,8 @@ func (p *copiedPages) extendImage(length uint64) bool {
 	return p.moved == nil && length == uint64(len(p.buf))
 }
 
-// free frees the pages that the bytes have moved to, if any. The garbage collector frees bytes on
-// Go's heap.
+// free frees the pages that the bytes have moved to. Bytes that have not moved are on Go's heap, and the garbage
+// collector frees them.
 func (p *copiedPages) free() {
 	if p.moved != nil {
 		p.moved.free()

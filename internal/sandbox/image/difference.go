@@ -60,8 +60,8 @@ func imagePagesOf(p pages) imagePages {
 	return p.(imagePages)
 }
 
-// find finds the places in which b differs from the whole image. It reports false if there
-// are too many.
+// find finds the places in which b differs from the whole image. It reports false if more than maxDifferentPages
+// pages differ.
 func (d *difference) find(changed func(length uint64, each func(from, to uint64)), b []byte) bool {
 	n := 0
 	changed(d.length, func(from, to uint64) {

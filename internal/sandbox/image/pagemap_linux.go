@@ -61,10 +61,9 @@ var canScan = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// scanPages finds the pages of space, starting at offset from, that are the process's own copies or
-// the zero page. It stores their regions in found, which is one of the regionBuffers; the
-// categories of a region tell which of the two its pages are. It returns the number of regions and
-// the offset at which it stopped.
+// scanPages finds the pages of space, starting at offset from, that are the process's own copies or the zero page. It
+// stores their regions in found, which is one of the regionBuffers. The categories of a region distinguish own copies
+// from the zero page. scanPages returns the number of regions and the offset at which it stopped.
 func scanPages(space []byte, from uint64, found *[64]pageRegion) (n int, upTo uint64, err error) {
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
 	arg := pmScanArg{

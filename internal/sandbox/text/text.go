@@ -36,8 +36,8 @@ func Cut(s string, limit int) string {
 	return short + fmt.Sprintf("… (%d bytes more)", len(s)-len(short))
 }
 
-// Escape returns b with unprintable characters, except tabs, and invalid UTF-8 replaced with Go
-// escapes, so that a terminal obeys none of them.
+// Escape returns b with unprintable characters, except tabs, and invalid UTF-8 replaced with Go escapes, so that the
+// result cannot control a terminal.
 func Escape(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for len(b) > 0 {

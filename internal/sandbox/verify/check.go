@@ -27,8 +27,8 @@ const (
 	WASIModule = "wasi_snapshot_preview1"
 )
 
-// CheckExport returns the type that an exported function of this name must have, and whether the
-// host knows the name. An export with an unknown name may have any type.
+// CheckExport returns the type that an exported function of this name must have, and whether the host defines an
+// export of the name. Other exports may have any type.
 type CheckExport func(name string) (want FuncType, known bool)
 
 // Surface lists what modules can import and the types that their exports must have.

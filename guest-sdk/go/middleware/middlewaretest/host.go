@@ -109,7 +109,8 @@ func newHost(m *middleware.Module) *Host {
 	return h
 }
 
-// Configure configures the module with any value that can be encoded as JSON.
+// Configure configures the module with any value that can be encoded as JSON. It returns the error of the hook
+// configure, for example for an unknown key.
 func (h *Host) Configure(config any) error {
 	raw, err := abijson.Marshal(config)
 	if err != nil {
@@ -119,8 +120,8 @@ func (h *Host) Configure(config any) error {
 	return h.Wipe()
 }
 
-// Wipe calls configure again, which resets the module's memory, as the host may do between two
-// hooks.
+// Wipe calls configure again, which resets the module's memory, as the host may do between two hooks. It returns the
+// error of configure.
 func (h *Host) Wipe() error {
 	_, err := call[contract.ConfigureAnswer](h, contract.HookConfigure,
 		&contract.ConfigureInput{Entry: h.Entry, Config: h.config})
@@ -144,7 +145,8 @@ func (h *Host) SetMessages(messages ...abi.Message) { h.set(&h.lists[abi.ListSta
 // Messages returns the run's messages with the changes of all hooks so far.
 func (h *Host) Messages() []abi.Message { return slices.Clone(h.lists[abi.ListState].now()) }
 
-// Local decodes a run-local value into v, and reports whether it exists.
+// Local decodes a run-local value into v, and reports whether it exists. It returns an error if the value cannot be
+// decoded.
 func (h *Host) Local(key string, v any) (bool, error) {
 	value, ok := h.locals.values[key]
 	if !ok {

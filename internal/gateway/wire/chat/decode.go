@@ -267,7 +267,7 @@ func (s *stream) addDelta(delta []byte, chunk abi.Chunk) {
 	})
 }
 
-// closeBlock ends the open block, if any. The arguments of a custom tool end only here.
+// closeBlock ends the open block. It has no effect if no block is open. The arguments of a custom tool end only here.
 func (s *stream) closeBlock() {
 	if s.open == nil {
 		return

@@ -29,9 +29,9 @@ func (r *request) turns() []calls {
 	return out
 }
 
-// unpaired returns a description of a call without its result or a result without its call, or "". The
-// upstream wants the results of all calls of an assistant in the user's next messages, and no other
-// results. It joins successive messages with the same role.
+// unpaired returns a description of a call without its result or a result without its call, or "". The upstream
+// requires the results of all calls of an assistant in the user's next messages, and no other results. It joins
+// successive messages with the same role.
 func unpaired(turns []calls) string {
 	open := map[string]int{}
 	last := ""

@@ -34,7 +34,8 @@ func (Protocol) NewStream(model string) wire.Stream {
 	}
 }
 
-// noBlock is the Block of an item that belongs to no block. An item of kind Other has its streamItem, if any, in Codec.
+// noBlock is the Block of an item that belongs to no block. An item of kind Other has its streamItem in Codec, or nil
+// if it has none.
 const noBlock = -1
 
 func (e *event) other(it *streamItem) wire.Item {
