@@ -162,7 +162,7 @@ func (t *reader) element(in *place) {
 	for t.Next() {
 		n, length := len(*(*[]struct{})(in.list)), 0
 		if n > 0 {
-			length = (len(t.B) - t.I) * n / (t.I - in.begin + 1) // estimate the number of further elements from the size of the elements so far
+			length = (len(t.B) - t.I) * n / (t.I - in.begin + 1) // an estimate from the size of the elements so far
 		}
 		p := in.grow(in.list, 1+length)
 		if c := t.B[t.I]; c == '{' {

@@ -54,10 +54,7 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined.plans = slices.Concat(
-		c.plans,
-		o.plans,
-	) // keep the plans, because chains with the same plans share circuit breakers
+	joined.plans = slices.Concat(c.plans, o.plans) // chains with the same plans share circuit breakers
 	joined = joined.Scoped(c.scope)
 	joined.Options = c.Options
 	if o.Values != nil {

@@ -198,12 +198,7 @@ func (r *Run) ownTool(
 		if err := host.CountTool(call.Call.Name); err != nil {
 			if beyond := (*abi.Error)(nil); !ending.Is(err) && errors.As(err, &beyond) {
 				_, h := local.WithHold(ctx)
-				r.settleOwn(
-					key,
-					nil,
-					record.Verdict{Failed: beyond},
-					h,
-				) // record the rejection, so that it is counted and reported once
+				r.settleOwn(key, nil, record.Verdict{Failed: beyond}, h) // count and report the rejection once
 			}
 			return nil, err
 		}

@@ -116,9 +116,7 @@ func (t *translation) call(
 ) {
 	c := t.run.Call(m, h)
 	c.Divert(func(e abi.Event) {
-		if e.Stage != string(
-			ending.StageBreaker,
-		) { // do not report an open circuit breaker, because each further event would repeat the report
+		if e.Stage != string(ending.StageBreaker) { // each further event would repeat the report of an open circuit breaker
 			t.caused = append(t.caused, e)
 		}
 	})

@@ -359,7 +359,7 @@ func TestTranslateLastMessage(t *testing.T) {
 		m["content"] = strings.ReplaceAll(m["content"].(string), "secret", "***")
 		return answered(event)
 	}
-	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes every event with a message
+	mark := func(_ *hook.Call, event map[string]any) (*abi.TranslateAnswer, error) { // changes each event with a message
 		if m, ok := event["message"].(map[string]any); ok {
 			m["content"] = m["content"].(string) + "!"
 		}

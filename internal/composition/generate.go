@@ -226,10 +226,10 @@ func (c *Composition) sensible() *Composition {
 	}
 	out := c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		switch {
-		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is assembled from everything that was sent
+		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is assembled from all sent chunks
 			s.Next = []string{puppet.Read}
 		case drops && s.Do == puppet.Fewer,
-			own && h == contract.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that Fewer or the own call needs
+			own && h == contract.HookBeforeAgent && s.Do == puppet.Drop: // Drop removes a tool that others need
 			s.Do = ""
 		}
 		// A hook that is called again after a pause counts twice, and on_chunk would count chunks.
@@ -239,7 +239,7 @@ func (c *Composition) sensible() *Composition {
 	})
 	if pauses && (c.Kid != nil || c.owns() && c.parallel()) {
 		for _, a := range out.agents() {
-			a.Limits = Limits{} // the order of calls determines which of them exceeds a limit, and a call that pauses is made later
+			a.Limits = Limits{} // the order of calls determines which of them exceeds a limit
 		}
 	}
 	return out

@@ -38,7 +38,7 @@ type exchange struct {
 	before, wrap, after abi.Hook
 	tools               []string             // names of the tools that the model is offered
 	passes              func(*Entry) bool    // reports whether an entry's hooks apply to the call; nil means all do
-	serial              int                  // number of the call if an entry makes it for itself; the call's ID is then a placeholder
+	serial              int                  // number of an entry's own call, whose ID is a placeholder
 	call                *toolCall            // the tool call; nil for a model call
 	executed            string               // the arguments with which the tool last ran
 	core                func(request) answer // calls the model, or the gates and the tool

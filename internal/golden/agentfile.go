@@ -27,8 +27,8 @@ type agentFile struct {
 
 	Metadata map[string]any `yaml:"metadata"` // the metadata of the runs
 
-	Agents   map[string]*agentFile `yaml:"agents"`   // the agent's sub-agents by name: tools, or agents to which it can transfer
-	Transfer bool                  `yaml:"transfer"` // the agent is not a tool: the conversation can be transferred to it
+	Agents   map[string]*agentFile `yaml:"agents"`   // the agent's sub-agents, by name
+	Transfer bool                  `yaml:"transfer"` // whether the agent can take over the conversation; otherwise it is a tool
 
 	Given   []entryFile `yaml:"given"`   // additional middlewares of the agent's runs
 	Resumed *agentFile  `yaml:"resumed"` // the agent that resumes a paused run

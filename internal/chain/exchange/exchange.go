@@ -123,7 +123,7 @@ func (x *Exchange[Q, P, R]) ring(ctx context.Context, i hook.Ring, q Q, out outl
 		return x.Core(ctx, q, sinkOf(out))
 	}
 	if i > hook.Outer && x.bare(i) {
-		x.Run.StreamIDs.Add(1) // number the ring's stream even if it is skipped, so that every pass assigns the same numbers
+		x.Run.StreamIDs.Add(1) // also number a skipped stream, so that every pass assigns the same numbers
 		return x.ring(ctx, i+1, q, out)
 	}
 	q, rep, err := x.runBefore(ctx, i, q)

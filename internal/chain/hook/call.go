@@ -274,7 +274,7 @@ func (c *Call) Log(level int32, text string) {
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: contract.LogLevel(level), Text: text}
 	if c.Hook == contract.HookObserve {
-		c.run.Host.Send(e) // observers do not receive the event, because they could log again for each log event without end
+		c.run.Host.Send(e) // not sent to observers, which could log again for each log event without end
 		return
 	}
 	c.send(e)

@@ -20,7 +20,7 @@ func (c *Call) awaitMemory(what string, n int) error {
 	if c.run.accountant == nil {
 		return nil
 	}
-	if c.eventSink != nil { // waiting could deadlock, because the pending events that use the memory wait for the event that is being translated
+	if c.eventSink != nil { // waiting could deadlock: the pending events wait for the event in translation
 		if err := c.run.accountant.HasMemory(int64(n)); err != nil {
 			return ending.LimitOrAbort(what, err)
 		}

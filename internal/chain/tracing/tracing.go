@@ -43,7 +43,7 @@ type Operation struct {
 
 // An Outcome describes how an operation ended.
 type Outcome struct {
-	Err    error         // the error that failed the operation; nil if it succeeded, or if a hook or a tool answered with an error
+	Err    error         // why the operation failed; nil if it succeeded, or if a hook or a tool answered with an error
 	Fault  bool          // whether a hook faulted; Err is then the fault, and not the error of a call that the module made
 	Failed *abi.Error    // the error with which a hook answered; nil if it answered without one
 	Waited time.Duration // time that a hook spent in wrapped calls and host calls

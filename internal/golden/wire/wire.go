@@ -70,7 +70,7 @@ type Agent struct {
 	// Retries is the maximum number of retries of a failed model call whose error is retryable.
 	// Retries have no delay.
 	Retries   int      `json:"retries,omitempty"`
-	Fallbacks []string `json:"fallbacks,omitempty"` // models to try after the first, in order; all return the same replies
+	Fallbacks []string `json:"fallbacks,omitempty"` // models to try after the first, in order; all give the same replies
 
 	// Agents maps names to sub-agents. A sub-agent is a tool of this agent or, if its Transfer is
 	// set, an agent to which this agent can transfer the conversation.
@@ -91,8 +91,8 @@ type Limits struct {
 	ModelCalls  int            `json:"model_calls,omitempty"`
 	ToolCalls   int            `json:"tool_calls,omitempty"`
 	Tools       map[string]int `json:"tools,omitempty"`         // calls of a tool, by name
-	OnLimit     string         `json:"on_limit,omitempty"`      // for steps and model calls: "error" (default), "end" or "answer"
-	OnToolLimit string         `json:"on_tool_limit,omitempty"` // for tool calls: "error" (default), "end", "answer" or "refuse"
+	OnLimit     string         `json:"on_limit,omitempty"`      // steps and model calls: "error" (default), "end" or "answer"
+	OnToolLimit string         `json:"on_tool_limit,omitempty"` // tool calls: "error" (default), "end", "answer" or "refuse"
 	// JournalBytes is the maximum number of bytes that the run may write to its journal. If it is
 	// set, the host must use a journal.
 	JournalBytes int64 `json:"journal_bytes,omitempty"`
@@ -179,7 +179,7 @@ type Line struct {
 
 	State   []abi.Message `json:"state,omitempty"`   // for "result": the messages at the end of the last run
 	Refused string        `json:"refused,omitempty"` // for "result": why the agent cannot be built; nothing ran
-	Reason  string        `json:"reason,omitempty"`  // for "skipped": what the host does not support; for "failed": the error
+	Reason  string        `json:"reason,omitempty"`  // "skipped": what the host does not support; "failed": the error
 }
 
 // A ModelCall is a request that reached the model.
