@@ -1,11 +1,12 @@
-// Package agent runs the loop of an agent: it calls the model and the tools, and a chain of
+// Package agent runs the loop of an agent. The loop calls the model and the tools, and a chain of
 // middlewares observes and changes the messages, calls and results. [Agent.Run] takes an [Input]
 // and yields events and the final error. The package uses middlewares only through the chain's
 // interfaces.
 //
-// The README of package abi has a picture of a run.
+// abi/README.md has a diagram of a run.
 //
-// The whole state of a run is a plain value, [runlog.State].
+// The state of a run is a [runlog.State], which can be encoded as JSON and contains everything that
+// a resumed run needs.
 package agent
 
 import (
@@ -42,25 +43,25 @@ const (
 // Options configure an agent.
 type Options struct {
 	Name        string // the default is "agent"
-	Description string // the agent's purpose; shown to agents that may transfer to it
+	Description string // the agent's purpose, for agents that may transfer to it
 	Model       model.Model
-	// ModelName and Params are part of each model request. Modules may change them for a
+	// ModelName and Params are part of each model request. Modules may change them for a single
 	// call.
 	ModelName string
 	Params    abi.Params
-	// Models lists the models that modules may choose in addition to ModelName; if nil, they may
-	// choose any. AllowModel, if not nil, must allow a chosen model too.
+	// Models lists the models that modules may choose in addition to ModelName. If it is nil, they
+	// may choose any model. AllowModel, if not nil, must also return true for a chosen model.
 	Models     []string
 	AllowModel func(model string) bool
-	// CheckParam returns an error if modules must not set a parameter; if nil, they may set any. It
-	// is not called for unmodified parameters of Params.
+	// CheckParam returns an error if modules must not set a parameter. If it is nil, they may set
+	// any parameter. It is not called for a parameter of Params that is unchanged.
 	CheckParam func(param string) error
 
 	Instruction string
 	Tools       []tool.Tool
-	// ReturnDirectly names the tools whose result ends the run and is its answer.
+	// ReturnDirectly lists the tools whose result ends the run and is the run's answer.
 	ReturnDirectly []string
-	// Chain holds the middlewares; optional.
+	// Chain has the agent's middlewares; optional.
 	Chain *chain.Chain
 
 	MaxSteps    int           // maximum number of steps; the default is DefaultMaxSteps; at most MaxStepsBound
@@ -69,51 +70,52 @@ type Options struct {
 	ToolTimeout time.Duration // time limit of one tool call; the default is DefaultToolTimeout
 	Parallel    int           // maximum number of concurrent tool calls; the default is DefaultParallel
 	NoStream    bool          // request whole responses from the model instead of streams
-	// KeepOrphanResults keeps tool results without a call, which model APIs reject, as messages of
-	// the user. By default they are removed.
+	// KeepOrphanResults keeps tool results without a call as messages of the user. By default they
+	// are removed, because model APIs reject them.
 	KeepOrphanResults bool
-	// Memory is the maximum number of bytes that a run, with the runs inside it, makes the host
-	// hold: the conversation, the answers of hooks, model and tools in a phase, run-local values,
-	// and at most DefaultPending bytes of pending events and changes. Hooks that emit events wait
-	// while too many are pending; a run that holds more ends with a [*MemoryError]. The default is
-	// DefaultMemory.
+	// Memory is the maximum number of bytes that the host stores for a run and the runs inside it:
+	// the conversation, the answers of hooks, model and tools in a phase, run-local values, and at
+	// most DefaultPending bytes of pending events and changes. Hooks that emit events wait while
+	// too many bytes are pending. A run that needs more than Memory ends with a [*MemoryError]. The
+	// default is DefaultMemory.
 	Memory int64
-	// PauseTimeout bounds the time in which a paused run can be resumed. A run that is resumed
-	// later ends with an [*ExpiredError]. The default is DefaultPauseTimeout; a negative value
-	// means unlimited.
+	// PauseTimeout is the time for which a paused run can be resumed. A run that is resumed later
+	// ends with an [*ExpiredError]. The default is DefaultPauseTimeout. A negative value means no
+	// limit.
 	PauseTimeout time.Duration
 
 	// Journal stores the agent's runs. Without it, a run is lost when its process ends.
 	Journal *journal.Options
 
-	// Admit is called with the chain and Parallel before the agent starts or resumes a run, or
-	// takes one over by a transfer. It may block; the run's Timeout does not include the time
-	// before the start. The run continues with the returned context. If Admit returns an error, the
-	// run fails with an [*AdmissionError] that wraps it, unless ctx is done. Optional.
+	// Admit is called with the chain and Parallel before the agent starts or resumes a run, and
+	// before a run is transferred to the agent. It may block. The run's Timeout does not include
+	// the time before the start. The run continues with the returned context. If Admit returns an
+	// error, the run fails with an [*AdmissionError] that wraps the error, unless ctx is done.
+	// Optional.
 	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
 
-// An Admission holds the resources that Options.Admit granted to a run.
+// An Admission has the resources that Options.Admit granted to a run.
 type Admission struct {
-	Parallel int    // maximum number of concurrent tool calls
+	Parallel int    // called after the run has ended or paused
 	Release  func() // called when the run has ended or paused
 	// Room reserves resources for a call that a middleware makes for itself; see [chain.Nester]. If
-	// Room is nil, such calls reserve nothing.
+	// it is nil, such calls reserve nothing.
 	Room func(ctx context.Context, of hook.Own) (release func(), err error)
 }
 
-// An Agent executes runs. It is safe for concurrent use and, apart from [Agent.AllowTransfer],
-// which precedes its first run, immutable.
+// An Agent executes runs. It is safe for concurrent use. It is immutable, except for
+// [Agent.AllowTransfer] before the first run.
 type Agent struct {
 	Options
 	tools     map[string]tool.Tool
 	transfers []*Agent
-	with      []string // the names of the entries that [Agent.With] added
+	with      []string // names of the entries that [Agent.With] added
 
-	requested *Requested // what [Agent.WithRequest] added, or nil
+	requested *Requested // what [WithRequest] added; nil if nothing
 }
 
-// New returns an agent. It fails if the options are invalid.
+// New returns an agent. It returns an error if the options are invalid.
 func New(o *Options) (*Agent, error) {
 	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
 	a.Journal = journal.WithDefaults(o.Journal)
@@ -161,8 +163,9 @@ func New(o *Options) (*Agent, error) {
 	return a, nil
 }
 
-// addTool adds a tool that the model may call. Unless the tool is an agent, a.ToolTimeout limits
-// its calls. addTool fails if the declaration is invalid or another tool has the same name.
+// addTool adds a tool that the model may call. a.ToolTimeout limits the calls, unless the tool is
+// an agent. addTool returns an error if the declaration is invalid or another tool has the same
+// name.
 func (a *Agent) addTool(t tool.Tool) error {
 	d := t.Declaration()
 	if err := contract.CheckTool(&d); err != nil {
@@ -179,30 +182,31 @@ func (a *Agent) addTool(t tool.Tool) error {
 	return nil
 }
 
-// An Input holds the conversation and the options of a new run.
+// An Input has the conversation and the options of a new run.
 type Input struct {
 	// Messages is the conversation so far. The last message is usually the user's.
 	Messages []abi.Message
 	// Chain holds middlewares of this run only; see [Agent.With]. Optional.
 	Chain *chain.Chain
-	// RunID identifies the run; the default is a random id.
+	// RunID is the ID of the run. The default is a random ID.
 	RunID string
-	// Metadata is passed to modules.
+	// Metadata is the run's metadata, which modules can read.
 	Metadata abi.Params
-	// Parent is the id of the run that called this one as a tool, if any.
+	// Parent is the ID of the run that called this one as a tool, or "".
 	Parent string
-	// RequestDigest identifies the request that starts the run. It is stored with the run, so that a
-	// caller can recognize a repeated request after modules changed the messages. Optional.
+	// RequestDigest identifies the request that starts the run. It is stored with the run. A caller
+	// can recognize a repeated request by it, even if modules changed the messages. Optional.
 	RequestDigest string
-	// Thread is the thread that the run continues; nil for none. Messages begins with the messages of
-	// the thread that it counts.
+	// Thread is the thread that the run continues, or nil. Messages must begin with the thread's
+	// messages, whose number is in Thread.
 	Thread *journal.ThreadStart
 }
 
 // Run executes a run and yields its events as they happen. The last event is run_finished, with an
 // [*Error] if the run failed, or run_paused, with a [*PausedError], if the run waits for answers.
-// If the journal fails or the process shuts down, the last event has no type and comes with a
-// [*journal.Error]. A caller that stops iterating cancels the run, and a slow caller slows it down.
+// If the journal fails or the process shuts down, the last event has no type, and the error is a
+// [*journal.Error]. If the caller stops iterating, the run is canceled. A slow caller slows the run
+// down.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		events(stream(ctx, newRun(a, in)))(yield)
@@ -210,7 +214,8 @@ func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 }
 
 // deepen grows the stack of a new goroutine to the size that a run with modules needs. Otherwise
-// the stack would grow in steps and be copied each time. With n == 0 it touches no memory.
+// the stack would grow in steps, and each step would copy it. With n == 0, deepen touches no
+// memory.
 //
 //go:noinline
 func deepen(n int) byte {

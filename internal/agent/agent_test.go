@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A testRun holds the model, the events and the error of one run on scripted replies.
+// A testRun is the model, the events and the error of one run with scripted replies.
 type testRun struct {
 	model  *scripted.Model
 	events []abi.Event
@@ -239,7 +239,7 @@ func TestOrderOfRings(t *testing.T) {
 	in := func(name string, ring hook.Ring) hook.Entry {
 		return hook.Entry{Name: name, Ring: ring, Middleware: orderOf(name, &log, &mu)}
 	}
-	// The rings decide the order, not the registration.
+	// The rings determine the order, whatever the order of registration.
 	try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")},
 		Chain: with(t, in("in", hook.Inner), in("ten", hook.Tenant), in("out", hook.Outer))},
 		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
@@ -570,8 +570,8 @@ func TestCallerInputIsNotChanged(t *testing.T) {
 	require.Equal(t, abi.User("hi"), messages[0])
 }
 
-// TestAfterModelRewriteStateDecides checks that the last message that after_model_rewrite_state
-// leaves decides how the run continues.
+// TestAfterModelRewriteStateDecides checks that the run's last message after
+// after_model_rewrite_state determines how the run continues.
 func TestAfterModelRewriteStateDecides(t *testing.T) {
 	t.Parallel()
 	once := func(change func(m []abi.Message) []abi.Message) *inproc.Middleware {
@@ -684,8 +684,8 @@ func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
 	}
 }
 
-// TestCallsOfTheInputAreBounded checks that a run rejects input with too many tool calls, and makes
-// no results for them.
+// TestCallsOfTheInputAreBounded checks that a run rejects input with too many tool calls, and adds
+// no results for those calls.
 func TestCallsOfTheInputAreBounded(t *testing.T) {
 	t.Parallel()
 	open := abi.Assistant("")
@@ -696,8 +696,9 @@ func TestCallsOfTheInputAreBounded(t *testing.T) {
 	require.Less(t, len(r.events), 10)
 }
 
-// TestInvalidRawJSONIsRejected checks that a message of Go code whose extra is not JSON fails the
-// run, or the call, that it would enter. Modules would see another message in its place.
+// TestInvalidRawJSONIsRejected checks messages of Go code whose Extra is not JSON. Such a message
+// must fail the run or the call that would contain it, because modules would see another message in
+// its place.
 func TestInvalidRawJSONIsRejected(t *testing.T) {
 	t.Parallel()
 	bad := abi.User("hi")

@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// TestToolMessagesFollowResults checks that the messages that tool_messages adds follow all results of
-// the round, so that no call seems open.
+// TestToolMessagesFollowResults checks that the messages that tool_messages adds follow all results
+// of the round. Otherwise a call would seem to have no result.
 func TestToolMessagesFollowResults(t *testing.T) {
 	t.Parallel()
 	beside := &inproc.Middleware{
@@ -69,8 +69,8 @@ func TestAnAnswerIsTakenAway(t *testing.T) {
 	require.Equal(t, 1, tr.count(abi.EventRepair))
 }
 
-// TestCompactedHistory checks that the host still knows the run's own messages and calls after a
-// module has removed earlier messages.
+// TestCompactedHistory checks that the host tracks the run's own messages and calls after a module
+// has removed earlier messages.
 func TestCompactedHistory(t *testing.T) {
 	t.Parallel()
 	var newFrom, total int

@@ -16,7 +16,7 @@ import (
 )
 
 // attempted runs an agent that tries its model up to three times and then falls back to a model
-// named "other", which shares the replies. It returns the events.
+// named "other" with the same replies. It returns the events.
 func attempted(t *testing.T, entries []hook.Entry, replies ...scripted.Reply) []abi.Event {
 	t.Helper()
 	m := scripted.New(replies...)

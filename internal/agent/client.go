@@ -13,9 +13,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// RunFor is like [Agent.Run] and also translates the events to a client's protocol. enc encodes
-// each event between the run's translate_before and translate_after hooks. Runs must not share an
-// encoder.
+// RunFor is like [Agent.Run], and also translates the events to a client's protocol. enc encodes
+// each event between the run's translate_before and translate_after hooks. Each run needs an
+// encoder of its own.
 func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Seq2[delivery.Event, error] {
 	return func(yield func(delivery.Event, error) bool) {
 		r := newRun(a, in)
@@ -24,7 +24,7 @@ func (a *Agent) RunFor(ctx context.Context, in Input, enc chain.Encoder) iter.Se
 	}
 }
 
-// ResumeFor is like [Agent.Resume] and also translates the events with enc, as [Agent.RunFor] does.
+// ResumeFor is like [Agent.Resume], and also translates the events with enc like [Agent.RunFor].
 // enc must be a new encoder. The errors are those of [Agent.Resume].
 func (a *Agent) ResumeFor(
 	ctx context.Context,
@@ -40,17 +40,17 @@ func (a *Agent) ResumeFor(
 	return stream(ctx, r), nil
 }
 
-// A client holds the encoder for the run's client and the state of the translation.
+// A client is the client for which a run's events are translated.
 type client struct {
 	encoder chain.Encoder // if nil, events are not translated
-	gone    atomic.Bool   // the client takes no further events
-	// until is the context of translations. It is done later than the context of a canceled run, so
-	// that the run's last events are translated.
+	gone    atomic.Bool   // the client has stopped taking events
+	// until is the context of translations. If the run is canceled, until is canceled later than
+	// the run's context, so that the run's last events are translated.
 	until context.Context
 }
 
-// begin sets c.until to a context that is canceled translateBudget after run is done, or when stop
-// is called.
+// begin sets c.until to a context that is canceled when stop is called, or translateBudget after
+// the context run is done.
 func (c *client) begin(run context.Context) (stop func()) {
 	until, cancel := context.WithCancel(context.WithoutCancel(run))
 	c.until = until
@@ -58,9 +58,9 @@ func (c *client) begin(run context.Context) (stop func()) {
 	return func() { over(); cancel() }
 }
 
-// prepare numbers an event and translates it if there is an encoder. Events that the translation
-// emits are sent first, so that a run's last event stays last. During its translation, the event
-// has the number that it would have without them. Callers hold r.out.
+// prepare numbers an event, and translates the event if there is an encoder. Events that the
+// translation emits are sent before e, so that a run's last event stays last. During its
+// translation, e has the number that it would have without those events. Callers hold r.out.
 func (r *run) prepare(e abi.Event) delivery.Event {
 	out := delivery.Event{Event: r.stamp(e, r.state.LastSeq+1)}
 	if r.client.encoder != nil && !r.client.gone.Load() {

@@ -22,7 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// lines is an encoder of one line for each event.
+// lines is an encoder that encodes each event as one line.
 type lines struct{}
 
 func (lines) Protocol() string { return "lines" }
@@ -65,8 +65,8 @@ func translator() *inproc.Middleware {
 	}
 }
 
-// collect returns the lines of a stream's events and the last error. It checks that the events have
-// the numbers from+1, from+2 and so on.
+// collect returns the lines of a stream's events and the last error. It requires that the events
+// are numbered from+1, from+2 and so on.
 func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from int64) (out []string, err error) {
 	t.Helper()
 	for e, failed := range stream {
@@ -82,8 +82,8 @@ func collect(t *testing.T, stream func(func(delivery.Event, error) bool), from i
 	return out, err
 }
 
-// TestRunFor checks that a client's events pass through the run's translators, that the run's own
-// message stays the same, and that run_finished is the last event.
+// TestRunFor checks that a client's events pass the run's translators, that translation does not
+// change the run's own message, and that run_finished is the last event.
 func TestRunFor(t *testing.T) {
 	t.Parallel()
 	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
@@ -95,8 +95,8 @@ func TestRunFor(t *testing.T) {
 		"log translated the end", "run_finished hello"}, got)
 }
 
-// TestResumeFor checks that run_paused is translated, and that a client with a new encoder can
-// resume the run, whose event numbers continue.
+// TestResumeFor checks that run_paused is translated, that a client with a new encoder can resume
+// the run, and that the event numbers continue.
 func TestResumeFor(t *testing.T) {
 	t.Parallel()
 	asks := &inproc.Middleware{
@@ -158,8 +158,8 @@ func TestRunForEnds(t *testing.T) {
 	}
 }
 
-// TestClientTools checks that calls of client tools pause the run, and that a tool of the host that
-// was called in the same round is not run again.
+// TestClientTools checks that calls of client tools pause the run. A tool of the host that was
+// called in the same round must not run again.
 func TestClientTools(t *testing.T) {
 	t.Parallel()
 	own := 0

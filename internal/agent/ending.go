@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// An Error reports why a run failed. Each cause has its own type, which errors.As finds:
+// An Error reports why a run failed. Each cause has its own type, for use with errors.As:
 //
 //	FinishReason   errors.As finds        fields
 //	stopped        *ending.StoppedError   the entry and hook that stopped it, a reason and a code
@@ -27,16 +27,16 @@ import (
 //	error          *OverloadedError       the memory use of the process, which ended the run to free memory
 //	error          *abi.Error             any other cause; see its code
 //
-// A paused run has not ended: its error is a *[PausedError], not an Error. The finish reasons stop
-// and return_directly have no error. A limit of steps or calls causes no error if its OnLimit is
-// LimitEnd, or if its OnLimit is not LimitError and the model has written text in the run, which is
-// then the answer.
+// A paused run has not ended: its error is a *[PausedError], not an Error. A run with the finish
+// reason stop or return_directly has no error. A run that reaches a limit of steps or calls has no
+// error if OnLimit is LimitEnd, or if OnLimit is LimitAnswer or LimitRefuse and the model has
+// written text in the run. That text is then the answer.
 //
-// The run_finished event reports the same to other languages: finish_reason, error with a code and,
-// if a hook stopped the run, stopped_by, hook, reason and stop_code.
+// The run_finished event has the same information for other languages: finish_reason, error with a
+// code and, if a hook stopped the run, stopped_by, hook, reason and stop_code.
 type Error struct {
 	FinishReason string // one of package abi's Run constants
-	StoppedBy    string // the entry that stopped the run, if any
+	StoppedBy    string // the entry that stopped the run, or ""
 	Err          error  // one of the types above, or only its text if an earlier process recorded it
 }
 
@@ -46,8 +46,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A CanceledError ends a run that its caller or the operator canceled, or whose caller stopped
-// taking events.
+// A CanceledError ends a run that its caller or the operator canceled. A caller cancels a run if it
+// stops taking events.
 type CanceledError struct{ Cause error }
 
 // Error describes the cause.
@@ -56,8 +56,8 @@ func (c *CanceledError) Error() string { return fmt.Sprintf("the run was cancele
 // Unwrap returns the cause of the context's end, and context.Canceled.
 func (c *CanceledError) Unwrap() []error { return []error{c.Cause, context.Canceled} }
 
-// A BlockedError is the cause of a [*CanceledError] if the operator blocks a module of the run. It
-// is the only such cause that run_finished reports.
+// A BlockedError is the cause of a [*CanceledError] if the operator blocks a module of the run. Of
+// all causes of a CanceledError, run_finished reports only this one.
 type BlockedError struct {
 	Digest string // SHA-256 of the module in hexadecimal; empty if it is not disclosed
 	Reason string // the operator's reason; reported only if Digest is set
@@ -71,15 +71,14 @@ func (b *BlockedError) Error() string {
 	return "the operator blocks module sha256:" + b.Digest + ": " + b.Reason
 }
 
-// An OverloadedError ends a run because its process has too little memory and the run held the
-// most.
+// An OverloadedError ends the run that used the most memory, because the process has too little.
 type OverloadedError struct {
 	Held  int64 // bytes that the run held
 	Used  int64 // bytes that the process used
 	Limit int64 // bytes that the process may use
 }
 
-// Error reports the memory use and what to do.
+// Error reports the memory use and says what to do about it.
 func (e *OverloadedError) Error() string {
 	return fmt.Sprintf(
 		"the server ran out of memory (%d of %d bytes used), and this run used the most (%d bytes): use less memory in the run, or run it again later",
@@ -106,8 +105,8 @@ func (t *TimeoutError) Error() string {
 // Unwrap returns the cause of the context's end, and context.DeadlineExceeded.
 func (t *TimeoutError) Unwrap() []error { return []error{t.Cause, context.DeadlineExceeded} }
 
-// A ModelError ends a run whose model call failed, if no middleware replaced the error with an
-// answer. An error of the model itself means that all retries and fallbacks failed.
+// A ModelError ends a run whose model call failed and whose error no middleware replaced with an
+// answer. If Source is "model", all retries and fallbacks failed.
 type ModelError struct {
 	Source string // "model", "host", or the entry that failed the call
 	Err    *abi.Error
@@ -119,7 +118,7 @@ func (m *ModelError) Error() string { return m.Err.Error() }
 // Unwrap returns the error.
 func (m *ModelError) Unwrap() error { return m.Err }
 
-// An AdmissionError ends a run that Options.Admit rejected.
+// An AdmissionError ends a run for which Options.Admit returned an error.
 type AdmissionError struct{ Err error }
 
 // Error describes the cause.
@@ -134,7 +133,7 @@ type ExpiredError struct {
 	At    time.Time     // time until which the run could be resumed
 }
 
-// Error names the timeout and the time at which it ended.
+// Error returns the timeout and the time at which it ended.
 func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("the run waited longer for an answer than it may (%v, until %s); begin another",
 		e.Limit, e.At.UTC().Format(time.RFC3339))

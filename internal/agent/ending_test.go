@@ -20,7 +20,7 @@ import (
 )
 
 // kind returns the name of the type in the table of [agent.Error] that errors.As finds in err. It
-// requires that errors.As finds exactly one.
+// fails the test unless errors.As finds exactly one.
 func kind(t *testing.T, err error) string {
 	t.Helper()
 	var kinds []string

@@ -13,18 +13,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An eraser notes whether modules changed or removed anything in a [runlog.Window]. If they did, it
-// prepares the [journal.Rewrite] that erases the originals from the journal when the window ends or
-// when the run pauses within it. The recorder's lock guards it.
+// An eraser records whether modules changed or removed text in a [runlog.Window]. If they did, the
+// eraser prepares a [journal.Rewrite] that erases the originals from the journal when the window
+// ends, or when the run pauses within the window. The recorder's lock guards an eraser.
 type eraser struct {
 	seen    *message.List    // messages when they were last recorded
 	entries int64            // number of entries in the log
 	first   int64            // the entry in which the window begins, or an earlier one
 	begun   bool             // a window begins in the next entry
-	rewrite *journal.Rewrite // what the next commit erases; nil if nothing
+	rewrite *journal.Rewrite // what the next commit erases; nil if it erases nothing
 }
 
-// noteMessages notes whether modules changed or removed messages of the window. from is the index
+// noteMessages records whether modules changed or removed messages of the window. from is the index
 // of the first message that may have changed since the last call. If messages before the window
 // changed, noteMessages updates the index at which the window begins.
 func (e *eraser) noteMessages(s *runlog.State, from int) {
@@ -49,8 +49,8 @@ func (e *eraser) noteMessages(s *runlog.State, from int) {
 	}
 }
 
-// noteAnswers compares the state with the answers of the model and of tools in the phase that
-// ended, and notes whether one of them was changed or removed.
+// noteAnswers compares the state with the recorded answers of the model and of tools in the phase
+// that ended. It records whether modules changed or removed one of the answers.
 func (e *eraser) noteAnswers(s *runlog.State, rec *record.Record) {
 	w := &s.Window
 	rec.Answers(func(call string, answer json.RawMessage) {
@@ -61,13 +61,14 @@ func (e *eraser) noteAnswers(s *runlog.State, rec *record.Record) {
 	})
 }
 
-// isLast reports whether the last message of a list is the message in the model's answer.
+// isLast reports whether the last message of l is the message in the model's answer.
 func isLast(l *message.List, answer json.RawMessage) bool {
 	m, ok := bytes.CutPrefix(answer, []byte(`{"message":`))
 	return ok && l.Len() > 0 && bytes.HasPrefix(m, jsonAt(l, l.Len()-1))
 }
 
-// isResult reports whether a call's result and message have the content of the tool's answer.
+// isResult reports whether the result and the message of call c have the content of the tool's
+// answer.
 func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 	b, err := abijson.Marshal(c.Result)
 	if c.Result == nil || err != nil || !bytes.Contains(answer, b) && !bytes.Contains(answer, beforeLabels(b)) {
@@ -86,15 +87,15 @@ func isResult(c *runlog.CallState, answer json.RawMessage) bool {
 	return true
 }
 
-// beforeLabels returns the JSON of a result up to its labels, which are its last field: b, which is
-// the JSON of the result without labels, and the key of the field. The answer of a sub-agent has
-// labels. The state stores them with the call's messages instead.
+// beforeLabels returns the JSON of a labelled result up to its labels, which are the last field. b
+// is the JSON of the result without labels. Only the answer of a sub-agent has labels; the state
+// stores them with the call's messages instead.
 func beforeLabels(b []byte) []byte {
 	return slices.Concat(bytes.TrimSuffix(b, []byte("}")), []byte(`,"labels":[`))
 }
 
-// erase adds the phases of the window that precede phase end to the next rewrite. It does nothing
-// unless modules changed or removed something in the window.
+// erase adds the phases of the window before phase end to the next rewrite. It does nothing if
+// modules changed and removed nothing in the window.
 func (e *eraser) erase(s *runlog.State, end int64) {
 	w := &s.Window
 	if !w.Removed {
@@ -120,7 +121,8 @@ func (e *eraser) erase(s *runlog.State, end int64) {
 	}
 }
 
-// commit returns the rewrite for the next commit, or nil. It counts that commit's entry of the log.
+// commit returns the rewrite for the next commit, or nil if there is none. It counts the commit's
+// entry of the log.
 func (e *eraser) commit() *journal.Rewrite {
 	r := e.rewrite
 	e.entries, e.rewrite = e.entries+1, nil
@@ -142,12 +144,12 @@ func indexes(l *message.List, from int) map[string]int {
 // jsonAt returns message i as JSON.
 func jsonAt(l *message.List, i int) json.RawMessage {
 	b := l.JSON(i, i+1)
-	return b[1 : len(b)-1] // without the brackets of an array
+	return b[1 : len(b)-1] // remove the brackets of the array
 }
 
-// endPhase notes what modules changed or removed in the phase that ended, drops the calls of a
-// finished round, and ends the window if the model is called next. It does nothing if the journal
-// keeps originals. Callers hold mu.
+// endPhase records what modules changed or removed in the phase that ended, drops the calls of a
+// finished round, and ends the window if the next phase is the model call. It does nothing if the
+// journal keeps originals. Callers hold mu.
 func (k *recorder) endPhase(head *runlog.State) {
 	s, e := &k.run.state, &k.eraser
 	if k.Originals {
@@ -177,8 +179,8 @@ func (k *recorder) endPart(status journal.Status) {
 	}
 }
 
-// removedInside notes that a sub-agent's run erased something. The sub-agent's log is part of this
-// run's log.
+// removedInside records that a sub-agent's run erased something. The log of the sub-agent's run is
+// part of this run's log.
 func (k *recorder) removedInside() {
 	k.run.mu.Lock()
 	w := &k.run.state.Window

@@ -17,25 +17,26 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/safetext"
 )
 
-// Time limits at the end of a run.
+// Maximum durations at the end of a run.
 const (
-	// endBudget bounds after_agent and the last observe together, or the last observe before a pause.
+	// endBudget limits after_agent and the last observe together, or the last observe before a
+	// pause.
 	endBudget = 10 * time.Second
-	// stoppedBudget bounds after_agent and the last observe together once the run was canceled or its
-	// time was up.
+	// stoppedBudget limits after_agent and the last observe together if the run was canceled or has
+	// exceeded its timeout.
 	stoppedBudget = 600 * time.Millisecond
-	// translateBudget bounds the translation of a stopped run's last events. It is longer than
-	// stoppedBudget, so that run_finished is translated even if after_agent uses all its time.
+	// translateBudget limits the translation of a stopped run's last events. It is longer than
+	// stoppedBudget, so that run_finished is translated even if after_agent uses all of its time.
 	translateBudget = stoppedBudget + 200*time.Millisecond
 )
 
 // finish ends the run because of err. It answers open calls, runs after_agent and the observers,
-// and sends run_finished last.
+// and sends run_finished as the last event.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
 	if r.recorder != nil {
 		if ctx.Err() != nil {
-			r.recorder.Stop() // drops pending events, so it precedes those of after_agent
+			r.recorder.Stop() // drops pending events, so it must precede the events of after_agent
 		}
 		r.recorder.Ending()
 	}
@@ -57,10 +58,10 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	r.last(out, journal.StatusFinished)
 }
 
-// ended returns the run_finished event without the results of after_agent. If an earlier process
-// recorded the outcome, ended returns that. Otherwise it determines the outcome from err, answers
-// open calls, ends the step and records the outcome, so that a process that resumes the run reports
-// the same.
+// ended returns the run_finished event as it is before after_agent. If an earlier process recorded
+// the outcome, ended returns the recorded event. Otherwise it determines the outcome from err,
+// answers open calls, ends the step, and records the outcome, so that a process that resumes the
+// run reports the same.
 func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	s := &r.state
 	if o := s.Outcome; o != nil {
@@ -81,9 +82,9 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 	return e
 }
 
-// whyNotRun returns the reason for the results of calls that a run did not make because it ended. e
-// is its run_finished event. The reason is part of the conversation, so it omits the texts of
-// failures, which only some readers of a run may see.
+// whyNotRun returns the reason that the results of unexecuted calls have when the run ends. e is
+// the run's run_finished event. The reason does not contain the texts of failures, because it is
+// part of the conversation and only some readers of a run may see those texts.
 func whyNotRun(e *abi.Event, err error) string {
 	var (
 		limited *ending.LimitError
@@ -114,23 +115,23 @@ func whyNotRun(e *abi.Event, err error) string {
 	}
 }
 
-// endedBefore is the reason for the results of calls that were open before the run.
+// endedBefore is the reason in the results of calls that were open before the run began.
 const endedBefore = "the run ended before this call"
 
-// maxWhy bounds the reason in the result of a call that was not made, in bytes: a round may have
-// many calls.
+// maxWhy is the maximum length of the reason in the result of an unexecuted call, in bytes. A round
+// can have many calls.
 const maxWhy = 1 << 10
 
-// peek returns an event as it will be sent. Its number is too low if observers emit events
-// before it.
+// peek returns an event as it will be sent. If observers emit events before it is sent, its number
+// is too low.
 func (r *run) peek(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
 	return r.stamp(e, r.state.LastSeq+1)
 }
 
-// outcome returns the run_finished event of a run that ended because of err. It sets r.err if the
-// run failed, and emits a limit event if a limit ended the run.
+// outcome returns the run_finished event of a run that ended because of err. If the run failed,
+// outcome sets r.err. If a limit ended the run, it emits a limit event.
 func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	usage := r.state.Usage
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
@@ -208,7 +209,7 @@ func (r *run) timedOut(cause error) error {
 	return &TimeoutError{Cause: cause}
 }
 
-// runError converts the error that ended a run to the one that run_finished reports.
+// runError converts the error that ended a run to the error in run_finished.
 func runError(err error) *abi.Error {
 	var failed *ending.HookError
 	if errors.As(err, &failed) {
@@ -245,21 +246,20 @@ func asModelError(err error) (*model.Error, bool) {
 	return e, ok
 }
 
-// shortageRetry is the suggested delay before a retry of a run for which the host had too few
-// resources.
+// shortageRetry is the suggested delay before a run is retried that failed because of a temporary
+// shortage of the host.
 const shortageRetry = time.Minute
 
-// isTemporary reports whether err is a temporary shortage of the host. Such an error, or one that it
-// wraps, has a method Retryable that returns true.
+// isTemporary reports whether err is a temporary shortage of the host: whether err or an error that
+// it wraps has a method Retryable that returns true.
 func isTemporary(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()
 }
 
-// boundEnd registers cancel to be called once the hooks at the run's end have written more journal
-// bytes than they may; see [persist.Writer.AfterSpent]. A run inside another one counts in the
-// journal of the outermost run. Without a journal, boundEnd does nothing. release removes the
-// registration.
+// boundEnd makes the journal call cancel if the hooks at the run's end write more journal bytes
+// than allowed; see [persist.Writer.AfterSpent]. For a run inside another one, the journal is that
+// of the outermost run. Without a journal, boundEnd does nothing. release undoes the registration.
 func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
 	k := r.recorder
 	for at := r.parent; at != nil; at = at.parent {

@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// An innerJournal stores a sub-agent's run in the log of the run around it. Each change of the
-// sub-agent's run, with its forwarded events, is one change of the outer run.
+// An innerJournal stores a sub-agent's run in the log of the outer run, which called the sub-agent.
+// Each change of the sub-agent's run, with its forwarded events, is one change of the outer run.
 type innerJournal struct {
 	outer   *run
 	index   int // index of the call in its round
@@ -27,8 +27,8 @@ type innerJournal struct {
 	events  []abi.Event // events from an earlier process, not yet seen by inner's observers
 }
 
-// innerRetryTimeout is the retry timeout of a sub-agent's run. In effect it is unlimited: the
-// outermost run's journal retries and gives up.
+// innerRetryTimeout is the retry timeout of a sub-agent's run. It is practically unlimited, because
+// the journal of the outermost run retries and fails for all of them.
 const innerRetryTimeout = math.MaxInt64 / 4
 
 var errNotInner = errors.New("this journal has one run")
@@ -74,8 +74,8 @@ func (j *innerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	return j.flush(!c.Lazy, c.Written)
 }
 
-// record adds a change and its forwarded events to the pending changes of the outer run. erased is
-// set if the change erases something.
+// record adds a change and its forwarded events to the pending changes of the outer run. If erased
+// is set, the change erases something.
 func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event, erased bool) {
 	k := j.outer.recorder
 	j.outer.chain.Recording(func() {
@@ -89,8 +89,8 @@ func (j *innerJournal) record(more *runlog.ChildLog, events []abi.Event, erased 
 	})
 }
 
-// flush waits until the outer run has written its changes, and until they are synced if synced is
-// set. It calls written, if not nil, once they are written.
+// flush waits until the outer run has written its changes or, if synced is set, until they are
+// synced. It calls written, if not nil, when they are written.
 func (j *innerJournal) flush(synced bool, written func()) error {
 	if err := j.outer.recorder.Flush(context.Background(), synced, written); err != nil {
 		return errors.New(err.Error()) // not retryable: the outer writer has already retried
@@ -108,8 +108,8 @@ func (j *innerJournal) Load(context.Context, string) (*journal.StoredRun, error)
 	return nil, errNotInner
 }
 
-// Claim implements [journal.Journal]. It is never called: the claim of the outer run covers this
-// one.
+// Claim implements [journal.Journal]. It is never called, because the claim of the outer run
+// applies to this one too.
 func (j *innerJournal) Claim(context.Context, *journal.Claim) (*journal.StoredRun, error) {
 	return nil, errNotInner
 }
@@ -128,7 +128,7 @@ func logOf(entry []byte) []json.RawMessage {
 	return out
 }
 
-// inner records a change of the sub-agent's run that call i of the round started.
+// inner records a change of the run of a sub-agent that call i of the round started.
 func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,9 +149,9 @@ func (k *recorder) inner(i int, more *runlog.ChildLog) {
 	k.Ready()
 }
 
-// journalInside makes r, the run of a call, store itself in the log of the outer run. If the outer
-// run has no journal, or a module made the call, r is not stored. A run without an outer run keeps
-// its own journal.
+// journalInside makes r, the run of a call, store itself in the log of the outer run. r is not
+// stored if the outer run has no journal, or if a middleware made the call. A run without an outer
+// run keeps its own journal.
 func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) {
 	if c.run == nil {
 		return
@@ -170,8 +170,8 @@ func (c *caller) journalInside(r *run, call *abi.Call, forward []abi.EventType) 
 }
 
 // restarter returns a function that discards the run that c, a call of a sub-agent, has started.
-// The function is called when a middleware makes the call again. restarter returns nil for other
-// tools and for runs without a journal.
+// The function is called when a middleware repeats the call. restarter returns nil for other tools
+// and for runs without a journal.
 func (r *run) restarter(c *runlog.CallState) func() {
 	if _, ok := r.agent.tools[c.Call.Name].(*agentTool); !ok || r.recorder == nil {
 		return nil
@@ -185,7 +185,7 @@ func (r *run) restarter(c *runlog.CallState) func() {
 }
 
 // again returns the call's paused run, or the run that the call started in an earlier process. It
-// returns nil if there is none. Answers that the run already has are not passed to it again.
+// returns nil if there is none. It does not answer interrupts again that the run has answers to.
 func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 	answer, ok := tool.Answer(ctx)
 	if c.call == nil || c.call.Child == nil || c.call.Journaled == nil && !ok {
@@ -220,8 +220,8 @@ func (c *caller) again(ctx context.Context, a *Agent) (*run, error) {
 	return r, err
 }
 
-// ended returns the result of a call whose run ended in an earlier process that crashed before it
-// recorded the result, and reports whether there is one.
+// ended returns the result of a call whose run ended in an earlier process, if that process crashed
+// before it recorded the result. It reports whether there is such a result.
 func (c *caller) ended(a *Agent) (*abi.Result, bool, error) {
 	if c.call == nil || c.call.Journaled == nil || c.call.Journaled.Ended == nil {
 		return nil, false, nil

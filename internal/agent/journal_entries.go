@@ -15,11 +15,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A recorder collects the changes of a run's state as entries of its log, for the writer
-// that commits them with the run's events. It implements [persist.Source].
+// A recorder collects the changes of a run's state as entries of the run's log. The writer commits
+// them together with the run's events. A recorder implements [persist.Source].
 //
-// Events of hooks are noted in the record of the phase. Events of the loop belong to the end of a
-// phase or to the state of a tool call, and are held until the state is recorded.
+// The record of the phase contains which events hooks have sent. An event of the loop belongs to
+// the end of a phase or to the state of a tool call, and is held until that state is recorded.
 type recorder struct {
 	*persist.Writer
 	run *run
@@ -35,12 +35,12 @@ type recorder struct {
 	fixed    *runlog.Fixed           // the fixed fields as last recorded
 	progress *journal.Progress       // the run's progress, without usage
 	used     func() []abi.EntryStats // returns the entries' statistics so far
-	thread   *journal.ThreadEnd      // what the run leaves of its thread; set when it ends
-	bytes    int64                   // size of staged and pending, counted as pending memory
+	thread   *journal.ThreadEnd      // change of the run's thread; set when the run ends
+	bytes    int64                   // size of staged and pending, which counts as pending memory
 	eraser   eraser
 }
 
-// newRecorder returns the recorder of a run. at is the position in the journal from which the run's
+// newRecorder returns the recorder of a run. at is the position in the journal at which the run's
 // log continues.
 func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	c := &recorder{
@@ -53,7 +53,7 @@ func newRecorder(o *journal.Options, r *run, at persist.Position) *recorder {
 	return c
 }
 
-// maxJournalBytes returns the lower of the journal's and the agent's limits of journal bytes.
+// maxJournalBytes returns the lower of the limits of journal bytes of the journal and of the agent.
 func maxJournalBytes(o *journal.Options, r *run) int64 {
 	if l := r.root.Limits.JournalBytes; l > 0 && (o.MaxBytes == 0 || l < o.MaxBytes) {
 		return l
@@ -72,7 +72,7 @@ func (k *recorder) attach(c *chain.Run) {
 // sent the events that report the state.
 func (k *recorder) call(i int, c *runlog.CallState) {
 	state := *c
-	state.Child, state.Journaled = nil, nil // a sub-agent's run has its own log
+	state.Child, state.Journaled = nil, nil // the run of a sub-agent has its own log
 	b, err := abijson.Marshal(&state)
 	if err != nil {
 		_ = k.Fail(err)
@@ -175,7 +175,7 @@ func (k *recorder) addDelta(d *record.Delta) {
 	}
 }
 
-// hold counts a change of n bytes as pending, with all its copies, until it is persisted. Callers
+// hold counts a change of n bytes, with all its copies, as pending until it is persisted. Callers
 // hold mu.
 func (k *recorder) hold(n int) {
 	k.bytes += delivery.Copies * int64(n)

@@ -11,44 +11,44 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/toolset"
 )
 
-// OnLimit selects the effect of reaching a limit of a run.
+// OnLimit is the reaction to a limit that a run reaches.
 type OnLimit string
 
 // Values of OnLimit.
 const (
-	// LimitError, the default, ends the run with a *ending.LimitError. No call beyond the limit is
-	// made. If the tool calls of one message exceed the limit, none of them is executed.
+	// LimitError, the default, ends the run with a *ending.LimitError. Calls beyond the limit are
+	// not made. If the tool calls of one message exceed the limit, none of them is executed.
 	LimitError OnLimit = "error"
 	// LimitEnd ends the run like LimitError, but without an error. The answer is the last message
-	// of the model with text in this run, if any.
+	// of the model with text in this run, or nothing if there is none.
 	LimitEnd OnLimit = "end"
-	// LimitAnswer lets the model answer without tools. In the last model call within the limit, or
-	// in the first one after a tool call beyond the limit, the model is offered no tools and told
-	// to answer now. Tool calls that it makes nevertheless get error results, like those beyond the
-	// limit.
+	// LimitAnswer lets the model answer without tools. The last model call within the limit, or the
+	// first one after a tool call beyond the limit, offers the model no tools and tells it to
+	// answer now. If the model calls tools nevertheless, the calls get error results, like all tool
+	// calls beyond the limit.
 	LimitAnswer OnLimit = "answer"
-	// LimitRefuse gives tool calls beyond a limit error results, and the run continues. It
-	// applies only to limits of tool calls.
+	// LimitRefuse gives tool calls beyond a limit error results, and the run continues. It is valid
+	// only for limits of tool calls.
 	LimitRefuse OnLimit = "refuse"
 )
 
-// Limits bound the calls of a run, in addition to Options.MaxSteps, and the size of its journal. A
-// limit of 0 means unlimited, except that JournalBytes has a default. A tool call counts even if a
-// middleware answers it. Calls of sub-agents count too, and must also be within the sub-agent's own
-// limits. MaxSteps does not include the steps of sub-agents.
+// Limits are limits of the calls of a run, in addition to Options.MaxSteps, and of the size of its
+// journal. A limit of 0 means no limit, except that JournalBytes has a default. A tool call counts
+// even if a middleware answers it. Calls of sub-agents count too, and the sub-agent's own limits
+// also apply to them. MaxSteps does not include the steps of sub-agents.
 type Limits struct {
-	// ModelCalls is the maximum number of calls that reach the model: usually one for each step,
-	// plus one for each further call of next by a wrapper, for each repetition by after_model and
-	// for each model call of a module. Retries and fallbacks within one call do not count.
+	// ModelCalls is the maximum number of calls that reach the model. There is usually one for each
+	// step, one for each further call of next by a wrapper, one for each repetition by after_model,
+	// and one for each model call of a module. Retries and fallbacks within one call do not count.
 	ModelCalls int
-	// ToolCalls is the maximum number of tool calls of the model and of modules. Tools holds the
-	// maximum for single tools of this agent, by name. Calls that reach no tool do not count: those
-	// of tools that were not offered, or with arguments that do not parse.
+	// ToolCalls is the maximum number of tool calls of the model and of modules. Tools has the
+	// maximum for single tools of this agent, by name. A call does not count if its tool was not
+	// offered or its arguments are invalid.
 	ToolCalls int
 	Tools     map[string]int
-	// JournalBytes is the maximum number of bytes that the run writes to its journal; the default
-	// is [journal.Options.MaxBytes], which JournalBytes cannot raise. A run that exceeds it ends
-	// with a [*journal.FullError], regardless of OnLimit.
+	// JournalBytes is the maximum number of bytes that the run writes to its journal. The default
+	// is [journal.Options.MaxBytes], which JournalBytes cannot exceed. A run that exceeds the
+	// maximum ends with a [*journal.FullError], whatever OnLimit is.
 	JournalBytes int64
 
 	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer; the default is LimitError
@@ -62,7 +62,7 @@ const (
 	LimitToolCalls  = "tool_calls"
 )
 
-// complete returns the limits with defaults filled in, or an error if they are invalid.
+// complete returns the limits with defaults set. It returns an error if they are invalid.
 func (l Limits) complete() (Limits, error) {
 	l.Tools = maps.Clone(l.Tools)
 	if l.OnLimit == "" {
@@ -92,8 +92,8 @@ func (l Limits) complete() (Limits, error) {
 	return l, nil
 }
 
-// limits returns the run's limits on steps and calls: those that before_agent set, or those of the
-// first agent.
+// limits returns the run's limits of steps and calls: those that before_agent set or, if it set
+// none, those of the first agent.
 func (r *run) limits() abi.RunLimits {
 	if l := r.state.Limits; l != nil {
 		return *l
@@ -107,7 +107,7 @@ func (r *run) limits() abi.RunLimits {
 	}
 }
 
-// limitText describes a limit in words that follow "the run has used up".
+// limitText describes a limit with words that can follow "the run has used up".
 func limitText(l *ending.LimitError) string {
 	switch {
 	case l.Limit == LimitMaxSteps:
@@ -121,7 +121,7 @@ func limitText(l *ending.LimitError) string {
 	}
 }
 
-// count returns n and the singular noun what, in the plural unless n is 1: "1 step", "2 steps".
+// count returns n and the noun what, which is in the plural unless n is 1: "1 step", "2 steps".
 func count(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -129,7 +129,7 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// emitLimit emits the event of a limit that was reached, with the action taken.
+// emitLimit emits the event of a reached limit, with the action taken.
 func (r *run) emitLimit(l *ending.LimitError, action string) {
 	r.emit(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
 }
@@ -141,8 +141,9 @@ const (
 	actionLast    = "last_call"
 )
 
-// mayStep returns an error, which ends the run, if no further step is allowed. With LimitAnswer, it
-// marks the last step, in which the model is offered no tools, by setting LastLimit.
+// mayStep returns an error, which ends the run, if the limits allow no further step. With
+// LimitAnswer, it marks the last allowed step by setting LastLimit. That step offers the model no
+// tools.
 func (r *run) mayStep() error {
 	s, l, on := &r.state, r.limits(), r.root.Limits.OnLimit
 	for _, limit := range []struct {
@@ -166,8 +167,9 @@ func (r *run) modelCalls() int {
 	return r.state.ModelCalls
 }
 
-// countModelCall counts a model call in advance, in this run and in those around it. If a limit of
-// one of them rejects the call, none of them counts it, and the error is an [*ending.LimitError].
+// countModelCall counts a model call before it is made, in this run and in the runs that enclose
+// it. If a limit of one of them rejects the call, none of them counts it, and the error is an
+// [*ending.LimitError].
 func (r *run) countModelCall() error {
 	r.mu.Lock()
 	limit := r.limits().ModelCalls
@@ -175,8 +177,8 @@ func (r *run) countModelCall() error {
 	return r.addModelCall(limit)
 }
 
-// addModelCall is like countModelCall, but compares the calls of this run with limit instead of
-// its own limit. If the run has no limit, it rejects no call.
+// addModelCall is like countModelCall, but compares this run's number of calls with limit instead
+// of the run's own limit. If the run has no limit, it rejects no call.
 func (r *run) addModelCall(limit int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +194,7 @@ func (r *run) addModelCall(limit int) error {
 	return nil
 }
 
-// addInnerModelCall counts a model call of a run inside this one.
+// addInnerModelCall counts a model call of a run that this run encloses.
 func (r *run) addInnerModelCall() error {
 	r.mu.Lock()
 	limit := r.limits().ModelCalls
@@ -212,9 +214,9 @@ func lastCall(l *ending.LimitError) abi.Message {
 	return m
 }
 
-// allot counts the calls of a round, in order, and marks those that exceed a limit. If LastLimit is
-// set, it marks all calls and counts none. If OnToolLimit ends the run, allot returns the first
-// exceeded limit as an error, before any of the calls is executed; otherwise it emits a limit event
+// allot counts the calls of a round in order, and marks the calls that exceed a limit. If LastLimit
+// is set, it marks all calls and counts none. If OnToolLimit ends the run, allot returns the first
+// exceeded limit as an error, before any of the calls is executed. Otherwise it emits a limit event
 // for each exceeded limit.
 func (r *run) allot(calls []runlog.CallState) error {
 	s, on := &r.state, r.root.Limits.OnToolLimit
@@ -256,9 +258,9 @@ func (r *run) reachesTool(c *abi.Call) bool {
 	return ok && err == nil && slices.Contains(r.state.Offered, c.Name)
 }
 
-// CountTool implements [chain.Nester]. A module's tool call counts like one of the model's. Beyond
-// a limit, the error is an [*ending.LimitError] if OnToolLimit ends the run, and otherwise an
-// [*abi.Error] with the code [abi.CodeLimit] that rejects the call.
+// CountTool implements [chain.Nester]. A module's tool call counts like a tool call of the model.
+// If it exceeds a limit, the error is an [*ending.LimitError] if OnToolLimit ends the run.
+// Otherwise it is an [*abi.Error] with the code [abi.CodeLimit], which rejects the call.
 func (r *run) CountTool(name string) error {
 	l := r.countToolCall(name)
 	switch on := r.root.Limits.OnToolLimit; {
@@ -274,8 +276,9 @@ func (r *run) CountTool(name string) error {
 	}
 }
 
-// countToolCall counts a tool call in this run and in those around it. If a limit of one of them
-// rejects the call, none of them counts it. It returns the innermost such limit, or nil.
+// countToolCall counts a tool call in this run and in the runs that enclose it. If limits of some
+// of them reject the call, none of them counts it, and countToolCall returns the limit of the
+// innermost run. Otherwise it returns nil.
 func (r *run) countToolCall(name string) *ending.LimitError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,21 +286,21 @@ func (r *run) countToolCall(name string) *ending.LimitError {
 		return l
 	}
 	if outer := r.parent; outer != nil {
-		// The prefix keeps the call from counting as one of the outer run's own tool.
+		// The prefix prevents the call from counting as a call of the outer run's own tool.
 		if l := outer.countToolCall(r.agent.Name + "/" + name); l != nil {
 			return l
 		}
 	}
 	used := r.state.ToolCalls
-	if r.state.ToolCalls = maps.Clone(used); used == nil { // earlier copies must not change
+	if r.state.ToolCalls = maps.Clone(used); used == nil { // copy the map, because copies of the state share it
 		r.state.ToolCalls = map[string]int{}
 	}
 	r.state.ToolCalls[name]++
 	return nil
 }
 
-// toolLimit returns the limit of this run that rejects another call of a tool, or nil. Callers hold
-// mu.
+// toolLimit returns the limit of this run that another call of the tool called name would exceed,
+// or nil. Callers hold mu.
 func (r *run) toolLimit(name string) *ending.LimitError {
 	l, used := r.limits(), r.state.ToolCalls
 	if limit := l.Tools[name]; limit > 0 && used[name] >= limit {
@@ -313,14 +316,15 @@ func (r *run) toolLimit(name string) *ending.LimitError {
 	return nil
 }
 
-// beyond returns the error result that tells the model that its call of tool name exceeded l.
+// beyond returns an error result that tells the model that a call of the tool called name exceeded
+// limit l.
 func beyond(l *ending.LimitError, name string) *abi.Result {
 	return abi.ErrorResult(
 		fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)),
 	)
 }
 
-// onLimit returns the OnLimit that applies to a limit.
+// onLimit returns the OnLimit or OnToolLimit that applies to limit l.
 func (r *run) onLimit(l *ending.LimitError) OnLimit {
 	if l.Limit == LimitToolCalls {
 		return r.root.Limits.OnToolLimit
@@ -337,7 +341,8 @@ func (r *run) atLimit(l *ending.LimitError) *abi.Message {
 	return r.partialAnswer()
 }
 
-// partialAnswer returns the model's last message with text in this run, or nil.
+// partialAnswer returns the model's last message with text in this run, without its tool calls, or
+// nil if there is none.
 func (r *run) partialAnswer() *abi.Message {
 	for i := r.state.Messages.Len() - 1; i >= r.newFrom(); i-- {
 		m := r.state.Messages.At(i)

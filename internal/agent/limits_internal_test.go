@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// TestShortagesPass checks that the error of a run that ended because of a temporary shortage of
-// the host is retryable, and that it is not retryable if a module made a mistake or can never fit.
+// TestShortagesPass checks that the error of a run is retryable if a temporary shortage of the host
+// ended the run. It must not be retryable if a module made a mistake or if the run can never fit.
 func TestShortagesPass(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -45,8 +45,9 @@ func TestShortagesPass(t *testing.T) {
 	require.False(t, runError(&AdmissionError{&sandbox.TooLargeError{Bytes: 1 << 20, All: 1 << 10}}).Retryable)
 }
 
-// TestExcessIsWhatModulesEmit checks that waiting for memory counts as the run's excess while
-// events of modules take most of the pending memory, but not while the run's own large messages do.
+// TestExcessIsWhatModulesEmit checks which waits for memory count as the run's excess: those during
+// which events of modules take most of the pending memory, and not those for the run's own large
+// messages.
 func TestExcessIsWhatModulesEmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		event  abi.Event
@@ -95,8 +96,8 @@ func TestJournalLimit(t *testing.T) {
 	}
 }
 
-// TestNothingToRepair checks that messages that need no repair cost no allocation: they are examined
-// before each model call.
+// TestNothingToRepair checks that repair does not allocate if there is nothing to repair, because
+// it examines the messages before each model call.
 func TestNothingToRepair(t *testing.T) {
 	r := &run{}
 	r.state.Messages = message.NewList(message.NewRevisions(), []abi.Message{

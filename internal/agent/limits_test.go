@@ -34,8 +34,8 @@ func counted(n *int) []tool.Tool {
 	})}
 }
 
-// TestLimits checks, for each limit and OnLimit, how the run ends: its finish reason, error, answer
-// and limit event, and the number of model and tool calls before.
+// TestLimits checks how a run ends for each limit and OnLimit: the finish reason, error, answer and
+// limit event, and the number of model and tool calls before the end.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	thinking := scripted.Message(
@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 		answer   string
 		limit    string // limit that the error names; empty if there is no error
 		action   string // action of the last limit event
-		toolFree bool   // whether the last request is without tools
+		toolFree bool   // whether the last request offers no tools
 	}{
 		{name: "steps, error", steps: 1, replies: []scripted.Reply{thinking},
 			asked: 1, ran: 1, finish: abi.RunMaxSteps, limit: agent.LimitMaxSteps, action: "run_ended"},
@@ -168,8 +168,8 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-// TestCallRejectedByAnOuterRunDoesNotCount checks that a tool call of a sub-agent that a limit of the
-// outer run rejects is not counted in the sub-agent's own limits.
+// TestCallRejectedByAnOuterRunDoesNotCount checks a tool call of a sub-agent that a limit of the
+// outer run rejects. The call must not count in the sub-agent's own limits.
 func TestCallRejectedByAnOuterRunDoesNotCount(t *testing.T) {
 	t.Parallel()
 	child, _ := agentOf(

@@ -13,24 +13,24 @@ import (
 // Defaults of Options.
 const (
 	// DefaultMemory is the default of Options.Memory, in bytes. An input has at most 8 MiB. The
-	// host holds it as messages, as their encoding for modules and as the journal's next entry, in
+	// host stores it as messages, as their encoding for modules and as the journal's next entry, in
 	// addition to answers of the model and of parallel tools.
 	DefaultMemory = account.DefaultRun
-	// DefaultPending is the maximum number of pending bytes in a run's memory, or Options.Memory if
-	// that is less.
+	// DefaultPending is the maximum number of pending bytes in a run's memory. If Options.Memory is
+	// lower, that is the maximum.
 	DefaultPending = account.DefaultPending
 )
 
-// A MemoryError ends a run for which there is not enough memory.
+// A MemoryError ends a run that needs more memory than allowed.
 type MemoryError = ending.MemoryError
 
-// A memory counts the bytes that a run makes the host hold. Runs inside it use the
-// same accounts.
+// A memory counts the bytes that the host stores for a run. The runs inside it use the same
+// accounts.
 //
-// A change of the state is pending until it is persisted, an event until it is persisted and taken by
-// the caller. Pending bytes are counted without checking the limit: hooks wait for free memory before
-// they emit, and the loop waits after each phase. So pending bytes exceed their limit by at most the
-// output of the loop in one phase.
+// A change of the state is pending until it is persisted, and an event until it is persisted and
+// the caller has taken it. Pending bytes are counted without checking the limit. Instead, hooks
+// wait for free memory before they emit, and the loop waits after each phase. Pending bytes thus
+// exceed their limit by at most the output of the loop in one phase.
 type memory struct {
 	delivery.Memory
 	run   *account.Account
@@ -38,8 +38,9 @@ type memory struct {
 	own   bool           // the accounts end with the run
 }
 
-// openMemory opens the run's accounts, or uses those of the run around it. It registers cancel for
-// an outermost run: if the process runs out of memory, it cancels the run that holds the most.
+// openMemory opens the accounts of an outermost run, or uses those of the outer run. For an
+// outermost run it registers cancel: if the process runs out of memory, the process cancels the run
+// that uses the most.
 func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 	m := &r.memory
 	if r.parent != nil {
@@ -59,7 +60,7 @@ func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 	r.state.Locals.Count(m.run)
 }
 
-// closeMemory releases the memory that the run holds.
+// closeMemory releases the memory of the run.
 func (r *run) closeMemory() {
 	m := &r.memory
 	_ = m.state.Set(0)
@@ -74,11 +75,11 @@ func (r *run) closeMemory() {
 func (r *run) Account() *account.Account { return r.memory.run }
 
 // AwaitMemory implements [hook.Accountant]. While the events that modules emitted take more than
-// half of the pending memory, waiting counts as an excess of the run: its modules emit faster than
-// the journal persists. A wait for the run's own messages does not count.
+// half of the pending memory, waiting counts as an excess of the run, because its modules emit
+// faster than the journal persists. Waiting for the run's own messages does not count.
 func (r *run) AwaitMemory(ctx context.Context, n int64) error {
 	p := r.memory.Pending
-	n = min(delivery.Copies*n, p.Limit()) // more could never be reserved; other limits bound an event
+	n = min(delivery.Copies*n, p.Limit()) // a larger amount could never be reserved; other limits bound an event
 	if r.memory.Emitted.Load() > p.Limit()/2 {
 		r.memory.run.BeginExcess()
 		defer r.memory.run.EndExcess()
@@ -101,7 +102,7 @@ func (r *run) HasMemory(n int64) error {
 }
 
 // settle counts the memory of the state at the end of a phase, and waits until the pending bytes
-// are within their limit. Its error ends the run.
+// are within their limit. An error of settle ends the run.
 func (r *run) settle(ctx context.Context) error {
 	if err := r.memory.state.Set(runlog.SizeOf(&r.state)); err != nil {
 		return ending.FromReservation(err)
@@ -109,10 +110,10 @@ func (r *run) settle(ctx context.Context) error {
 	return r.drain(ctx)
 }
 
-// drain waits until the pending bytes are within their limit. Its error ends the run.
+// drain waits until the pending bytes are within their limit. An error of drain ends the run.
 func (r *run) drain(ctx context.Context) error {
 	if p := r.memory.Pending; p.Used() < p.Limit()/2 {
-		return nil // at or above half, the parent accounts are checked too
+		return nil // from half of the limit on, the parent accounts are checked too
 	}
 	if err := r.AwaitMemory(ctx, 1); err != nil {
 		return ending.FromReservation(err)

@@ -41,7 +41,7 @@ func (j *slowJournal) Renew(context.Context, string, int64, time.Duration) (bool
 	return false, nil
 }
 
-// A flood emits up to 255 events of 8 KiB in each of its hooks.
+// A flood is a middleware that emits up to 255 events of 8 KiB in each hook.
 type flood struct {
 	emitted atomic.Int64 // bytes
 	before  func()       // called before each event; optional
@@ -61,8 +61,9 @@ func (f *flood) emit(c *hook.Call) {
 	}
 }
 
-// nativeEntry returns a middleware that emits a flood in each hook that may emit. It answers for
-// the model: with a call of its own tool in the first steps-1 steps, and then without.
+// nativeEntry returns a middleware that emits a flood in each hook that may emit. It answers in
+// place of the model: with a call of its own tool in the first steps-1 steps, and then without
+// calls.
 func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	step := 0
 	return &inproc.Middleware{
@@ -107,8 +108,8 @@ func (f *flood) nativeEntry(steps int) *inproc.Middleware {
 	}
 }
 
-// TestEventsWaitForASlowJournal checks that a run that emits events faster than its journal stores
-// them waits, so that the bytes of events that are not stored yet stay within DefaultPending.
+// TestEventsWaitForASlowJournal checks that a run waits if it emits events faster than its journal
+// stores them. The bytes of events that are not stored must stay within DefaultPending.
 func TestEventsWaitForASlowJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, f := &slowJournal{}, &flood{}
@@ -138,8 +139,9 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 	})
 }
 
-// limited runs an agent in a process with a limit of 1 GiB, and calls do, if not nil, with each
-// event. It returns the last event, the peak memory of the process in bytes, and the run's error.
+// limited runs an agent in a process with a memory limit of 1 GiB. It calls do, if not nil, with
+// each event. It returns the last event, the peak memory of the process in bytes, and the run's
+// error.
 func limited(
 	t *testing.T,
 	o *agent.Options,
@@ -162,7 +164,7 @@ func limited(
 }
 
 // TestMemoryIsLimited checks that a conversation that exceeds the memory limit ends the run, that a
-// run-local value that exceeds it is rejected, and that the process's largest run can be ended.
+// run-local value that exceeds the limit is rejected, and that the process can end its largest run.
 func TestMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
@@ -250,8 +252,9 @@ func TestMemoryIsLimited(t *testing.T) {
 	})
 }
 
-// TestMemoryOfSubAgents checks that a sub-agent that emits more than 40 MiB of events stays within
-// five times the pending memory of one run, since it uses the account of the run that called it.
+// TestMemoryOfSubAgents checks that a sub-agent uses the memory account of the run that called it.
+// If it emits more than 40 MiB of events, it must stay within five times the pending memory of one
+// run.
 func TestMemoryOfSubAgents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,8 +289,8 @@ func TestMemoryOfSubAgents(t *testing.T) {
 }
 
 // TestParallelToolsAreCounted checks that the chunks that parallel tool calls send and the
-// run-local values that they stage are counted while the calls run, and that those beyond the limit
-// are rejected.
+// run-local values that they stage are counted while the calls run. Those beyond the limit must be
+// rejected.
 func TestParallelToolsAreCounted(t *testing.T) {
 	t.Parallel()
 	const calls, limit = 8, 16 << 20
@@ -359,8 +362,8 @@ func TestParallelToolsAreCounted(t *testing.T) {
 	}
 }
 
-// TestToolResultsAreCounted checks that a round of tool calls whose results do not fit ends the run
-// before all tools are called.
+// TestToolResultsAreCounted checks that a round of tool calls whose results exceed the memory limit
+// ends the run before all tools are called.
 func TestToolResultsAreCounted(t *testing.T) {
 	t.Parallel()
 	const calls, limit = 64, 16 << 20

@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/tracing"
 )
 
-// callModel makes the step's model call and appends its response.
+// callModel makes the step's model call and appends the response to the messages.
 func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	if s.Messages.Len() == 0 {
@@ -50,7 +50,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 		Delivered: r.delivered,
 		Allow:     r.allow,
 	}
-	if call.Request.Stream { // chunks that the caller received before a pause are not sent again
+	if call.Request.Stream { // do not send chunks again that the caller received before a pause
 		call.Out = r.deliver
 	}
 	res, source, err := r.chain.CallModel(ctx, call)
@@ -70,7 +70,7 @@ func (r *run) callModel(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseDecide, nil
 }
 
-// model returns the model and the parameters of the agent's calls.
+// model returns the model and the parameters of the current agent's calls.
 func (r *run) model() runlog.Model {
 	if m := r.state.Model; m != nil {
 		return *m
@@ -78,8 +78,8 @@ func (r *run) model() runlog.Model {
 	return runlog.Model{Name: r.agent.ModelName, Params: r.params()}
 }
 
-// request returns the messages of a model request: the instruction, then the conversation. In the
-// last call before a limit, they end with a message that tells the model to answer now.
+// request returns the messages of a model request: the instruction and the conversation. In the
+// last call before a limit, the last message tells the model to answer now.
 func (r *run) request() *message.List {
 	s := &r.state
 	if r.system == nil && s.Instruction != "" {
@@ -97,7 +97,7 @@ func (r *run) request() *message.List {
 	return request
 }
 
-// allow returns an error if modules chose a model or a parameter that the agent does not allow.
+// allow returns an error if modules chose a model or a parameter that the agent forbids.
 func (r *run) allow(req *chain.ModelRequest) error {
 	a := r.agent
 	if a.CheckParam != nil {
@@ -123,8 +123,8 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	return nil
 }
 
-// generate makes the run's own model call inside all rings, and records the tools that it offers. It
-// repairs the request where modules changed it.
+// generate makes the run's own model call inside all rings, and records which tools the call
+// offers. It repairs the messages of the request where modules changed them.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*abi.Response, error) {
 	r.state.Offered = toolNames(q.Tools)
 	q.Messages = r.repairRequest(q.Messages)
@@ -157,7 +157,8 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out pipe.Sink) (*ab
 }
 
 // attempts returns a function that receives the failed attempts of one model call that will be
-// repeated, and emits a model_attempt event for each. It sets answering to the model that is called next.
+// repeated. The function emits a model_attempt event for each attempt, and sets *answering to the
+// model that is called next.
 func (r *run) attempts(answering *string) func(model.Attempt) {
 	n := 0
 	return func(a model.Attempt) {
@@ -175,7 +176,7 @@ func (r *run) attempts(answering *string) func(model.Attempt) {
 	}
 }
 
-// stream calls the model and, unless out is nil, passes its chunks to out.
+// stream calls the model. If out is not nil, it passes the model's chunks to out.
 func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*abi.Response, error) {
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
@@ -192,8 +193,8 @@ func (r *run) stream(ctx context.Context, req *model.Request, out pipe.Sink) (*a
 }
 
 // failedBy returns a [*ModelError] for err, the error of a model call. source is the module that
-// failed the call, which the message then names, or "model", "host" or empty. Errors that end or
-// pause the run, and those that contain no [*abi.Error], are returned unchanged.
+// failed the call, which the error's message then names, or "model", "host" or "". failedBy returns
+// err unchanged if it ends or pauses the run, or if it contains no [*abi.Error].
 func failedBy(source string, err error) error {
 	var failed *abi.Error
 	if ending.Is(err) || !errors.As(err, &failed) {
@@ -222,10 +223,10 @@ func modelError(err error) error {
 }
 
 // deliver sends the chunks that left the outermost ring to the caller, except empty ones. It waits
-// while too many events are pending. It locks the state, since a wrapped call may continue
-// concurrently if its wrapper reads its stream.
+// while too many events are pending. It locks the state, because a wrapped call can run
+// concurrently with its wrapper.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
-	copied := slices.Clone(chunks) // the caller owns the copy
+	copied := slices.Clone(chunks) // the caller keeps the chunks
 	r.mu.Lock()
 	r.state.Streamed = slices.Grow(r.state.Streamed, len(chunks))
 	r.mu.Unlock()
@@ -249,7 +250,7 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	return nil
 }
 
-// delivered reports whether a part of the current answer was sent to the caller.
+// delivered reports whether the caller has received a part of the current answer.
 func (r *run) delivered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,8 +265,8 @@ func toolNames(tools []abi.Tool) []string {
 	return names
 }
 
-// uniqueIDs returns the calls with unique ids. A call whose id is missing or occurs earlier in the
-// list gets a new id that no call of the conversation has.
+// uniqueIDs returns the calls with unique IDs. A call whose ID is missing or occurs earlier in the
+// list gets a new ID that no call of the conversation has.
 func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
 	seen := map[string]bool{}
 	out := slices.Clone(calls)

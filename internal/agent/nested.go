@@ -16,8 +16,8 @@ import (
 
 var _ chain.Nester = (*run)(nil)
 
-// OwnModel implements [chain.Nester]. The call counts toward the run's usage and its limit of model
-// calls.
+// OwnModel implements [chain.Nester]. The call counts in the run's usage and towards its limit of
+// model calls.
 func (r *run) OwnModel() chain.ModelCall {
 	m := r.model()
 	return chain.ModelCall{

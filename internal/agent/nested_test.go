@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// answering returns a model that answers a request starting with "judge" with the rest of that
-// request, and other requests with "done".
+// answering returns a model that answers a request that starts with "judge" with the rest of the
+// request, and any other request with "done".
 func answering(usage *abi.Usage) *scripted.Model {
 	return scripted.Func(func(_ int, req *model.Request) scripted.Reply {
 		text := "done"
@@ -39,7 +39,7 @@ func saying(text string) abi.RequestPatch {
 }
 
 // judgingMiddleware returns a middleware that calls the model in before_agent, and passes the
-// response and the error to took. It returns the error only if that ends the run.
+// response and the error to took. The hook returns the error only if the error ends the run.
 func judgingMiddleware(req abi.RequestPatch, took func(*abi.Response, error)) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeAgent: func(ctx context.Context, c *hook.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
@@ -71,8 +71,8 @@ func runOn(t *testing.T, m model.Model, o agent.Options) *testRun {
 	return tr
 }
 
-// TestOwnModel checks which hooks a module's own model call passes, that its response is neither
-// streamed nor added to the conversation, and that its usage counts.
+// TestOwnModel checks which hooks a module's own model call passes. The response must not be
+// streamed or added to the conversation, and its usage must count.
 func TestOwnModel(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -158,8 +158,8 @@ func TestOwnModelRequest(t *testing.T) {
 	}
 }
 
-// TestOwnModelJudges checks that operators' judges see the calls of modules but not their own, so
-// that there is no endless recursion.
+// TestOwnModelJudges checks that the hooks of operators' modules judge the model calls of other
+// modules but not their own. Otherwise there would be endless recursion.
 func TestOwnModelJudges(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -182,14 +182,14 @@ func TestOwnModelJudges(t *testing.T) {
 			at(hook.Tenant, "t", judge("t")))},
 	)
 	require.NoError(t, tr.err)
-	// Module a judges four calls: the run's, t's, and the two that b makes when it judges those.
-	// The same holds for b.
+	// Module a judges four calls: the run's, t's, and the two that b makes to judge those. Module b
+	// judges the corresponding four calls.
 	require.Equal(t, map[string]int{"a": 4, "b": 4, "t": 1}, asked)
 }
 
-// TestOwnModelFails checks that a module receives the model's error as the error of its own call,
-// and that an own call beyond the run's limit of model calls ends the run, even if the module
-// ignores the error.
+// TestOwnModelFails checks that a module receives the model's error as the error of its own call.
+// An own call beyond the run's limit of model calls must end the run, even if the module ignores
+// the error.
 func TestOwnModelFails(t *testing.T) {
 	t.Parallel()
 	broken := scripted.Func(func(n int, _ *model.Request) scripted.Reply {

@@ -26,7 +26,7 @@ import (
 )
 
 // TestOwnTool checks that a module's own tool call passes the hooks and gates of the other modules
-// but not its own, that its By field names the caller, and that it has one result event.
+// but not the module's own. The call's By must name the caller, and there must be one result event.
 func TestOwnTool(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -69,7 +69,7 @@ func TestOwnTool(t *testing.T) {
 }
 
 // TestOwnToolRefused checks the errors of own tool calls that are invalid or not allowed, and the
-// error results of those that fail or that a gate denies.
+// error results of own tool calls that fail or that a gate denies.
 func TestOwnToolRefused(t *testing.T) {
 	t.Parallel()
 	fails := tool.Func(
@@ -131,9 +131,9 @@ func TestOwnToolRefused(t *testing.T) {
 	}
 }
 
-// TestOwnToolCycles checks that the nesting of own tool calls is limited, for a tool that calls
-// itself and for two modules that call a tool in before_tool, and that one hook call can make only
-// a limited number of them.
+// TestOwnToolCycles checks that the nesting of own tool calls is limited, both for a tool that
+// calls itself and for two modules that call a tool in before_tool. One hook call can make only a
+// limited number of own calls.
 func TestOwnToolCycles(t *testing.T) {
 	t.Parallel()
 	var deepest error
@@ -198,7 +198,8 @@ func TestOwnToolCycles(t *testing.T) {
 }
 
 // TestOwnToolGateOfTheCaller checks that the gate of a module whose own tool call is in progress
-// judges the tool calls that other modules make within it, so that they cannot bypass the gate.
+// judges the tool calls that other modules make within that call. Otherwise they could bypass the
+// gate.
 func TestOwnToolGateOfTheCaller(t *testing.T) {
 	t.Parallel()
 	guard := &inproc.Middleware{
@@ -238,7 +239,7 @@ func TestOwnToolGateOfTheCaller(t *testing.T) {
 }
 
 // TestOwnToolStop checks that a stop within a module's own call ends the run, even if the module
-// ignores the error, and that the call still has its tool_result event.
+// ignores the error. The call must still have a tool_result event.
 func TestOwnToolStop(t *testing.T) {
 	t.Parallel()
 	stops := &inproc.Middleware{
@@ -258,8 +259,8 @@ func TestOwnToolStop(t *testing.T) {
 	require.Equal(t, 1, tr.count(abi.EventToolResult))
 }
 
-// TestOwnToolFaultsAtTheEnd checks that a fault within a tool call that after_agent makes does not
-// change the run's outcome, and that its event has the action "passed_over".
+// TestOwnToolFaultsAtTheEnd checks that a fault within a tool call of after_agent does not change
+// the run's outcome. The fault event must have the action "passed_over".
 func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	faulty := &inproc.Middleware{
@@ -291,9 +292,9 @@ func TestOwnToolFaultsAtTheEnd(t *testing.T) {
 	require.Equal(t, abi.RunStop, tr.last().FinishReason)
 }
 
-// TestOwnToolPauses checks that a gate's question within a module's own tool call pauses the run,
-// and that the resumed run repeats neither the tool and model calls that the hook had made, nor any
-// event of a tool call.
+// TestOwnToolPauses checks that a gate's question about a module's own tool call pauses the run.
+// The resumed run must not repeat the hook's earlier tool and model calls, nor any event of a tool
+// call.
 func TestOwnToolPauses(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]string{"approved": `true`, "denied": `{"decision":"deny","message":"no"}`, "other arguments": `{"decision":"edit","arguments":"{\"n\":2}"}`} {
@@ -365,8 +366,8 @@ func TestOwnToolPauses(t *testing.T) {
 	}
 }
 
-// TestOwnToolWhereNobodyCanBeAsked checks that a tool call that asks for an answer gets an error
-// result in on_chunk, a hook that cannot pause the run.
+// TestOwnToolWhereNobodyCanBeAsked checks on_chunk, which cannot pause the run. A tool call that
+// asks for an answer must get an error result there.
 func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	t.Parallel()
 	interrupts := tool.Func(
@@ -414,8 +415,8 @@ func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
 	)
 }
 
-// TestOwnToolPausedThenCanceled checks that an own tool call that paused the run gets a tool_result
-// event if the resumed run is canceled before it repeats the call.
+// TestOwnToolPausedThenCanceled checks an own tool call that paused the run. It must get a
+// tool_result event if the resumed run is canceled before it repeats the call.
 func TestOwnToolPausedThenCanceled(t *testing.T) {
 	t.Parallel()
 	p := pause(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, nativeEntry("asks", asks("echo")),

@@ -11,9 +11,9 @@ import (
 // run receive.
 const maxUnobserved = 4096
 
-// observe passes the events since the last call to the observers. With a journal, the events are
-// committed first, and not passed on if that fails. Observers may see events twice if the process
-// crashes before it stores that they were observed.
+// observe passes the events since the last call to the observers. With a journal, it commits the
+// events first, and does not pass them on if that fails. Observers may receive events twice if the
+// process crashes before it stores that they were observed.
 func (r *run) observe(ctx context.Context) {
 	if !r.chain.Unobserved() {
 		return
@@ -30,8 +30,8 @@ func (r *run) observe(ctx context.Context) {
 	r.mu.Unlock()
 }
 
-// observeLast passes the queued events to the observers, including e, which will be the last event
-// of this part of the run.
+// observeLast passes the queued events and e to the observers. e will be the last event of the run
+// in this process.
 func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	e = r.peek(e)
 	r.chain.Note(e)
@@ -40,13 +40,13 @@ func (r *run) observeLast(ctx context.Context, e abi.Event) {
 	defer r.out.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state.Observed == e.Seq-1 && r.state.LastSeq == e.Seq-1 { // the observers emitted nothing
+	if r.state.Observed == e.Seq-1 && r.state.LastSeq == e.Seq-1 { // the observers emitted no events
 		r.state.Observed = e.Seq
 	}
 }
 
-// callObservers notes the events that the observers did not see before an earlier process ended.
-// The observers receive them with the next events.
+// callObservers queues the events that the observers did not receive before an earlier process
+// ended. The observers receive them with the next events.
 func (r *run) callObservers(ctx context.Context) error {
 	k := r.recorder
 	if k.LastSeq() <= r.state.Observed || !r.chain.Observers() {
@@ -57,15 +57,15 @@ func (r *run) callObservers(ctx context.Context) error {
 		return err
 	}
 	for _, e := range events {
-		if e.Type != abi.EventChild { // the sub-agent's run has its own observers
+		if e.Type != abi.EventChild { // the run of a sub-agent has its own observers
 			r.chain.Note(e)
 		}
 	}
 	return nil
 }
 
-// trace starts an operation in the tracer of the agent's chain. The operation uses the
-// returned context and ends when the returned function is called.
+// trace starts an operation in the tracer of the agent's chain. The operation must use the returned
+// context. It ends when the returned function is called.
 func (r *run) trace(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
 	if r.agent.Chain == nil || r.agent.Chain.Tracer == nil {
 		return ctx, func(tracing.Outcome) {}

@@ -45,7 +45,7 @@ func TestChainOfARun(t *testing.T) {
 	require.Equal(t, "ao at ai", hooks(agent.Input{}, ".wm<"))
 }
 
-// TestChainOfARunRefused checks that a run fails if one of its middlewares has the name of a
+// TestChainOfARunRefused checks that a run fails if one of its own middlewares has the name of a
 // middleware of the agent.
 func TestChainOfARunRefused(t *testing.T) {
 	t.Parallel()

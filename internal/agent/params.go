@@ -15,31 +15,33 @@ const (
 	paramMaxCompletionTokens = "max_completion_tokens"
 )
 
-// Requested holds the parameters, the choice of tools and the format that a client's request sets
-// for a run. The zero value sets nothing.
+// Requested has the settings that a client's request makes for a run. The zero value changes
+// nothing.
 type Requested struct {
-	// Params replace parameters of the agent's model calls, and apply also to the agents to which it transfers. A
-	// limit of tokens only lowers the agent's, by either of its two names. The caller checks that the agent allows
-	// them. Modules change them as they change the agent's own.
+	// Params replaces parameters of the agent's model calls, and of those of agents to which the
+	// run is transferred. A limit of tokens, under either of its names, can only lower the agent's
+	// limit. The caller must check that the agent allows the parameters. Modules can change them
+	// like the agent's own.
 	Params abi.Params
 	// Choice, if not nil, is the tool_choice of the next model call that offers tools.
 	Choice abi.JSON
-	// Check returns what is wrong with the text of the final answer, or "". The model is then asked again, once and
-	// if the run may have another step. Optional.
+	// Check describes the mistakes in the text of the final answer, or returns "" if there are
+	// none. If there is a mistake, the model is asked again, but only once, and only if the run may
+	// have another step. Optional.
 	Check func(text string) string
 }
 
-// WithRequest returns a copy of a for the run of a request. It is a function, because embedders see the
-// methods of [Agent].
+// WithRequest returns a copy of a for the run of a request. It is a function because the methods of
+// [Agent] are visible to embedders.
 func WithRequest(a *Agent, r Requested) *Agent {
 	b := *a
 	b.requested = &r
 	return &b
 }
 
-// takeRequest sets the parameters, the choice of tools and the check that the client's request has for
-// the run. A run that continues without a request, because its process ended, keeps the parameters of
-// the last one.
+// takeRequest sets the parameters, the choice of tools and the check of the client's request for
+// the run. A run that continues without a request, because its process ended, keeps the parameters
+// of the last request.
 func (r *run) takeRequest() {
 	asked := r.root.requested
 	if asked == nil {
@@ -51,7 +53,7 @@ func (r *run) takeRequest() {
 	}
 }
 
-// params returns the parameters of the current agent with those of the client's request.
+// params returns the parameters of the current agent, changed by those of the client's request.
 func (r *run) params() abi.Params {
 	if q := r.state.Requested; q != nil {
 		return r.agent.paramsWith(q.Params)
@@ -59,8 +61,8 @@ func (r *run) params() abi.Params {
 	return r.agent.Params
 }
 
-// asksAgain reports whether the model is to be asked again because its final answer is not as requested. If so, it adds
-// the message that says why.
+// asksAgain reports whether the model must be asked again because its final answer does not pass
+// the request's check. If so, it appends a message with the mistake.
 func (r *run) asksAgain(last *abi.Message) bool {
 	s := &r.state
 	if r.check == nil || s.AskedAgain || s.LastLimit != nil || s.Step >= r.limits().MaxSteps {
@@ -76,7 +78,7 @@ func (r *run) asksAgain(last *abi.Message) bool {
 	return true
 }
 
-// paramsWith returns the agent's parameters with additional ones. It does not change a map.
+// paramsWith returns a copy of the agent's parameters, changed by more.
 func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	if len(more) == 0 {
 		return a.Params
@@ -95,7 +97,7 @@ func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	}
 	for _, name := range []string{paramMaxTokens, paramMaxCompletionTokens} {
 		if limit != "" && a.Params[name] != nil {
-			limit = name // the name that the agent uses, since its model understands it
+			limit = name // use the name that the agent uses, because its model supports that name
 		}
 	}
 	if limit != "" {
@@ -104,7 +106,7 @@ func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	return out
 }
 
-// lower returns the lower of the limits old and next, or next if old is not an integer.
+// lower returns the lower of the integers old and next, or next if old is not an integer.
 func lower(old, next abi.JSON) abi.JSON {
 	was, err := strconv.ParseInt(string(old), 10, 64)
 	if err != nil {

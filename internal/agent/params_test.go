@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
-// TestAskedAgain checks that the model is asked once more if its final answer is not as requested, unless the answer
-// was cut or the run may have no further step.
+// TestAskedAgain checks that the model is asked once more if its final answer does not pass the
+// check. It must not be asked again if the answer was cut off or the run may have no further step.
 func TestAskedAgain(t *testing.T) {
 	t.Parallel()
 	check := func(text string) string {

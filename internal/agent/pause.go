@@ -16,14 +16,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// A PausedError is the error of a run that waits for answers. The run has not ended:
-// after_agent has not run, and [Agent.Resume] continues from its State.
+// A PausedError is the error of a run that waits for answers. The run has not ended, so after_agent
+// has not run. [Agent.Resume] continues the run from State.
 type PausedError struct {
 	State      *runlog.State
 	Interrupts []abi.Pending
 }
 
-// Error describes what the run waits for.
+// Error returns the reasons of the interrupts for which the run waits.
 func (p *PausedError) Error() string {
 	if len(p.Interrupts) == 1 {
 		return "the run waits for an answer: " + p.Interrupts[0].Reason
@@ -31,7 +31,7 @@ func (p *PausedError) Error() string {
 	return fmt.Sprintf("the run waits for %d answers", len(p.Interrupts))
 }
 
-// pause ends this part of the run and saves the state from which it is resumed.
+// pause ends this part of the run and saves the state with which the run can be resumed.
 func (r *run) pause(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
@@ -46,7 +46,7 @@ func (r *run) pause(ctx context.Context) {
 	out := r.prepare(e)
 	r.out.Unlock()
 	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
-	if r.recorder != nil && r.delivered() { // an outer wrapper delivered while an inner one paused the run
+	if r.recorder != nil && r.delivered() { // an outer wrapper delivered chunks before an inner one paused the run
 		r.recorder.head()
 	}
 	state := r.state
@@ -58,15 +58,15 @@ func (r *run) pause(ctx context.Context) {
 	r.last(out, journal.StatusPaused)
 }
 
-// Resume continues a paused run with answers to some or all of its interrupts, by their ids.
-// Unanswered interrupts pause it again. The state may come from another process and is not
-// modified.
+// Resume continues a paused run with answers to some or all of its interrupts, by interrupt ID.
+// Unanswered interrupts pause the run again. The state may come from another process. Resume does
+// not modify it.
 //
-// The answer to a gate's question is an [abi.Approval], true or false. Resume fails if the run does
-// not wait for an answer, if an answer has an unknown id or is invalid, if the run had other
-// additional middlewares than the agent has, or if the agent cannot transfer to the run's current
-// agent. It fails with a [*journal.PinError] if the agent's modules differ from those with which the
-// run paused.
+// The answer to a gate's question is an [abi.Approval], true or false. Resume returns an error if
+// the run does not wait for an answer, or if an answer has an unknown ID or is invalid. It also
+// returns one if the run had other additional middlewares than the agent has, or if the agent
+// cannot transfer to the run's current agent. The error is a [*journal.PinError] if the agent's
+// modules differ from those with which the run paused.
 func (a *Agent) Resume(
 	ctx context.Context,
 	state *runlog.State,
@@ -112,14 +112,15 @@ func (r *run) expired() error {
 	return &ExpiredError{Limit: r.root.PauseTimeout, At: at}
 }
 
-// legacyRevisions exceeds every revision of a run that was paused by a version which didn't store
-// State.Revisions. Later revisions stay below 2^53, the limit of numbers in JSON.
+// legacyRevisions is the first revision of a resumed run whose state has no Revisions, because an
+// older version paused it. It exceeds every earlier revision of such a run. Later revisions stay
+// below 2^53, the limit of numbers in JSON.
 const legacyRevisions = 1 << 40
 
 // resumed returns a run of root agent a with a copy of state. The run continues with the agent that
-// state names, if a is that agent or can transfer to it. Otherwise it continues with a, or resumed
-// fails if a has transfers to other agents. resumed also fails if the run had other additional
-// middlewares than a has.
+// state names if that is a or an agent to which a can transfer. If it is neither, the run continues
+// with a, but resumed returns an error if a has transfers to other agents. It also returns an error
+// if the run had other additional middlewares than a has.
 func resumed(a *Agent, state *runlog.State) (*run, error) {
 	own, err := runlog.CloneState(state)
 	if err == nil {

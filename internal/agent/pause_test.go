@@ -46,7 +46,7 @@ func pause(t *testing.T, o agent.Options, replies ...scripted.Reply) *pauser {
 	return p
 }
 
-// drain collects events, and sets p.paused and p.err to how they end.
+// drain collects events, and sets p.paused and p.err to the run's end.
 func (p *pauser) drain(events iter.Seq2[abi.Event, error]) {
 	p.t.Helper()
 	p.paused, p.err = nil, nil
@@ -99,7 +99,7 @@ func (p *pauser) result(id string) string {
 	return ""
 }
 
-// asks returns a middleware that asks for an approval of each call of the tool called name.
+// asks returns a middleware whose gate asks for an approval of each call of the tool called name.
 func asks(name string) *inproc.Middleware {
 	return &inproc.Middleware{
 		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
@@ -119,8 +119,8 @@ func counting(name string, n *atomic.Int64) tool.Tool {
 	})
 }
 
-// TestAskSomebody checks the effect of each answer to a gate's question, and that the resumed run
-// repeats neither events nor other calls.
+// TestAskSomebody checks the effect of each answer to a gate's question. The resumed run must not
+// repeat events or other calls.
 func TestAskSomebody(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -334,8 +334,8 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
 }
 
-// TestDeliveredBeforeAPause checks that a run that is resumed after it has sent a part of the
-// answer sends no more chunks, and that its message event says that the message replaces them.
+// TestDeliveredBeforeAPause checks a run that is resumed after it has sent a part of the answer. It
+// must send no more chunks, and its message event must say that the message replaces them.
 func TestDeliveredBeforeAPause(t *testing.T) {
 	t.Parallel()
 	n := &inproc.Middleware{
@@ -426,8 +426,8 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	require.ErrorContains(t, err, "does not wait")
 }
 
-// TestAnswerIsReported checks that the event of an answer identifies the exact arguments, the
-// approver and who gave the answer.
+// TestAnswerIsReported checks that the event of an answer has the digest of the exact arguments,
+// the approver, and the name of the person who answered.
 func TestAnswerIsReported(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -458,7 +458,7 @@ func TestAnswerIsReported(t *testing.T) {
 }
 
 // TestResumeWithOtherModules checks that a paused run does not resume with modules other than those
-// in its state, unless the state has none.
+// in its state. A state without modules resumes with any.
 func TestResumeWithOtherModules(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -516,7 +516,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	)
 
 	state := *paused.State
-	state.Expires = before // simulate that a week has passed
+	state.Expires = before // as if a week had passed
 	seq, err := a.Resume(t.Context(), &state, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage("true")})
 	require.NoError(t, err)
 	var end abi.Event

@@ -1,6 +1,6 @@
-// Package delivery passes the events of a run to its caller. A [Queue] holds events until the
-// caller takes them, and makes the run wait while it is full. A [Memory] counts the bytes of
-// pending events against the run's account. The package does not depend on agents.
+// Package delivery passes the events of a run to its caller. A [Queue] stores events until the
+// caller takes them, and makes the run wait while the queue is full. A [Memory] counts the bytes of
+// pending events in the run's account. The package does not depend on agents.
 package delivery
 
 import (
@@ -12,29 +12,30 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/size"
 )
 
-// An Event is an event of a run and its encoding in the client's protocol.
+// An Event is an event of a run with its encoding in the client's protocol.
 type Event struct {
 	Event abi.Event
-	// Encoded holds the event as the run's middlewares translated it: none, one or several events
-	// of the client's protocol, in order. It is empty if events are not translated.
+	// Encoded has the events of the client's protocol into which the run's middlewares translated
+	// Event, in order. It is empty if events are not translated or if a middleware dropped the
+	// event.
 	Encoded []json.RawMessage
 
 	held int64 // bytes counted as pending
 }
 
-// Copies is the number of copies of pending data that the host holds: the data itself, its
+// Copies is the number of copies of pending data in the host's memory: the data itself, its
 // encoding in a commit, and the encoding in the journal.
 const Copies = 3
 
-// A Memory counts the bytes of events that are not yet persisted or not yet taken by the
-// caller. The runs of sub-agents share it with the run around them.
+// A Memory counts the bytes of pending events, which are not persisted or not taken by the caller
+// yet. The runs of sub-agents share the Memory of the run that called them.
 type Memory struct {
 	Pending *account.Account
 	// Emitted counts the bytes of Pending that modules emitted or logged.
 	Emitted *atomic.Int64
 }
 
-// Hold counts an event as pending until it is released. It never waits.
+// Hold counts an event as pending until Release. It never waits.
 func (m *Memory) Hold(e *Event) {
 	e.held = size.Event(&e.Event)
 	for _, b := range e.Encoded {
@@ -47,7 +48,7 @@ func (m *Memory) Hold(e *Event) {
 	}
 }
 
-// Release stops counting an event as pending. Releasing it again has no effect.
+// Release stops counting an event as pending. Further calls for the same event have no effect.
 func (m *Memory) Release(e *Event) {
 	if e.held == 0 {
 		return
@@ -59,8 +60,8 @@ func (m *Memory) Release(e *Event) {
 	e.held = 0
 }
 
-// Droppable reports whether an event is a custom event or a log line, or forwards one from the run
-// of a sub-agent. A stopped run drops those that are not persisted yet.
+// Droppable reports whether a stopped run may drop an event that is not persisted yet: a custom
+// event, a log line, or a child event with one of them.
 func Droppable(e *abi.Event) bool {
 	if e.Type == abi.EventChild && e.Event != nil {
 		e = e.Event

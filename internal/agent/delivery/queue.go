@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// capacity is the number of events that wait for the caller before the run waits for
-	// it. The run then waits until half of them are taken. Waiting makes both sides wake
-	// each other, so the queue holds more than the chunks that usually arrive at once.
+	// capacity is the number of events in a full queue, at which the run waits for the caller. The
+	// run then waits until half of the events are taken. Since run and caller then wake each other,
+	// capacity is higher than the number of chunks that usually arrive at once.
 	capacity = 48
 	// pollInterval is the time after which a caller that found the queue empty looks again. Waking
-	// a goroutine costs about as much as a hook of a small module, so a caller that has just taken
-	// events is not woken by the next one. A caller that found nothing for a whole interval is
-	// woken by the next event.
+	// a goroutine costs about as much as a hook of a small module. Therefore the next event does
+	// not wake a caller that has just taken events. It does wake a caller that found nothing for a
+	// whole interval.
 	pollInterval = 2 * time.Millisecond
 )
 
-// A Queue passes events from a run to its caller. One goroutine at a time may send, and one
-// may take.
+// A Queue passes events from a run to its caller. Only one goroutine may send at a time, and only
+// one may take.
 type Queue struct {
 	mu      sync.Mutex
 	ring    *[capacity]Event
@@ -31,8 +31,8 @@ type Queue struct {
 
 	timer *time.Timer // timer of a polling caller; created on first use
 
-	more chan struct{} // holds a token for a caller that waits or polls
-	room chan struct{} // holds a token for a run that waits
+	more chan struct{} // has a token for a caller that waits or polls
+	room chan struct{} // has a token for a run that waits
 }
 
 // rings holds empty rings for reuse.
@@ -65,15 +65,15 @@ func (q *Queue) Send(e Event) {
 	}
 }
 
-// stopWaiting marks the caller as running. It reports whether the caller waited or polled,
-// in which case it must be sent a token after mu is released. Callers hold mu.
+// stopWaiting marks the caller as running. It reports whether the caller waited or polled. If so,
+// the calling function must send the caller a token after releasing mu. Callers hold mu.
 func (q *Queue) stopWaiting() bool {
 	waited := q.waiting || q.polling
 	q.waiting, q.polling = false, false
 	return waited
 }
 
-// Close marks the end of the events. Those in the queue can still be taken.
+// Close marks the end of the events. Take still returns the events in the queue.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
@@ -84,8 +84,8 @@ func (q *Queue) Close() {
 	}
 }
 
-// Take returns the next event. It waits while the queue is empty, and returns false once the queue
-// is closed and empty.
+// Take returns the next event. It waits while the queue is empty. It returns false if the queue is
+// closed and empty.
 func (q *Queue) Take() (Event, bool) {
 	q.mu.Lock()
 	for polled := false; q.n == 0; {
@@ -126,7 +126,7 @@ func (q *Queue) Take() (Event, bool) {
 	return e, true
 }
 
-// poll waits for pollInterval, or less if a token arrives, and reports whether one did.
+// poll waits until a token arrives, but at most for pollInterval, and reports whether one arrived.
 func (q *Queue) poll() (woken bool) {
 	if q.timer == nil {
 		q.timer = time.NewTimer(pollInterval)

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// TestQueue checks that Take returns all events in order, whichever side is slower, and that it
-// returns an event even if no other follows.
+// TestQueue checks that Take returns all events in order, whichever side is slower. It must also
+// return an event that no other event follows.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("all", func(t *testing.T) {

@@ -32,16 +32,16 @@ func (c *Commit) Bytes() int64 {
 	return int64(n)
 }
 
-// A FullError ends a run that exceeded a limit or quota of journal bytes.
+// A FullError ends a run that exceeded a limit of journal bytes.
 type FullError struct {
-	// Limit is LimitBytes or the name of the tenant's quota.
+	// Limit is LimitBytes, or the name of the tenant's quota if Quota is set.
 	Limit string
 	Max   int64
 	Used  int64
 	Quota bool // the limit is a quota of the run's tenant
 }
 
-// Error names the limit and what to do.
+// Error names the limit and says what to do about it.
 func (e *FullError) Error() string {
 	if e.Quota {
 		return fmt.Sprintf(

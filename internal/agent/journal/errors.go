@@ -10,26 +10,28 @@ import (
 
 // Errors of a [Journal]. Implementations may wrap them.
 var (
-	// ErrFenced rejects a write of a process whose claim is not the latest.
+	// ErrFenced rejects a write of a process that does not have the latest claim of the run.
 	ErrFenced = errors.New("the run was taken over by another process")
-	// ErrBusy rejects the claim of a run that another process holds or has claimed in the meantime.
+	// ErrBusy rejects a claim of a run that another process executes, or has claimed since the run
+	// was loaded.
 	ErrBusy = errors.New("the run is being run by another process")
 	// ErrNoRun reports that the run does not exist.
 	ErrNoRun = errors.New("there is no such run")
-	// ErrExists rejects the creation of a run whose id is taken.
+	// ErrExists rejects the creation of a run whose ID exists.
 	ErrExists = errors.New("there is a run of this id already")
 	// ErrReleased ends a run in a process that is shutting down.
 	ErrReleased = errors.New("its process is shutting down; another process can resume the run")
 	// ErrFinished rejects resuming a run that has ended.
 	ErrFinished = errors.New("the run has come to its end")
-	// ErrAborted reports that a commit gave up because of [Commit.Abort] and persisted
+	// ErrAborted reports that a commit stopped because [Commit.Abort] was closed, and persisted
 	// nothing.
 	ErrAborted = errors.New("the commit was aborted")
 )
 
-// An Error ends a run in this process because its journal cannot be written, another process has
-// taken the run over, or this process is shutting down. All events that the caller received are
-// stored, and the run can be resumed. A run yields the error with an event without a type.
+// An Error ends a run in this process because the journal cannot be written, because another
+// process has taken over the run, or because this process is shutting down. All events that the
+// caller received are stored, and the run can be resumed. The error comes with an event without a
+// type.
 type Error struct {
 	Run string
 	Err error

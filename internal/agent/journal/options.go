@@ -6,38 +6,37 @@ import (
 	"time"
 )
 
-// Options configure where and how an agent's runs are stored. An agent copies them.
+// Options configure where and how an agent's runs are stored. [WithDefaults] copies them.
 type Options struct {
 	Journal Journal
 	Tenant  string
-	// Owner identifies this process among those that share the journal.
+	// Owner identifies this process among the processes that share the journal.
 	Owner string
-	// Gone reports whether an owner is known to have ended. Its runs can then be claimed
-	// before their leases expire. Optional.
+	// Gone reports whether an owner is known to have ended. This process can then claim the owner's
+	// runs before their leases expire. Optional.
 	Gone func(owner string) bool
-	// LeaseTTL is the time after a heartbeat at which the lease on a run expires; the default is
-	// DefaultLeaseTTL. Until then, no other process may claim the run unless Gone reports that its
-	// owner has ended.
+	// LeaseTTL is the duration of a run's lease, which each heartbeat renews. The default is
+	// DefaultLeaseTTL. Until the lease expires, other processes cannot claim the run, unless Gone
+	// reports that the owner has ended.
 	LeaseTTL time.Duration
-	// RetryTimeout bounds how long a run waits for a journal that is unavailable; the default is
-	// DefaultRetryTimeout.
+	// RetryTimeout is the maximum time for which a run waits for an unavailable journal. The
+	// default is DefaultRetryTimeout.
 	RetryTimeout time.Duration
-	// Drain, once closed, ends each run in this process at the end of its current phase,
-	// with an [*Error] that wraps [ErrReleased]. Another process can resume it at once.
-	// Optional.
+	// Drain, when closed, ends each run in this process after its current phase, with an [*Error]
+	// that wraps [ErrReleased]. Another process can resume the run at once. Optional.
 	Drain <-chan struct{}
-	// Abort, once closed, ends runs at once with the same error. Nothing more is stored,
-	// as if the process had crashed. Another process can resume them at once. Optional.
+	// Abort, when closed, ends runs at once with the same error. They store nothing more, as if the
+	// process had crashed. Another process can resume them at once. Optional.
 	Abort <-chan struct{}
-	// Originals keeps the messages of a run and the recorded answers of its model, tools and hooks
-	// unchanged. By default they are erased where modules changed or removed something, at the
-	// latest when the next model call starts or the run ends.
+	// Originals keeps the messages of a run, and the recorded answers of its model, tools and
+	// hooks, unchanged in the journal. By default, text that modules changed or removed is erased,
+	// at the latest when the next model call starts or the run ends.
 	Originals bool
 	// Spec is JSON that is stored with each run and from which the agent can be rebuilt.
 	Spec json.RawMessage
-	// MaxBytes is the maximum number of bytes that a run and the sub-agents in it write to the
-	// journal; the default is DefaultMaxBytes. A run that exceeds it ends with a [*FullError]. An
-	// agent's Limits.JournalBytes may lower it.
+	// MaxBytes is the maximum number of bytes that a run and its sub-agents write to the journal.
+	// The default is DefaultMaxBytes. A run that exceeds the maximum ends with a [*FullError]. An
+	// agent's Limits.JournalBytes can lower it.
 	MaxBytes int64
 	// Dropped counts the events of stopped runs that were not persisted; optional.
 	Dropped *atomic.Int64
@@ -49,7 +48,7 @@ const (
 	DefaultRetryTimeout = time.Minute
 )
 
-// WithDefaults returns a copy of o with defaults filled in, or nil if o is nil or names no journal.
+// WithDefaults returns a copy of o with defaults set, or nil if o is nil or has no journal.
 func WithDefaults(o *Options) *Options {
 	if o == nil || o.Journal == nil {
 		return nil

@@ -8,25 +8,27 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Rewrite erases what modules removed in finished phases of a run. It applies to the entries of
-// the log from number First to the last one before its commit. The entry of the commit itself has
-// already been rewritten. Rewriting twice has the same effect as rewriting once.
+// A Rewrite erases text that modules changed or removed in finished phases of a run. It applies to
+// the entries of the log from number First to the one before its commit. The entry of the commit
+// itself already lacks the text. A second rewrite has no further effect.
 type Rewrite struct {
 	First int64
 	Title *string // the run's new title; unchanged if nil
-	// Phases holds the numbers of the phases whose recorded calls lose their answers. True means that
-	// no resume needs the states of their tool calls and the logs of their sub-agents either.
+	// Phases has the numbers of the phases whose recorded calls lose their answers. If the value is
+	// true, the states of the phase's tool calls and the logs of its sub-agents are erased too,
+	// because no resumed run needs them.
 	Phases map[int64]bool
-	// Message returns what is left of a message of these phases. Nil means that it was removed, and
-	// an empty message replaces it, because later entries of the log refer to messages by index.
+	// Message returns the current JSON of a message of these phases, or nil if the message was
+	// removed. An empty message replaces a removed one, because later entries of the log refer to
+	// messages by index.
 	Message func(id string) json.RawMessage
 }
 
-// An object is a JSON object. The fields that a rewrite does not edit stay encoded.
+// An object is a JSON object. Fields that a rewrite does not edit stay encoded.
 type object = map[string]json.RawMessage
 
-// Entry returns an entry of the run's log as the rewrite leaves it. It returns the same bytes if
-// nothing changes.
+// Entry returns an entry of the run's log after the rewrite. If the rewrite changes nothing, Entry
+// returns log itself.
 func (r *Rewrite) Entry(log []byte) ([]byte, error) {
 	var out bytes.Buffer
 	changed := false
@@ -76,7 +78,7 @@ func (r *Rewrite) edit(e object) (changed bool, err error) {
 	return changed, err
 }
 
-// orEdit calls editField. It reports whether changed was set or the field changed.
+// orEdit calls editField. It returns true if changed is true or the field changed.
 func orEdit[T any](changed bool, e object, field string, edit func(*T) (bool, error)) (bool, error) {
 	edited, err := editField(e, field, edit)
 	return changed || edited, err
@@ -98,7 +100,7 @@ func editField[T any](e object, field string, edit func(*T) (bool, error)) (chan
 	return true, err
 }
 
-// records drops the answers of the calls that were recorded in the phases of the rewrite. It
+// records removes the answers of the calls that were recorded in the phases of the rewrite. It
 // reports whether it changed a record.
 func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	for _, d := range *records {
@@ -116,8 +118,8 @@ func (r *Rewrite) records(records *[]object) (changed bool, err error) {
 	return changed, nil
 }
 
-// dropAnswers drops the answers of recorded calls, and the tool calls that middlewares made for
-// themselves. It marks the changed records as erased. It reports whether there was one.
+// dropAnswers removes the answers of recorded calls, and the tool calls that middlewares made for
+// themselves. It marks each changed record as erased, and reports whether there was one.
 func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	for _, c := range *calls {
 		if c["answer"] != nil || c["own"] != nil {
@@ -129,7 +131,7 @@ func dropAnswers(calls *map[string]object) (changed bool, err error) {
 	return changed, nil
 }
 
-// dropRespond drops the message with which before_agent answered, and reports whether there was
+// dropRespond removes the message with which before_agent answered. It reports whether there was
 // one.
 func dropRespond(head *object) (changed bool, err error) {
 	_, changed = (*head)["respond"]
@@ -137,8 +139,8 @@ func dropRespond(head *object) (changed bool, err error) {
 	return changed, nil
 }
 
-// messages replaces the messages of a change with what is left of them, and reports whether one
-// changed.
+// messages replaces the messages of a change with the results of r.Message. It reports whether a
+// message changed.
 func (r *Rewrite) messages(d *MessagesChange) (changed bool, err error) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(d.Items, &items); err != nil {

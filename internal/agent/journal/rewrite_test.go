@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// TestRewriteEntry checks what a rewrite changes in a line of a log, and that a second rewrite
-// changes nothing more.
+// TestRewriteEntry checks which parts of a line of a log a rewrite changes, and that a second
+// rewrite changes nothing.
 func TestRewriteEntry(t *testing.T) {
 	t.Parallel()
 	r := &journal.Rewrite{

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// NewRunID returns an id for a new run: the current second and 90 random bits. The time comes
-// first so that new runs are adjacent in a store's indexes. Random ids would spread writes
-// over the whole index once many runs are stored.
+// NewRunID returns an ID for a new run: the current second and 90 random bits. The time comes first
+// so that new runs are adjacent in a store's indexes. Random IDs would spread the writes over the
+// whole index of a large store.
 func NewRunID() string { return runID(time.Now()) }
 
 func runID(at time.Time) string {

@@ -7,24 +7,24 @@ import (
 	"fmt"
 )
 
-// A ThreadStart is the place in a thread at which a new run begins. A thread is a conversation that
-// runs continue one after the other.
+// A ThreadStart is the position in a thread at which a new run begins. A thread is a conversation
+// in which each run continues the messages of the previous one.
 type ThreadStart struct {
 	Thread string // the thread's id
 	// Version is the version of the thread's messages that the run has read. Create fails with
-	// [ErrThreadChanged] if the thread has another one.
+	// [ErrThreadChanged] if the thread has another version.
 	Version int64
-	// Messages is the number of the thread's messages, counted from its first one, with which the run
-	// begins. The run's log does not have them: the journal adds them when it loads the run.
+	// Messages is the number of the thread's first messages with which the run begins. The run's
+	// log does not contain them: the journal adds them when it loads the run.
 	Messages int
 }
 
-// A ThreadEnd is what a run leaves of its thread: the messages of the thread from index From on are
-// replaced by Items.
+// A ThreadEnd is the change of a thread by a run that ended: Items replaces the messages of the
+// thread from index From on.
 type ThreadEnd struct {
 	From  int
 	Items []json.RawMessage
-	// Title is the title of the thread if it has none; it may be empty.
+	// Title becomes the title of the thread if the thread has none. It may be empty.
 	Title string
 }
 
@@ -36,21 +36,20 @@ var (
 	ErrThreadChanged = errors.New("the thread has changed")
 )
 
-// A ThreadBusyError rejects the creation of a run on a thread with an unfinished run, or with a run
-// that is ahead in its queue.
+// A ThreadBusyError rejects the creation of a run on a thread that has an unfinished or queued run.
 type ThreadBusyError struct {
 	Thread string
 	Run    string // the run that is in progress, paused or ahead in the queue
 	Status Status // its status
 }
 
-// Error names the run that the thread waits for.
+// Error names the thread and its unfinished run.
 func (e *ThreadBusyError) Error() string {
 	return fmt.Sprintf("thread %s has the unfinished run %s, which is %s", e.Thread, e.Run, e.Status)
 }
 
-// BaseLine returns the line that precedes the first entry of the log of a run that continues a
-// thread: a change that adds the messages of the thread with which the run began.
+// BaseLine returns the line before the first entry of the log of a run that continues a thread. The
+// line is a change that adds the messages of the thread with which the run began.
 func BaseLine(messages [][]byte) []byte {
 	return []byte(`{"phase":0,"messages":{"from":0,"items":[` + string(bytes.Join(messages, []byte(","))) + "]}}\n")
 }
