@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// upper returns a middleware that streams the model's chunks in upper case, and then calls the send
-// functions before it returns the end of the stream.
+// upper returns a middleware that streams the model's chunks in upper case. It then calls the
+// functions in send, and returns the end of the stream.
 func upper(send ...func(context.Context, *hook.Call) error) *inproc.Middleware {
 	return &inproc.Middleware{
 		WrapModel: func(ctx context.Context, c *hook.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
@@ -144,8 +144,8 @@ func TestCharactersAreNotSplit(t *testing.T) {
 	require.Equal(t, strings.Split(text, ""), got)
 }
 
-// TestCallerLeavesAStream checks that the model behind two streaming wrappers gets an error once
-// the caller takes no further events.
+// TestCallerLeavesAStream checks that a model inside two streaming wrappers gets an error when the
+// caller stops taking events.
 func TestCallerLeavesAStream(t *testing.T) {
 	t.Parallel()
 	endless := &endless{}
@@ -176,7 +176,7 @@ func (e *endless) Generate(_ context.Context, _ *model.Request, out func(abi.Chu
 	}
 }
 
-// slowly returns a tool that streams pieces as its result.
+// slowly returns a tool that streams its result in pieces.
 func slowly(pieces ...string) tool.Tool {
 	return tool.StreamFunc(abi.Tool{Name: "t"}, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
 		for _, p := range pieces {
@@ -224,8 +224,8 @@ func TestStreamingTools(t *testing.T) {
 	}
 }
 
-// TestStreamingToolFails checks that the result of a tool that fails is the error, even after the
-// tool sent chunks.
+// TestStreamingToolFails checks that the result of a failing tool is the error, even if the tool
+// has sent chunks.
 func TestStreamingToolFails(t *testing.T) {
 	t.Parallel()
 	broken := tool.StreamFunc(
@@ -240,8 +240,8 @@ func TestStreamingToolFails(t *testing.T) {
 	require.Contains(t, tr.streamed(), "half ")
 }
 
-// TestStreamsOverAPause checks that what was streamed before a pause is not streamed again after
-// it, and that no tool runs twice.
+// TestStreamsOverAPause checks that chunks that were streamed before a pause are not streamed again
+// afterwards, and that no tool runs twice.
 func TestStreamsOverAPause(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64

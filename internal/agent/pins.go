@@ -7,8 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/hook"
 )
 
-// Pins returns the modules of agent a and of the other agents that its runs may involve. The entry
-// of a module of another agent has that agent's name and a slash as prefix.
+// Pins returns the modules of agent a and of the other agents that a run of a may involve. The
+// Entry of another agent's module begins with that agent's name and a slash.
 func Pins(a *Agent) []journal.Pin {
 	var out []journal.Pin
 	for _, b := range a.all() {
@@ -28,8 +28,8 @@ func Pins(a *Agent) []journal.Pin {
 	return out
 }
 
-// checkPins returns a [*journal.PinError] if the agent's modules, or the conditions under which they are
-// called, differ from those of a run.
+// checkPins returns a [*journal.PinError] if the agent's modules, or the conditions under which
+// they are called, differ from those with which the run started.
 func (a *Agent) checkPins(run string, want []journal.Pin) error {
 	have := Pins(a)
 	for i := range max(len(have), len(want)) {

@@ -12,23 +12,23 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// wentOn is the reason for the result of a call that was open when the conversation continued.
+// wentOn is the reason in the result of a call that had none when the conversation continued.
 const wentOn = "the conversation went on before it was answered"
 
-// maxRepairs is the maximum number of repair events of one repair. One more event has the number of the
-// other repairs.
+// maxRepairs is the maximum number of repair events of one repair. One more event has the number of
+// the remaining changes.
 const maxRepairs = 64
 
 // A repair changes messages into a form that model APIs accept: each tool call has one result,
 // directly after its message, and each result has a call. It emits an event for each change.
 type repair struct {
 	run *run
-	why string // the reason for the results of calls that were not made
+	why string // the reason in the results of calls that were not made
 	n   int64  // number of changes
 }
 
-// repair repairs the conversation. It is called before each model call and before the run ends. It
-// examines only messages that changed since its last call.
+// repair repairs the conversation. It is called before each model call and at the end of the run,
+// and examines only messages that changed since the last call.
 func (r *run) repair(why string) {
 	s := &r.state
 	if from := s.Messages.Changed(r.repaired); !s.Messages.Paired(from) {
@@ -51,7 +51,8 @@ func (r *run) repairRequest(q *message.List) *message.List {
 	return fix.apply(q, from, fix.answerRequest)
 }
 
-// apply returns l, repaired from index from on, and reports the repairs.
+// apply returns l, repaired from index from on, and emits the events of the repair. answer returns
+// the result of a call that has none.
 func (f *repair) apply(
 	l *message.List,
 	from int,
@@ -64,8 +65,8 @@ func (f *repair) apply(
 	return l
 }
 
-// report emits the repair event of an action on the call with the given id and the given tool,
-// unless there were too many.
+// report emits a repair event with the given action, about the call with the given ID of the tool
+// called name. It emits no event after the first maxRepairs.
 func (f *repair) report(action, id, name string) {
 	if f.n++; f.n > maxRepairs {
 		return
@@ -76,7 +77,7 @@ func (f *repair) report(action, id, name string) {
 
 func (f *repair) moved(m *abi.Message) { f.report(contract.RepairMoved, m.ToolCallID, m.Name) }
 
-// orphan returns the message that keeps the text of m, a result without a call, or nil if the agent
+// orphan returns the message that replaces m, a result without a call. It returns nil if the agent
 // does not keep such results.
 func (f *repair) orphan(m *abi.Message) *abi.Message {
 	if !f.run.agent.KeepOrphanResults {
@@ -87,8 +88,8 @@ func (f *repair) orphan(m *abi.Message) *abi.Message {
 	return asText(m)
 }
 
-// asText returns a message of the user with the content of m, a tool's result. It keeps the id, the
-// origin and the labels of m, and adds the label of the host.
+// asText returns a message of the user with the content of m, a tool's result. The message has the
+// ID, the origin and the labels of m, and the label of the host in addition.
 func asText(m *abi.Message) *abi.Message {
 	head := "Result of a tool call that is not in the conversation:"
 	if m.Name != "" {
@@ -104,7 +105,7 @@ func asText(m *abi.Message) *abi.Message {
 	return &out
 }
 
-// answerRequest returns a result for a call whose result modules removed from a request.
+// answerRequest returns a result for call c, whose result modules removed from a request.
 func (f *repair) answerRequest(c *abi.ToolCall, _ *abi.Message) abi.Message {
 	f.report(contract.RepairAnswered, c.ID, c.Function.Name)
 	return f.result(c, fmt.Sprintf("The result of this call of %s is not in the conversation.", c.Function.Name))
@@ -120,9 +121,9 @@ func (f *repair) result(c *abi.ToolCall, text string) abi.Message {
 	return m
 }
 
-// answer returns a result for a call of message m without one: it was not executed, did not
-// complete, or its result was removed from the conversation. The result of a call of this run's
-// model is reported to the caller unless it was reported before.
+// answer returns a result for call c of message m, which has none: the call was not executed, did
+// not complete, or its result was removed. If this run's model made the call, answer sends the
+// call's events to the caller, unless they were sent before.
 func (f *repair) answer(c *abi.ToolCall, m *abi.Message) abi.Message {
 	r, s := f.run, &f.run.state
 	dispatched := slices.Contains(s.Rounds, m.ID)

@@ -17,16 +17,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
-// Continue resumes a run from the agent's journal: a paused run, with answers by the ids of its
-// interrupts, or a run whose process has ended, without answers. Completed tool and model calls are
-// not repeated but answered from the journal. A tool call that had started is repeated if it is
-// idempotent. Otherwise an event and the result for the model report an unknown outcome.
+// Continue resumes a run from the agent's journal. The run is paused, and answers has answers by
+// interrupt ID, or the run's process has ended, and there are no answers. The journal answers
+// completed tool and model calls. A tool call that had started is repeated if it is idempotent.
+// Otherwise an event and the result for the model report an unknown outcome.
 //
-// The first event of a run whose process ended is run_resumed. Continue fails if the agent has no
-// journal or the answers do not fit the run's interrupts. It fails with [journal.ErrNoRun] if the
-// journal has no such run, [journal.ErrBusy] if another process holds it, [journal.ErrFinished] if
-// it has ended, a [*journal.WaitingError] if it waits for answers and answers is empty, a
-// [*journal.PinError] if the modules differ, or another error of the journal.
+// The first event of a run whose process ended is run_resumed. Continue returns an error if the
+// agent has no journal or the answers do not fit the run's interrupts. The error is
+// [journal.ErrNoRun] if the journal has no such run, [journal.ErrBusy] if another process executes
+// it, [journal.ErrFinished] if it has ended, a [*journal.WaitingError] if it waits for answers and
+// there are none, or a [*journal.PinError] if the modules differ. Any other error comes from the
+// journal.
 func (a *Agent) Continue(
 	ctx context.Context,
 	id string,
@@ -39,9 +40,9 @@ func (a *Agent) Continue(
 	return events(stream(ctx, r)), nil
 }
 
-// Cancel ends a run of the agent's journal that is not being executed: a paused run, or one whose
-// process has ended. The after_agent hooks and the observers of the run are called. The errors are
-// those of [Agent.Continue], except that a paused run needs no answers.
+// Cancel ends a run of the agent's journal that no process is executing: a paused run, or a run
+// whose process has ended. It calls the run's after_agent hooks and observers. The errors are those
+// of [Agent.Continue], except that a paused run needs no answers.
 func (a *Agent) Cancel(ctx context.Context, id string) (iter.Seq2[abi.Event, error], error) {
 	r, err := a.reclaim(ctx, id, nil, true)
 	if err != nil {
@@ -55,8 +56,8 @@ func isWaiting(err error) bool {
 	return errors.As(err, &waits)
 }
 
-// ContinueFor is like [Agent.Continue] and also translates the events with enc, as [Agent.RunFor]
-// does.
+// ContinueFor is like [Agent.Continue], and also translates the events with enc like
+// [Agent.RunFor].
 func (a *Agent) ContinueFor(
 	ctx context.Context,
 	id string,
@@ -71,7 +72,7 @@ func (a *Agent) ContinueFor(
 	return stream(ctx, r), nil
 }
 
-// reclaim takes over a run from the journal. If cancel is set, a paused run needs no answers.
+// reclaim claims a run from the journal. If cancel is set, a paused run needs no answers.
 func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.RawMessage, cancel bool) (*run, error) {
 	o := a.Journal
 	if o == nil {
@@ -116,8 +117,8 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	return r, nil
 }
 
-// restore gives the run a recorder at the position of the stored run, and marks the calls whose
-// tools had begun as started.
+// restore gives the run a recorder that continues the stored run, and marks the calls whose tools
+// had begun as started.
 func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
@@ -136,11 +137,12 @@ func (r *run) restore(o *journal.Options, stored *journal.StoredRun, phase int64
 	r.recorder.rounds = len(r.state.Rounds)
 	r.recorder.fixed = runlog.FixedOf(&r.state)
 	if r.root.requested != nil {
-		r.recorder.fixed.Requested = &runlog.Requested{} // the log has those of an earlier request
+		r.recorder.fixed.Requested = &runlog.Requested{} // the log has the parameters of an earlier request
 	}
 }
 
-// checkContinue returns an error if a run cannot be resumed. It is called before the claim.
+// checkContinue returns an error if a run cannot be resumed with the given answers. It is called
+// before the claim.
 func (a *Agent) checkContinue(stored *journal.StoredRun, answers map[string]json.RawMessage) error {
 	if stored.Status == journal.StatusFinished {
 		return fmt.Errorf("run %s: %w: %s", stored.ID, journal.ErrFinished, stored.FinishReason)
@@ -160,19 +162,19 @@ func (a *Agent) checkContinue(stored *journal.StoredRun, answers map[string]json
 	if err != nil {
 		return err
 	}
-	return state.Answer(answers, "") // checks the answers on this copy
+	return state.Answer(answers, "") // validates the answers on this copy of the state
 }
 
-// waits reports whether a run waits for answers. This includes a run whose process ended
-// after it received them and before it used them.
+// waits reports whether a run waits for answers. It also returns true if the run's process received
+// answers but ended before it used them.
 func waits(stored *journal.StoredRun) bool {
 	return stored.Status == journal.StatusPaused || len(stored.Pending) > 0
 }
 
-// openJournal starts to write to the journal, if there is one. The returned context is canceled
-// when the journal fails or when the run is canceled through it. The returned function commits the
-// remaining changes, and sets r.lost if the journal failed. It releases the lease of a run that
-// another process is to resume.
+// openJournal starts to write to the run's journal, if it has one. The returned context is canceled
+// when the journal fails, or when the run is canceled through the journal. The returned function
+// commits the remaining changes, and sets r.lost if the journal failed. If another process must
+// resume the run, the function releases the lease.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	o := r.journal
 	if o == nil {
@@ -188,7 +190,7 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 		if err := k.End(); err != nil {
 			r.lost = err
 		}
-		if errors.Is(r.lost, journal.ErrReleased) { // so that the next process need not wait for the lease to expire
+		if errors.Is(r.lost, journal.ErrReleased) { // the next process does not have to wait until the lease expires
 			k.ReleaseLease(ctx)
 		}
 		cancel(nil)
@@ -271,14 +273,15 @@ func (r *run) create(ctx context.Context) error {
 		Modules:  Pins(r.root),
 		Spec:     k.Spec,
 		Log:      log,
-		Lazy:     true,
+		Lazy:     true, // the commit with run_started is synced
 		Metadata: metadata,
 		Thread:   r.thread,
-	} // the commit with run_started is synced
+	}
 	return k.Create(context.WithoutCancel(ctx), begun)
 }
 
-// mustRelease reports whether the run must end here, to be resumed by another process.
+// mustRelease reports whether the run must end in this process because the process is shutting
+// down.
 func (r *run) mustRelease() bool {
 	if r.recorder == nil || r.recorder.Drain == nil {
 		return false
@@ -298,8 +301,8 @@ func (r *run) persistPhase() {
 	}
 }
 
-// persistCall calls change, which changes call i of the round and sends the events that report
-// it. Both are committed together.
+// persistCall calls change, which changes call i of the round and sends the events of the change.
+// The change and the events are committed together.
 func (r *run) persistCall(i int, change func()) {
 	if r.recorder == nil {
 		change()
@@ -311,7 +314,7 @@ func (r *run) persistCall(i int, change func()) {
 	})
 }
 
-// last delivers run_finished or run_paused, and commits the run's status with it.
+// last delivers event e, which is run_finished or run_paused, and commits the run's status with it.
 func (r *run) last(e delivery.Event, status journal.Status) {
 	k := r.recorder
 	if k == nil {
@@ -321,7 +324,7 @@ func (r *run) last(e delivery.Event, status journal.Status) {
 	}
 	p := k.look(status)
 	p.FinishReason, p.Pending = e.Event.FinishReason, e.Event.Interrupts
-	_ = k.finish(e, p) // openJournal's closer reports the error
+	_ = k.finish(e, p) // the function that openJournal returned reports the error
 }
 
 // journalFailed reports whether the journal has failed. The run then ends without run_finished.
@@ -329,13 +332,13 @@ func (r *run) journalFailed() bool { return r.recorder != nil && r.recorder.Err(
 
 type answererKey struct{}
 
-// AnsweredBy returns a context that carries the name of the person or client that gave the answers,
-// for [Agent.Continue] and [Agent.Resume] to record.
+// AnsweredBy returns a context with the name of the person or client that gave the answers.
+// [Agent.Continue] and [Agent.Resume] record the name.
 func AnsweredBy(ctx context.Context, who string) context.Context {
 	return context.WithValue(ctx, answererKey{}, who)
 }
 
-// answererOf returns the name that [AnsweredBy] put into the context, or "".
+// answererOf returns the name that [AnsweredBy] stored in the context, or "".
 func answererOf(ctx context.Context) string {
 	by, _ := ctx.Value(answererKey{}).(string)
 	return by
@@ -343,8 +346,9 @@ func answererOf(ctx context.Context) string {
 
 type answeringKey struct{}
 
-// AnsweredOnce returns a context that identifies the request that gave the answers, for [Agent.Continue] to record.
-// A repeated request has the same key, and a different one with the key another digest.
+// AnsweredOnce returns a context that identifies the request with the answers. [Agent.Continue]
+// records key and digest. A repeated request must have the same key and digest. Another request
+// with the same key must have another digest.
 func AnsweredOnce(ctx context.Context, key, digest string) context.Context {
 	return context.WithValue(ctx, answeringKey{}, runlog.AnsweringRequest{Key: key, Digest: digest})
 }

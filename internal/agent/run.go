@@ -26,25 +26,25 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A run is the execution of one run of an agent. Its state is what a journal stores; a resumed run
-// sets the other fields anew.
+// A run is the execution of one run of an agent. A journal stores its state. A resumed run
+// initializes the other fields again.
 type run struct {
 	root     *Agent // the agent that the run started with; its limits apply
 	agent    *Agent // the current agent
-	parent   *run   // the run that called this one as a tool
-	depth    int    // number of runs around it
+	parent   *run   // the run that called this one as a tool; nil for an outermost run
+	depth    int    // number of runs that enclose this one
 	chain    *chain.Run
 	events   *delivery.Queue
 	client   client
 	wrong    error        // error in the input, which ends the run
 	err      *Error       // why the run failed; set before run_finished is sent
-	paused   *PausedError // what the run waits for; set before run_paused is sent
+	paused   *PausedError // the interrupts for which the run waits; set before run_paused is sent
 	journal  *journal.Options
 	thread   *journal.ThreadStart // the thread that the run continues; nil for none
 	recorder *recorder            // records the run for the journal; nil without a journal
 	crashed  bool                 // the previous process ended without ending or pausing the run
 	canceled bool                 // the run was resumed only to cancel it
-	lost     error                // why the run cannot continue in this process; set before the events end
+	lost     error                // why the run cannot continue in this process; set before the queue of events is closed
 	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
@@ -54,9 +54,9 @@ type run struct {
 
 	admitted map[*Agent]*Admission
 	within   context.Context  // context of the next phase, if it changes
-	past     []abi.EntryStats // statistics of agents that transferred the run
+	past     []abi.EntryStats // statistics of agents that transferred the run to another
 	parallel int              // maximum number of concurrent tool calls
-	// room is the Room of the current agent's [Admission]; it may be nil.
+	// room is Room of the current agent's [Admission]; it may be nil.
 	room     func(context.Context, hook.Own) (release func(), err error)
 	stepOpen bool
 	repaired int64 // the last revision of the messages that repair has examined
@@ -64,8 +64,8 @@ type run struct {
 	asked    *message.List // the last request, before modules changed it
 	flat     message.Flat  // cache of the messages of the last model request
 	revs     *message.Revisions
-	choice   abi.JSON                 // the tool_choice of the next model call with tools, if the client's request has one
-	check    func(text string) string // the Check of [Requested]; it may be nil
+	choice   abi.JSON                 // the tool_choice of the next model call with tools; nil for none
+	check    func(text string) string // Check of [Requested]; it may be nil
 	traced   tracing.Outcome          // outcome for the trace of the run
 }
 
@@ -80,7 +80,7 @@ func newRun(a *Agent, in Input) *run {
 			Code:    abi.CodeInvalid,
 			Message: fmt.Sprintf("input: %d tool calls; at most %d are allowed", n, message.MaxAllCalls),
 		}
-		in.Messages = nil // the end of the run would make a result for each call
+		in.Messages = nil // otherwise the end of the run would add a result for each call
 	}
 	if wrong == nil {
 		wrong = checkInput(in.Messages)
@@ -115,7 +115,7 @@ func newRun(a *Agent, in Input) *run {
 	return r
 }
 
-// checkInput rejects messages of the caller whose raw JSON is invalid.
+// checkInput returns an error if a message of the caller contains invalid raw JSON.
 func checkInput(messages []abi.Message) error {
 	for i := range messages {
 		if err := message.CheckJSON(&messages[i]); err != nil {
@@ -125,8 +125,8 @@ func checkInput(messages []abi.Message) error {
 	return nil
 }
 
-// adopt returns the caller's messages with ids, origins and labels. It replaces missing, duplicate and too
-// long ids, and records the ids of the input.
+// adopt returns copies of the caller's messages with IDs, origins and labels. It replaces IDs that
+// are missing, duplicate or too long, and records the IDs of the input.
 func (r *run) adopt(messages []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(messages))
 	for i, m := range messages {
@@ -199,8 +199,8 @@ func (r *run) Send(e abi.Event) abi.Event {
 	return out.Event
 }
 
-// queueEvent delivers an event. With a journal, the event is committed first. A held event reports a
-// change of the state that is recorded later, and is committed together with it.
+// queueEvent delivers an event. With a journal, it commits the event first. A held event reports a
+// change of the state that is recorded later, and is committed together with that change.
 func (r *run) queueEvent(e delivery.Event, held bool) {
 	r.memory.Hold(&e)
 	if r.recorder != nil {
@@ -227,8 +227,8 @@ func (r *run) emit(e abi.Event) {
 	r.queueEvent(out, reportsState[e.Type])
 }
 
-// reportsState holds the types of events that report a change of the state before the loop records
-// the change, at the end of the phase.
+// reportsState has the types of events that report a change of the state before the loop records
+// the change at the end of the phase.
 var reportsState = map[abi.EventType]bool{
 	abi.EventStepStarted:  true,
 	abi.EventMessage:      true,
@@ -240,8 +240,8 @@ var reportsState = map[abi.EventType]bool{
 	abi.EventStepFinished: true,
 }
 
-// stamp returns e as an event of the run's current step, with number seq and the current time, and
-// without labels.
+// stamp returns e as an event of the run's current step, without labels and with number seq and the
+// current time.
 func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 	e = message.UnlabelledEvent(e)
 	e.Seq, e.Run, e.TimeMS = seq, r.state.ID, time.Now().UnixMilli()
@@ -258,7 +258,7 @@ func (r *run) execute(ctx context.Context) {
 	defer cancel(nil)
 	r.openMemory(ctx, cancel)
 	defer r.closeMemory()
-	ctx = account.WithContext(ctx, r.memory.run) // responses that model clients read count as the run's memory
+	ctx = account.WithContext(ctx, r.memory.run) // memory of model responses counts as memory of the run
 	ctx, closeJournal := r.openJournal(ctx)
 	defer closeJournal()
 	ctx, refused := r.admit(ctx, r.agent)
@@ -284,13 +284,13 @@ func (r *run) execute(ctx context.Context) {
 	}
 	if err != nil && r.recorder != nil && r.recorder.Created() {
 		r.traced.Err = err
-		r.lost = err // the run can be resumed elsewhere or later
+		r.lost = err // another process can resume the run, or this one later
 		return
 	}
-	if err != nil { // no middleware sees this run
+	if err != nil { // no middleware receives events of this run
 		r.chain, _ = mustEmpty().Open(ctx, abi.Run{ID: r.state.ID}, r, r.state.Locals)
 	}
-	defer func() { r.chain.Close() }() // a transfer may have replaced the chain
+	defer func() { r.chain.Close() }() // close the current chain, because a transfer replaces the chain
 	r.chain.Streams().Store(r.state.Streams)
 	if !r.persistBegin(ctx) {
 		return
@@ -319,8 +319,8 @@ func (r *run) execute(ctx context.Context) {
 	r.finish(caller, ctx, err)
 }
 
-// admit waits until agent a may execute its part of the run. It returns the context to continue
-// with. It fails with an [*AdmissionError], or with an [*ending.AbortedError] if ctx is done.
+// admit waits until agent a may execute its part of the run. It returns the context with which the
+// run continues. The error is an [*AdmissionError], or an [*ending.AbortedError] if ctx is done.
 func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	r.parallel, r.room = r.root.Parallel, nil
 	if have := r.admitted[a]; have != nil {
@@ -358,7 +358,7 @@ func mustEmpty() *chain.Chain {
 	return c
 }
 
-// errTimeout is the cause with which Options.Timeout cancels the context of a run.
+// errTimeout is the cause with which the context of a run is canceled after Options.Timeout.
 var errTimeout = errors.New("the run's time is up")
 
 // An answer is the error with which a phase ends a run successfully; see [run.loop].
@@ -367,12 +367,12 @@ type answer struct {
 	final  abi.Message
 }
 
-// Error implements error, so that phases can return an answer to end the loop.
+// Error implements error. A phase returns an answer as its error to end the loop.
 func (a *answer) Error() string { return "finished: " + a.reason }
 
-// loop executes phases until one returns an error, which may be an [*answer], or ctx is done.
-// Between phases it also ends the run if the memory is full or the process shuts down. A panic
-// becomes an error.
+// loop executes phases until one of them returns an error, which may be an [*answer], or until ctx
+// is done. Between phases it also ends the run if the memory is full or the process shuts down. It
+// returns a panic as an error.
 func (r *run) loop(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -400,7 +400,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}
 		}
 		if next == runlog.PhaseModel || next == runlog.PhaseTools || r.chain.Observes() {
-			r.observe(ctx) // the observers see the events before the run waits for the model or tools
+			r.observe(ctx) // call the observers before the run waits for the model or tools
 		}
 	}
 }
@@ -429,7 +429,7 @@ func (r *run) phase(ctx context.Context) (runlog.Phase, error) {
 	}
 }
 
-// start runs before_agent, and activates all tools that it leaves.
+// start runs before_agent, and activates all tools that the run then has.
 func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	m, limits := r.model(), r.limits()
@@ -464,7 +464,7 @@ func (r *run) start(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStep, nil
 }
 
-// checkReturnDirectly returns an error if the agent's ReturnDirectly names an unknown tool. [New]
+// checkReturnDirectly returns an error if the agent's ReturnDirectly has an unknown tool. [New]
 // cannot check this, because modules may add tools.
 func (r *run) checkReturnDirectly() error {
 	for _, name := range r.agent.ReturnDirectly {
@@ -483,8 +483,8 @@ func noReturnDirectly(name string, tools []abi.Tool) string {
 		name, strings.Join(toolNames(tools), ", "))
 }
 
-// beginStep counts and announces a step, if the limits allow another one. If before_agent answered
-// for the model, its message is the step's response.
+// beginStep counts a step and emits its event, if the limits allow another step. If before_agent
+// answered for the model, its message is the step's response.
 func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	s := &r.state
 	last := s.LastLimit
@@ -502,7 +502,7 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 		r.emitLimit(s.LastLimit, actionLast)
 	}
 	if s.Respond != nil {
-		m := *s.Respond // a copy, because a journal may still be encoding the original
+		m := *s.Respond // copy the message, because a journal may still be encoding the original
 		m.ID = r.NewID()
 		s.Messages, s.Respond = s.Messages.Append(m), nil
 		s.Offered = toolNames(runlog.ActiveTools(s))
@@ -511,7 +511,7 @@ func (r *run) beginStep(context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRewrite, nil
 }
 
-// rewrite runs before_model_rewrite_state, and repairs the conversation that it leaves.
+// rewrite runs before_model_rewrite_state, and repairs the conversation afterwards.
 func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
@@ -523,7 +523,7 @@ func (r *run) rewrite(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseModel, nil
 }
 
-// draft returns the input of the hooks that may change the messages and active tools of a step.
+// draft returns the messages and active tools that the state hooks of a step can change.
 func (r *run) draft() chain.Draft {
 	s, m := &r.state, r.model()
 	return chain.Draft{
@@ -535,8 +535,7 @@ func (r *run) draft() chain.Draft {
 	}
 }
 
-// decide runs after_model_rewrite_state. The last message that it leaves decides the next
-// phase.
+// decide runs after_model_rewrite_state. The last message afterwards determines the next phase.
 func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	response, _ := s.Messages.Last()
@@ -545,7 +544,7 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 	if err != nil {
 		var paused *ending.InterruptedError
 		if !errors.As(err, &paused) {
-			r.emitMessage(response.ID) // the state still has it unchanged
+			r.emitMessage(response.ID) // the hooks did not change the message in the state
 		}
 		return "", err
 	}
@@ -572,7 +571,7 @@ func (r *run) decide(ctx context.Context) (runlog.Phase, error) {
 }
 
 // newFrom returns the index of the first message of this run, which follows the last input message.
-// It returns 0 if no input message is left.
+// It returns 0 if the conversation has no input message.
 func (r *run) newFrom() int {
 	for i := r.state.Messages.Len(); i > 0; i-- {
 		if r.ids[r.state.Messages.At(i-1).ID] {
@@ -582,8 +581,9 @@ func (r *run) newFrom() int {
 	return 0
 }
 
-// emitMessage reports the step's response as the state has it now: the message with the given id
-// or, if that is gone, the last message. It reports only a message of an assistant.
+// emitMessage emits the event of the step's response: the message with the given ID or, if the
+// state has no such message, the last message. It emits an event only for a message of an
+// assistant.
 func (r *run) emitMessage(id string) {
 	s := &r.state
 	m, _ := s.Messages.Last()

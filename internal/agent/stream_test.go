@@ -157,7 +157,8 @@ func TestShortCircuitPassesTheHooks(t *testing.T) {
 }
 
 // TestOperatorHasTheLastWord checks that text of a tenant's module passes an operator's on_chunk
-// and after_model before the caller receives it, in whichever hook the module answers.
+// and after_model before the caller receives the text. This must be so in whichever hook the module
+// answers.
 func TestOperatorHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	const leak = "SECRET"
@@ -400,8 +401,8 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 	require.Positive(t, tr.count(abi.EventLog))
 }
 
-// TestEachAttemptIsAStream checks that the chunks of a failed attempt and those of the next attempt
-// have different stream numbers, so that a module does not mix them.
+// TestEachAttemptIsAStream checks that the chunks of a failed attempt and of the next attempt have
+// different stream numbers. Otherwise a module would mix them.
 func TestEachAttemptIsAStream(t *testing.T) {
 	t.Parallel()
 	held := map[int64]string{}
@@ -459,7 +460,7 @@ func TestACrashLoopIsSwitchedOff(t *testing.T) {
 	require.Equal(t, 5, called, "over all runs of the agent")
 }
 
-// A streamFunc is a streaming model that is a function.
+// A streamFunc is a function as a streaming model.
 type streamFunc func(put func(abi.Chunk) error) (*abi.Response, error)
 
 func (f streamFunc) Generate(_ context.Context, _ *model.Request, put func(abi.Chunk) error) (*abi.Response, error) {
@@ -467,7 +468,7 @@ func (f streamFunc) Generate(_ context.Context, _ *model.Request, put func(abi.C
 }
 
 // TestEventsReachACallerWhoseRunWaits checks that events reach the caller while the run waits: for
-// the model between two chunks, after many chunks at once, or for a tool.
+// the model between two chunks or after many chunks, or for a tool.
 func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
 	t.Parallel()
 	seen := make(chan abi.EventType)
@@ -509,7 +510,7 @@ func TestEventsReachACallerWhoseRunWaits(t *testing.T) {
 	a, err := agent.New(&agent.Options{Model: answer, Tools: []tool.Tool{wait}})
 	require.NoError(t, err)
 	ended := make(chan struct{})
-	go func() { // receive the events that the model and the tool no longer await
+	go func() { // receive the events for which the model and the tool do not wait
 		<-ended
 		for range seen {
 		}

@@ -16,34 +16,35 @@ import (
 	"github.com/agent-runner/agent-runner/internal/modelfailure"
 )
 
-// MaxDepth bounds the nesting of runs that are tools of other runs.
+// MaxDepth is the maximum nesting depth of runs that are tools of other runs.
 const MaxDepth = 8
 
 // ToolOptions describe an agent as a tool.
 type ToolOptions struct {
 	Name        string // the default is the agent's name
 	Description string // the sub-agent's purpose, for the model
-	// Parameters is a JSON Schema of the arguments, which the agent receives as its user message.
-	// The default is one string "request", which is the message.
+	// Parameters is a JSON Schema of the arguments, which become the sub-agent's user message. By
+	// default, the only argument is the string "request", which is the message.
 	Parameters json.RawMessage
-	// Forward lists the types of events that the caller of the outer run receives too, as child
-	// events; the default is all except chunks. The events pass the chain of the agent itself, but not
-	// the chain of the outer run.
+	// Forward lists the types of the sub-agent's events that the caller of the outer run receives
+	// as child events. The default is all types except chunks. The events pass the sub-agent's own
+	// chain, but not the chain of the outer run.
 	Forward []abi.EventType
 }
 
-// Tool makes an agent a tool of another agent. Each call is a run with its own chain, run-local
-// values, steps and limits, and with the caller's metadata. The usage of the run also counts as the
-// parent's. The run is canceled when the call's context is done; Options.ToolTimeout does not
-// apply. The run's answer is the call's result. A run without an answer gives an error result.
+// Tool returns a tool that runs agent a. Each call is a run with its own chain, run-local values,
+// steps and limits, and with the caller's metadata. The usage of the run also counts as usage of
+// the outer run. The run is canceled when the call's context is done; Options.ToolTimeout does not
+// apply. The run's answer is the call's result. If the run has no answer, the call returns an error
+// result.
 //
-// If the run waits for answers, so does the outer run. The ids of its interrupts get the call's id
-// and a slash as prefix. From the second run of the call on, "#" and the number of the run precede
-// the slash.
+// If the run waits for answers, the outer run waits too. The IDs of the run's interrupts begin with
+// the call's ID and a slash there. From the second run of the call on, "#" and the number of the
+// run precede the slash.
 //
-// A journal stores the run with the outer run. After a crash both are resumed, and their completed
-// calls are not repeated. A run that a middleware's own call started is not stored. If such a call
-// was in progress, its outcome is unknown and it is not repeated.
+// A journal stores the run together with the outer run. After a crash both are resumed, and their
+// completed calls are not repeated. The run is not stored if a middleware's own call started it.
+// After a crash, such a call has an unknown outcome and is not repeated.
 func Tool(a *Agent, o *ToolOptions) tool.Tool {
 	if o == nil {
 		o = &ToolOptions{}
@@ -71,7 +72,7 @@ type agentTool struct {
 
 func (t *agentTool) Declaration() abi.Tool { return t.declaration }
 
-// A caller is the run that calls a tool, and the call. It reaches the tool in the context.
+// A caller is a run that calls a tool, and the call. The tool receives it in the context.
 type caller struct {
 	run  *run
 	call *runlog.CallState // state of the call; nil if a middleware made it
@@ -83,8 +84,8 @@ func withCaller(ctx context.Context, r *run, c *runlog.CallState) context.Contex
 	return context.WithValue(ctx, callerKey{}, &caller{r, c})
 }
 
-// Call runs the agent, resumes the run that the call has started before, or returns the recorded
-// result of that run.
+// Call runs the agent. If an earlier pass or process has started a run for the call, Call resumes
+// the run or returns its recorded result.
 func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	from, _ := ctx.Value(callerKey{}).(*caller)
 	if from == nil {
@@ -119,9 +120,9 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	return labelledBy(&r.state, call.Name, res), err
 }
 
-// labelledBy returns the result res of a sub-agent with labels: those of its instruction and messages,
-// of the tools that it called, and of its own tool, which is called name. s is the state of the
-// sub-agent's run.
+// labelledBy returns res, the result of a sub-agent, with labels: those of the sub-agent's
+// instruction and messages, of the tools that it called, and of its own tool, which is called name.
+// s is the state of the sub-agent's run.
 func labelledBy(s *runlog.State, name string, res *abi.Result) *abi.Result {
 	if res == nil {
 		return nil
@@ -139,9 +140,9 @@ func labelledBy(s *runlog.State, name string, res *abi.Result) *abi.Result {
 	return res
 }
 
-// begin returns the run of a call: the one that the call has started before, or a new one. It fails
-// if runs would be nested more than MaxDepth deep, if the arguments are invalid, or if the earlier
-// run cannot be resumed.
+// begin returns the run of a call: the run that the call has started before, or a new one. It
+// returns an error if runs would be nested more than MaxDepth deep, if the arguments are invalid,
+// or if the earlier run cannot be resumed.
 func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*run, error) {
 	depth := 1
 	if from.run != nil {
@@ -170,8 +171,8 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 	return r, nil
 }
 
-// request returns the user message of the run: the argument "request" or, if the tool has
-// parameters of its own, all arguments. It fails if "request" is missing or empty.
+// request returns the user message of the run: the argument "request" or, if the tool has its own
+// parameters, all arguments as JSON. It returns an error if "request" is missing or empty.
 func (t *agentTool) request(arguments string) (string, error) {
 	if !t.plain {
 		return arguments, nil
@@ -185,8 +186,8 @@ func (t *agentTool) request(arguments string) (string, error) {
 	return in.Request, nil
 }
 
-// count adds 1 to the number of runs of the call, from which the next run gets its id. The number
-// is stored together with the run.
+// count adds 1 to the number of runs of the call, which is part of the next run's ID. The number is
+// stored together with the run.
 func (c *caller) count() {
 	if c.call != nil {
 		c.call.Runs++
@@ -211,8 +212,8 @@ func (c *caller) input(call abi.Call, text string) Input {
 	return in
 }
 
-// idPart returns a call's id, which the model may have chosen, as a safe part of a run's id, of at
-// most 40 bytes.
+// idPart returns a call's ID as a safe part of a run's ID, of at most 40 bytes. The model may have
+// chosen the call's ID.
 func idPart(id string) string {
 	const limit = 40
 	clean := strings.Map(func(c rune) rune {
@@ -225,8 +226,8 @@ func idPart(id string) string {
 }
 
 // wait stores the state of the call's paused run, and returns the [*abi.Interrupt] that pauses the
-// outer run. For a call of a middleware, which cannot pause the run, wait returns an error that
-// fails the call.
+// outer run. A call of a middleware cannot pause the run. For such a call, wait returns an error
+// that fails the call.
 func (c *caller) wait(a *Agent, paused *PausedError) error {
 	if c.call == nil {
 		return &abi.Error{
@@ -238,7 +239,8 @@ func (c *caller) wait(a *Agent, paused *PausedError) error {
 	return &abi.Interrupt{Reason: fmt.Sprintf("agent %s: %s", a.Name, paused)}
 }
 
-// setChild sets the state of the call's waiting run, or removes it if child is nil.
+// setChild stores child, the state of the call's waiting run. If child is nil, it removes the
+// stored state.
 func (c *caller) setChild(child *runlog.State) {
 	if c.call == nil || c.call.Child == child {
 		return
@@ -249,8 +251,8 @@ func (c *caller) setChild(child *runlog.State) {
 	c.run.persistChild(c.call, child)
 }
 
-// result converts the last event and the error of a run into a tool result. A failed run and a run
-// without an answer give error results.
+// result converts the last event and the error of a run into a tool result. The result is an error
+// result if the run failed or has no answer.
 func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	extra, err := abijson.Marshal(map[string]any{"run": last.Run, "agent": a.Name, "finish_reason": last.FinishReason})
 	if err != nil {
@@ -258,7 +260,7 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	}
 	switch {
 	case ended != nil:
-		why, ok := modelfailure.EndedBy(last) // hides the endpoint of the model
+		why, ok := modelfailure.EndedBy(last) // the text does not contain the model's endpoint
 		if !ok {
 			why = ended.Error()
 		}
@@ -273,13 +275,13 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	return &abi.Result{Content: last.Message.Content, Extra: extra}, nil
 }
 
-// childEvent forwards an event of a call's run to the outer run's caller if forward has its type. A
-// nil forward has all types except chunks. The outer run's observers do not receive the event,
-// since the inner run has its own.
+// childEvent forwards an event of a call's run to the caller of the outer run, if forward has the
+// event's type. If forward is nil, it forwards all types except chunks. The observers of the outer
+// run do not receive the event, because the inner run has its own observers.
 func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	typ, inner := e.Type, e
 	if e.Type == abi.EventChild {
-		typ, inner = e.Event.Type, *e.Event // an event of a nested run is not wrapped twice
+		typ, inner = e.Event.Type, *e.Event // the event of a nested run is a child event already
 	}
 	for _, f := range forward {
 		if f == typ {
@@ -291,7 +293,7 @@ func (r *run) childEvent(call *abi.Call, e abi.Event, forward []abi.EventType) {
 	}
 }
 
-// addUsage adds the usage of a call of a model to this run and those around it.
+// addUsage adds the usage of a model call to this run and the runs that enclose it.
 func (r *run) addUsage(model string, u *abi.Usage) {
 	if u == nil {
 		return
@@ -310,7 +312,7 @@ func add(sum, u *abi.Usage) {
 	sum.TotalTokens += u.TotalTokens
 }
 
-// addModel adds the usage of a call of a model to the tokens by model, and returns them.
+// addModel adds the usage of a model call to the tokens by model, and returns the map.
 func addModel(models map[string]abi.Usage, model string, u *abi.Usage) map[string]abi.Usage {
 	if models == nil {
 		models = map[string]abi.Usage{}
@@ -325,7 +327,7 @@ func addModel(models map[string]abi.Usage, model string, u *abi.Usage) map[strin
 	return models
 }
 
-// persistChild records the state of the waiting run of a call.
+// persistChild records the state of the waiting run of call c.
 func (r *run) persistChild(c *runlog.CallState, child *runlog.State) {
 	r.persistCall(r.indexOf(c), func() { c.Child = child })
 }

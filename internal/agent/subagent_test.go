@@ -56,8 +56,8 @@ func eventsOf(t *testing.T, a *agent.Agent, in agent.Input) ([]abi.Event, error)
 
 func lastOf(events []abi.Event) abi.Event { return events[len(events)-1] }
 
-// TestAnAgentAsATool checks what the model and the hooks of a sub-agent's run receive and which
-// events it has, and that its answer and usage become part of the outer run.
+// TestAnAgentAsATool checks what the model and the hooks of a sub-agent's run receive, and which
+// events the run has. Its answer and usage must become part of the outer run.
 func TestAnAgentAsATool(t *testing.T) {
 	t.Parallel()
 	var seen abi.Run
@@ -248,7 +248,7 @@ func askingAgent(t *testing.T, replies ...scripted.Reply) *agent.Agent {
 }
 
 // TestAnInterruptInAChild checks that the interrupts of a sub-agent pause the outer run, and that
-// they can be answered one by one in other processes.
+// they can be answered one by one in different processes.
 func TestAnInterruptInAChild(t *testing.T) {
 	t.Parallel()
 	child := askingAgent(t, calls("t#a", "t#b"), scripted.Text("both done"))
@@ -289,7 +289,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 	require.ErrorContains(t, err, `no interrupt "1/int_99" waits for an answer; those that do: 1/int_`)
 
 	resume := func(id string) (events []abi.Event, err error) {
-		b, err := json.Marshal(paused.State) // another process
+		b, err := json.Marshal(paused.State) // as in another process
 		require.NoError(t, err)
 		var state runlog.State
 		require.NoError(t, json.Unmarshal(b, &state))
@@ -344,7 +344,7 @@ func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
 		require.Len(t, paused.Interrupts, 1)
 		p := paused.Interrupts[0]
 		runs, ids = append(runs, p.Run), append(ids, p.ID)
-		b, failed := json.Marshal(paused.State) // another process
+		b, failed := json.Marshal(paused.State) // as in another process
 		require.NoError(t, failed)
 		var state runlog.State
 		require.NoError(t, json.Unmarshal(b, &state))

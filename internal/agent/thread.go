@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// endThread returns what the run leaves of its thread, or nil if the thread stays as it is. e is the
+// endThread returns the change of the run's thread, or nil if the thread does not change. e is the
 // run's last event.
 func (r *run) endThread(e *abi.Event) *journal.ThreadEnd {
 	if r.thread == nil {
@@ -18,10 +18,11 @@ func (r *run) endThread(e *abi.Event) *journal.ThreadEnd {
 	return ThreadEnd(&r.state, e.Error == nil && e.FinishReason != abi.RunStopped)
 }
 
-// ThreadEnd returns what a run leaves of its thread, or nil if the thread stays as it is. The
-// messages of a run that answered, or was canceled, become those of the thread. A run that did not
-// answer leaves its input and what followed out, but keeps what its modules made of the earlier
-// messages: the thread must not have text that they erased from the run.
+// ThreadEnd returns the change of a run's thread at the end of the run, or nil if the thread does
+// not change. If answered is set, because the run answered or was canceled, the run's messages
+// become the messages of the thread. Otherwise ThreadEnd leaves out the run's input and all later
+// messages. It keeps the changes of modules to earlier messages, because the thread must not
+// contain text that they erased.
 func ThreadEnd(s *runlog.State, answered bool) *journal.ThreadEnd {
 	messages := s.Messages.All()
 	if !answered {
@@ -35,13 +36,13 @@ func ThreadEnd(s *runlog.State, answered bool) *journal.ThreadEnd {
 	end := &journal.ThreadEnd{From: from, Title: runlog.ThreadTitle(left)}
 	for i := from; i < left.Len(); i++ {
 		b := left.JSON(i, i+1)
-		end.Items = append(end.Items, json.RawMessage(b[1:len(b)-1])) // without the brackets of an array
+		end.Items = append(end.Items, json.RawMessage(b[1:len(b)-1])) // remove the brackets of the array
 	}
 	return end
 }
 
-// withoutInput returns the messages before the first one of the run's own input. If modules removed
-// that, it returns the messages of the thread that are left.
+// withoutInput returns the messages before the run's own input. If modules removed the input, it
+// returns the remaining messages of the thread.
 func withoutInput(s *runlog.State, messages []abi.Message) []abi.Message {
 	base, input := map[string]bool{}, map[string]bool{}
 	for i, id := range s.Input {

@@ -24,8 +24,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// callTools executes the calls of the last message in parallel and records their results in the
-// order of the calls. If a call pauses the run, no results are appended to the messages yet.
+// callTools executes the calls of the last message in parallel, and appends their results to the
+// messages in the order of the calls. If a call pauses the run, it appends no results.
 func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	if s.Calls == nil {
@@ -49,8 +49,8 @@ func (r *run) callTools(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseRound, err
 }
 
-// recordResults appends the results of the calls in order, then the other messages of modules.
-// Models require all results before other messages.
+// recordResults appends the results of the calls in order, and then the other messages of modules,
+// because models require all results before other messages.
 func (r *run) recordResults() {
 	s := &r.state
 	var trailing []abi.Message
@@ -87,8 +87,8 @@ func (r *run) round() []runlog.CallState {
 }
 
 // endRound runs after_tools and ends the step. It returns the next phase, or the error that ends
-// the run: an [*answer] if a tool returns directly, or the limit after which the model called
-// tools.
+// the run: an [*answer] if a tool returns directly, or an error if the model called tools beyond a
+// limit.
 func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	s := &r.state
 	calls := make([]abi.Call, len(s.Calls))
@@ -108,13 +108,13 @@ func (r *run) endRound(ctx context.Context) (runlog.Phase, error) {
 	}
 	r.endStep()
 	if r.transferTo() != nil {
-		return runlog.PhaseTurn, nil // a phase of its own, so that a resumed run does not end the step twice
+		return runlog.PhaseTurn, nil // a separate phase, so that a resumed run does not end the step twice
 	}
 	return runlog.PhaseStep, nil
 }
 
 // returnsDirectly returns the message with the result of the last successful call of a tool in
-// ReturnDirectly, and whether there is one.
+// ReturnDirectly. It reports false if there is none.
 func (r *run) returnsDirectly() (abi.Message, bool) {
 	for _, c := range slices.Backward(r.state.Calls) {
 		if c.Result.IsError || !slices.Contains(r.state.ReturnDirectly, c.Call.Name) {
@@ -129,10 +129,10 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 	return abi.Message{}, false
 }
 
-// runCalls executes the calls of the round that have no result yet. A call that has started finishes
-// even if another call fails. Once the run's memory is full, no further calls are started. runCalls
-// returns the first error that ends the run, in the order of the calls. If there is none, it returns
-// the first error that pauses the run, or nil.
+// runCalls executes the calls of the round that have no result. A call that has started finishes
+// even if another call fails. If the run's memory is full, no further calls are started. runCalls
+// returns the first error that ends the run, in the order of the calls. If there is none, it
+// returns the first error that pauses the run, or nil.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
@@ -144,7 +144,7 @@ func (r *run) runCalls(ctx context.Context) error {
 			continue
 		}
 		if full.Load() {
-			break // the result would not fit either
+			break // there is no memory for the result either
 		}
 		if !calls[i].Announced {
 			r.persistCall(i, func() {
@@ -153,7 +153,7 @@ func (r *run) runCalls(ctx context.Context) error {
 			})
 		}
 		if len(calls) == 1 {
-			endings[i] = r.runCall(ctx, &calls[i]) // not in a new goroutine, which would first have to grow its stack
+			endings[i] = r.runCall(ctx, &calls[i]) // a new goroutine would first have to grow its stack
 			break
 		}
 		slots <- struct{}{}
@@ -181,7 +181,7 @@ func (r *run) runCalls(ctx context.Context) error {
 }
 
 // runCall executes one call and records its outcome. A call beyond a limit, of an unknown tool or
-// with malformed arguments gets an error result and skips the tool hooks.
+// with malformed arguments gets an error result, and no hook of tool calls is called.
 func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	if c.OverLimit != nil {
 		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.OverLimit, c.Call.Name), Source: "host"})
@@ -224,7 +224,8 @@ func (r *run) runCall(ctx context.Context, c *runlog.CallState) error {
 	return r.record(c, outcome, messages...)
 }
 
-// runTool calls one of the agent's tools. The chain calls it innermost, after the gates.
+// runTool calls one of the agent's tools. The chain calls runTool inside all rings, after the
+// gates.
 func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.Result, error) {
 	t := r.agent.tools[call.Name]
 	if t == nil {
@@ -252,13 +253,13 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out pipe.Sink) (*abi.R
 	}
 	if _, inner := t.(*agentTool); !inner && res != nil && res.Labels != nil {
 		own := *res
-		own.Labels = nil // a tool does not label its results
+		own.Labels = nil // a tool must not label its results
 		res = &own
 	}
 	return res, err
 }
 
-// deliverOf returns a sink that sends the chunks of a call's result to the caller. It returns nil
+// deliverOf returns a sink that sends the chunks of call c's result to the caller. It returns nil
 // if the agent does not stream, or if the caller received chunks of the result before a pause.
 func (r *run) deliverOf(c *runlog.CallState, streamed *atomic.Bool) pipe.Sink {
 	if r.agent.NoStream || c.Streamed {
@@ -302,8 +303,8 @@ func (r *run) record(c *runlog.CallState, o chain.ToolOutcome, messages ...abi.M
 	return nil
 }
 
-// sizeOfOutcome returns the approximate size of a call's outcome in the state, in bytes. The
-// messages usually have the result's text, which is counted once.
+// sizeOfOutcome returns the approximate size of a call's outcome in the state, in bytes. It counts
+// the result's text once, because the messages usually share the text.
 func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 	var n int64
 	for i := range messages {
@@ -312,8 +313,8 @@ func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
 	return max(n, size.Result(o.Result))
 }
 
-// indexOf returns the index of a call in its round, or -1. It compares addresses only, since other
-// calls of the round are in progress.
+// indexOf returns the index of call c in its round, or -1. It compares only addresses, because
+// other calls of the round are in progress.
 func (r *run) indexOf(c *runlog.CallState) int {
 	for i := range r.state.Calls {
 		if &r.state.Calls[i] == c {
@@ -323,7 +324,7 @@ func (r *run) indexOf(c *runlog.CallState) int {
 	return -1
 }
 
-// toolMessage returns the message that records a call's outcome unless a module supplies others.
+// toolMessage returns the default message that records a call's outcome.
 func toolMessage(o chain.ToolOutcome) abi.Message {
 	m := abi.ToolMessage(o.Call.ID, o.Call.Name, o.Result.Content)
 	m.Extra, m.Origin = o.Result.Extra, abi.OriginTool

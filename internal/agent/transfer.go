@@ -19,16 +19,16 @@ import (
 // TransferTool is the name of the tool that transfers the conversation to another agent.
 const TransferTool = "transfer_to_agent"
 
-// AllowTransfer gives the agent a tool that transfers the conversation to one of the other agents.
-// It is called once, before the agent's first run. It fails if no other agent is given, if the
-// agent has a tool named [TransferTool], or if two reachable agents have the same name.
+// AllowTransfer gives the agent a tool that transfers the conversation to one of the agents in to.
+// It may be called once, before the agent's first run. It returns an error if to is empty, if the
+// agent has a tool called [TransferTool], or if two reachable agents have the same name.
 //
-// A transfer is a tool call like any other: hooks observe the call and gates may deny it. After its
-// round, after_agent of the agent's chain runs with the finish reason [abi.RunTransfer]. The same
-// run then continues with the other agent's model, instruction, tools and chain, starting with
-// before_agent. The messages stay. Each agent has its own run-local values and finds its own values
-// again after a transfer back. Values whose keys begin with "run/" are shared. The limits are those
-// of the agent that the run started with.
+// A transfer is an ordinary tool call: hooks observe the call, and gates can deny it. After the
+// call's round, the agent's after_agent hooks run with the finish reason [abi.RunTransfer]. The run
+// then continues with the other agent's model, instruction, tools and chain, starting with
+// before_agent. It keeps its messages. Each agent has its own run-local values, and finds them
+// again after a transfer back. All agents share the values whose keys begin with "run/". The limits
+// are those of the agent with which the run started.
 func (a *Agent) AllowTransfer(to ...*Agent) error {
 	if len(to) == 0 || a.tools[TransferTool] != nil {
 		return fmt.Errorf("agent %q: transfers are allowed once, to at least one agent, and no tool is named %s",
@@ -48,8 +48,8 @@ func (a *Agent) AllowTransfer(to ...*Agent) error {
 	return nil
 }
 
-// reach returns the agent itself and all agents to which a conversation can be transferred from it,
-// directly or through others.
+// reach returns the agent and all agents to which it can transfer a conversation, directly or
+// through other agents.
 func (a *Agent) reach() []*Agent {
 	out := []*Agent{a}
 	for i := 0; i < len(out); i++ {
@@ -62,7 +62,7 @@ func (a *Agent) reach() []*Agent {
 	return out
 }
 
-// all returns the agent itself and all agents that its runs may involve, by transfer or as tools.
+// all returns the agent and all agents that its runs may involve, by transfer or as tools.
 func (a *Agent) all() []*Agent {
 	out := []*Agent{a}
 	add := func(b *Agent) {
@@ -94,7 +94,7 @@ func (a *Agent) find(name string) *Agent {
 }
 
 // A transferTool transfers the conversation to one of its agents. It records the agent's name in
-// its call.
+// the state of its call.
 type transferTool []*Agent
 
 func (t transferTool) Declaration() abi.Tool {
@@ -114,7 +114,7 @@ func (t transferTool) Declaration() abi.Tool {
 		`{"type":"object","properties":{"agent":{"type":"string","enum":` + string(enum) + `}},"required":["agent"]}`)}
 }
 
-// Call requests the transfer, which happens at the end of the round.
+// Call requests the transfer, which takes place at the end of the round.
 func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	from, _ := ctx.Value(callerKey{}).(*caller)
 	if from == nil || from.call == nil {
@@ -144,7 +144,7 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 	return abi.TextResult("The conversation continues with " + in.Agent + "."), nil
 }
 
-// transfersBefore reports whether a call before c in its round is a transfer.
+// transfersBefore reports whether an earlier call of c's round is a transfer.
 func (r *run) transfersBefore(c *runlog.CallState) bool {
 	for i := range r.indexOf(c) {
 		if r.state.Calls[i].Call.Name == TransferTool {
@@ -201,7 +201,7 @@ func (r *run) switchAgent(ctx context.Context) (runlog.Phase, error) {
 	return runlog.PhaseStart, nil
 }
 
-// equip sets the parts of the state that come from agent a: the instruction and the tools.
+// equip sets the instruction and the tools in the state to those of agent a.
 func (r *run) equip(a *Agent) {
 	s := &r.state
 	s.Instruction, s.ReturnDirectly, s.Respond, r.system = a.Instruction, a.ReturnDirectly, nil, nil
@@ -215,7 +215,7 @@ func (r *run) equip(a *Agent) {
 	}
 }
 
-// open opens the chain of an agent. Agents other than the first have their own run-local
+// open opens the chain of an agent for the run. Agents other than the first have separate run-local
 // values.
 func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	c := a.Chain
@@ -226,10 +226,11 @@ func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	return c.Open(ctx, abi.Run{ID: s.ID, Agent: a.Name, Metadata: s.Metadata}, r, s.Locals)
 }
 
-// stats returns the usage of each entry of every agent, in this process and earlier ones.
+// stats returns the statistics of each entry of every agent, in this process and in earlier ones.
 func (r *run) stats() []abi.EntryStats { return r.meter()() }
 
-// meter returns a function like stats that other goroutines may call until the next transfer.
+// meter returns a function that returns the same as stats. Other goroutines may call the function
+// until the next transfer.
 func (r *run) meter() func() []abi.EntryStats {
 	before, past, c, name := r.state.Used, slices.Clone(r.past), r.chain, r.agent.Name
 	several := r.agent != r.root || past != nil ||
@@ -244,8 +245,8 @@ func (r *run) meter() func() []abi.EntryStats {
 	return func() []abi.EntryStats { return addStats(before, append(slices.Clone(past), statsOf(name, c)...)) }
 }
 
-// addStats returns the sums of two lists of usage by entry and agent. It modifies the elements of
-// the second list.
+// addStats returns the sums of two lists of statistics, by entry and agent. It modifies the
+// elements of since.
 func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 	var gone []abi.EntryStats
 	for i := range before {
@@ -277,7 +278,7 @@ func addStats(before, since []abi.EntryStats) []abi.EntryStats {
 	return append(gone, since...)
 }
 
-// statsOf returns the usage of each entry of c, with the name of the agent.
+// statsOf returns the statistics of each entry of c, with the name of the agent.
 func statsOf(agent string, c *chain.Run) []abi.EntryStats {
 	out := c.Stats()
 	for i := range out {

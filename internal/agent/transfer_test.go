@@ -22,8 +22,8 @@ func transfer(id, to string) scripted.Reply {
 	return scripted.Calls(abi.NewToolCall(id, agent.TransferTool, string(b)))
 }
 
-// traced returns an entry that appends each before_agent and after_agent to log. For before_agent
-// it adds two counts of turns: the agent's own, and that of all agents in the run.
+// traced returns an entry that appends each before_agent and after_agent to log. For before_agent,
+// it also appends two counts of turns: of the agent, and of all agents in the run.
 func traced(name string, log *[]string) hook.Entry {
 	return nativeEntry("trace", &inproc.Middleware{
 		BeforeAgent: func(_ context.Context, c *hook.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {

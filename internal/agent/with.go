@@ -13,11 +13,11 @@ import (
 )
 
 // With returns a copy of the agent with additional middlewares, such as those of a tenant or a
-// request. In each ring, the agent's own middlewares come first; see [chain.Chain.Join]. A paused
-// run must be resumed by an agent with the same middlewares. Agents to which this one transfers are
-// unaffected.
+// request. In each ring, the agent's own middlewares come first; see [chain.Chain.Join]. The
+// additional middlewares do not apply to agents to which this one transfers. A paused run must be
+// resumed by an agent with the same middlewares.
 //
-// With fails if a middleware of c has the same name as one of the agent's.
+// With returns an error if a middleware of c has the name of one of the agent's middlewares.
 func (a *Agent) With(c *chain.Chain) (*Agent, error) {
 	joined, err := a.Chain.Join(c)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a *Agent) With(c *chain.Chain) (*Agent, error) {
 
 // WithTools returns a copy of the agent with additional tools, such as those that the client of a
 // request executes; see [tool.ByClient]. A paused run must be resumed by an agent with the same
-// tools. WithTools fails if a tool is invalid or its name is taken.
+// tools. WithTools returns an error if a tool is invalid or another tool has the same name.
 func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 	b := *a
 	b.Tools, b.tools = slices.Clone(a.Tools), maps.Clone(a.tools)
@@ -48,8 +48,8 @@ func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
 }
 
 // given returns the agent for a run whose input has chain c: the agent itself if c is nil, and
-// otherwise a copy with the entries of c. If that fails, it returns the agent itself and the error
-// that ends the run.
+// otherwise a copy with the entries of c. If the copy cannot be made, given returns the agent
+// itself and the error that ends the run.
 func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	if c == nil {
 		return a, nil
@@ -61,8 +61,8 @@ func (a *Agent) given(c *chain.Chain) (*Agent, error) {
 	return b, nil
 }
 
-// checkWith returns an error if the run of state s had other additional middlewares than the agent has.
-// A run must not continue without a middleware that guards it.
+// checkWith returns an error if the run of state s had other additional middlewares than the agent
+// has. The run must not continue without a middleware that guards it.
 func (a *Agent) checkWith(s *runlog.State) error {
 	if slices.Equal(a.with, s.With) {
 		return nil

@@ -18,8 +18,8 @@ import (
 
 type nextTool = func(context.Context, abi.CallPatch) (*abi.Result, error)
 
-// TestConstructors checks the messages that the model receives when an agent's middlewares are made
-// by each of package native's simple constructors, and by several of them together.
+// TestConstructors checks which messages the model receives if an agent's middlewares are made by
+// package native's simple constructors, by each of them and by several together.
 func TestConstructors(t *testing.T) {
 	t.Parallel()
 	add := native.Tool{Tool: abi.Tool{Name: "added"}, Call: func(_ context.Context, c abi.Call) (*abi.Result, error) {

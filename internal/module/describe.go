@@ -121,7 +121,9 @@ func (m *Module) buildInvocation(hook abi.Hook, input []byte) *invoke.Invocation
 // logBuilding writes log text of the module to the operator's log. The level is the module's, but
 // at most warn, because the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
-	at := slog.Level(min(max(level, contract.LogDebug), contract.LogWarn)-1) * 4 // slog's levels are those of the ABI, times four
+	at := slog.Level(
+		min(max(level, contract.LogDebug), contract.LogWarn)-1,
+	) * 4 // slog's levels are those of the ABI, times four
 	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(),
 		"hook", string(hook), "module_level", contract.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
 }

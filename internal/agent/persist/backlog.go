@@ -7,12 +7,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 )
 
-// maxBacklog is the number of committed events that may wait for the caller before the run
-// waits for it.
+// maxBacklog is the number of committed events for the caller at which the run waits for the
+// caller.
 const maxBacklog = 256
 
-// A backlog passes committed events to the queue of the run's caller. A slow caller doesn't
-// block the commits.
+// A backlog passes committed events to the queue of the run's caller, so that a slow caller does
+// not block the commits.
 type backlog struct {
 	mu     sync.Mutex
 	events []delivery.Event
@@ -26,10 +26,10 @@ func newBacklog() backlog {
 	return backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// begin starts to send events to the queue.
+// begin starts to send events to the queue in a goroutine.
 func (b *backlog) begin(to *delivery.Queue) { b.done.Go(func() { b.deliver(to) }) }
 
-// add queues events for deliver.
+// add appends events, which deliver sends.
 func (b *backlog) add(events []delivery.Event) {
 	b.mu.Lock()
 	b.events = append(b.events, events...)
@@ -54,7 +54,7 @@ func (b *backlog) wait(ctx context.Context) {
 	}
 }
 
-// close waits until all events are in the queue, and ends deliver. No events may be added
+// close waits until all events are in the queue, and stops deliver. add must not be called
 // afterwards.
 func (b *backlog) close() {
 	b.mu.Lock()

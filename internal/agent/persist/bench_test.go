@@ -25,7 +25,7 @@ const benchSteps = 20
 
 // A busyModel calls a tool in each step but the last, and streams its answers.
 type busyModel struct {
-	history     int       // messages that the run begins with
+	history     int       // number of messages at the start of the run
 	steps       int       // number of steps; the default is benchSteps
 	first, last time.Time // times of the first and the last call
 }
@@ -177,8 +177,8 @@ func (c *countingJournal) Commit(ctx context.Context, commit *journal.Commit) er
 	return c.Journal.Commit(ctx, commit)
 }
 
-// TestAStepWritesWhatIsNew checks that the bytes a step writes do not grow with the conversation or
-// with the number of earlier steps.
+// TestAStepWritesWhatIsNew checks that the number of bytes that a step writes does not grow with
+// the length of the conversation or with the number of earlier steps.
 func TestAStepWritesWhatIsNew(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")
@@ -208,7 +208,7 @@ func TestAStepWritesWhatIsNew(t *testing.T) {
 }
 
 // BenchmarkErase measures a step in which a middleware changes the tool's result and the model's
-// answer, with originals erased and with originals kept.
+// answer, both with and without Options.Originals.
 func BenchmarkErase(b *testing.B) {
 	for name, originals := range map[string]bool{"erased": false, "originals": true} {
 		b.Run(name, func(b *testing.B) {

@@ -28,8 +28,7 @@ import (
 
 var errDied = errors.New("the process died")
 
-// A crashingJournal simulates the death of the process at one of its writes, before or after the
-// write is made.
+// A crashingJournal simulates the death of the process before or after one of its writes.
 type crashingJournal struct {
 	journal.Journal
 	at     int64 // number of the write; 0 for no death
@@ -80,13 +79,13 @@ func openStore(t *testing.T) store.Store {
 	return s
 }
 
-// A world records the side effects of runs. It outlasts the simulated processes.
+// A world records the side effects of runs. It is shared by all simulated processes.
 type world struct {
 	mu     sync.Mutex
 	calls  map[string]int // number of executions by tool call
 	models int
 	seen   map[int64]abi.EventType // events seen by the worker's observer
-	depth  int                     // number of nested agents around the worker; each calls the next one as a tool
+	depth  int                     // number of nested agents around the worker, each of which calls the next one as a tool
 	secret string                  // appended to the answers of the model and tools; a middleware removes it
 }
 
@@ -107,7 +106,7 @@ func (w *world) observe(_ context.Context, _ *hook.Call, in *abi.ObserveInput) (
 	return nil, nil
 }
 
-// requireSeen checks that the observers of some process have seen an event.
+// requireSeen requires that an observer in one of the processes received the event.
 func (w *world) requireSeen(t *testing.T, e *abi.Event) {
 	t.Helper()
 	if w.seen != nil && e.Type != abi.EventChunk {
@@ -115,14 +114,14 @@ func (w *world) requireSeen(t *testing.T, e *abi.Event) {
 	}
 }
 
-// requireStats checks that run_finished has statistics of the entry "counter", which may have run
-// in an earlier process.
+// requireStats requires that run_finished has statistics of the entry "counter", which may have
+// been called in an earlier process.
 func requireStats(t *testing.T, finished *abi.Event) {
 	t.Helper()
 	for _, s := range finished.Entries {
 		if s.Entry == "counter" {
-			// wrap_model is called in both steps, and a death loses the statistics of at most one
-			// call.
+			// wrap_model is called in both steps, and a death loses the statistics of one call at
+			// most.
 			require.Positive(t, s.Hooks[contract.HookWrapModel])
 			require.Positive(t, s.Calls)
 			return
@@ -176,8 +175,8 @@ func (w *world) Generate(_ context.Context, req *model.Request, sink func(abi.Ch
 	}, nil
 }
 
-// countsHooks returns a middleware that counts its hooks in run-local values, and replaces the text
-// of the run's answer with the counts.
+// countsHooks returns a middleware that counts its hook calls in run-local values, and replaces the
+// text of the run's answer with the counts.
 func countsHooks() *inproc.Middleware {
 	add := func(c *hook.Call, key string) error {
 		_, err := c.LocalAdd(key, 1)
@@ -191,7 +190,7 @@ func countsHooks() *inproc.Middleware {
 			return nil, add(c, "before_tool")
 		},
 		WrapToolCall: func(ctx context.Context, c *hook.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
-			if in.Call.Name != "asked" { // a call of "asked" is wrapped again after the pause
+			if in.Call.Name != "asked" { // the wrapper is called again for "asked" after the pause
 				if err := add(c, "wrap_tool_call"); err != nil {
 					return nil, err
 				}
@@ -225,7 +224,7 @@ func countsHooks() *inproc.Middleware {
 	}
 }
 
-// eachOnce is the answer of a run with countsHooks in which no hook was repeated.
+// eachOnce is the answer of a run with countsHooks in which each hook was called once.
 const eachOnce = "before_agent=1 before_tool=3 wrap_tool_call=2 wrap_model=2 after_tools=1 "
 
 func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
@@ -257,7 +256,7 @@ func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
 	return a
 }
 
-// A taker takes the events of a run from one process after the other, and checks that they are
+// A taker takes the events of a run from a series of processes, and requires that the events are
 // numbered without gaps.
 type taker struct {
 	t    *testing.T
@@ -279,7 +278,7 @@ func (c *taker) take(events iter.Seq2[abi.Event, error]) error {
 	return last
 }
 
-// catchUp takes the events from the store that the last process stored but did not deliver.
+// catchUp takes the events that the last process stored but did not deliver from the store.
 func (c *taker) catchUp(s store.Store) {
 	events, err := s.Events(c.t.Context(), "r", c.last, 1000)
 	if errors.Is(err, journal.ErrNoRun) {
@@ -301,9 +300,8 @@ func (c *taker) types() map[abi.EventType]int {
 	return out
 }
 
-// live executes a run to its end in several processes. The first process dies before or after one
-// of its writes; at is the number of that write. If at is 0, the process survives, and writes is
-// the number of writes of the whole run.
+// live executes a run to its end in several processes. The first process dies before or after write
+// number at. If at is 0, the process survives, and writes is the number of writes of the whole run.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	w = newWorld(depth)
 	c, writes = w.live(t, openStore(t), at, after)
@@ -314,7 +312,7 @@ func newWorld(depth int) *world {
 	return &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}
 }
 
-// live runs the world's run in a store, as the function live does.
+// live is like the function live, for world w and store s.
 func (w *world) live(t *testing.T, s store.Store, at int64, after bool) (c *taker, writes int64) {
 	c = &taker{t: t}
 	m := &crashingJournal{Journal: s, at: at, after: after}
@@ -376,7 +374,8 @@ func TestDeathAtEveryWrite(t *testing.T) {
 	}
 }
 
-// requireComplete checks the events and side effects of a run that has ended, with or without crashes.
+// requireComplete requires the events and side effects of a complete run, whether or not processes
+// crashed.
 func requireComplete(t *testing.T, w *world, c *taker) {
 	t.Helper()
 	types := c.types()

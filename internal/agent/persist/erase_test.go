@@ -28,7 +28,7 @@ const (
 
 func hide(c abi.Content) abi.Content { return abi.Text(strings.ReplaceAll(c.String(), secret, hidden)) }
 
-// hideMessages returns a patch that hides the secret in the messages of a list that have it.
+// hideMessages returns a patch that hides the secret in the messages of the hook's list.
 func hideMessages(c *hook.Call) (p abi.ListPatch) {
 	for i := range c.List(0).Len() {
 		if m := c.List(0).At(i); strings.Contains(m.Content.String(), secret) {
@@ -80,7 +80,7 @@ func hideAfter(
 }
 
 // hides returns a middleware that removes the secret from chunks, tool results and messages before
-// events report them.
+// they appear in events.
 func hides() *inproc.Middleware {
 	return &inproc.Middleware{
 		OnChunk: func(_ context.Context, _ *hook.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
@@ -113,9 +113,9 @@ func requireNone(t *testing.T, text string) {
 	}
 }
 
-// TestRemovedTextIsErasedAtEveryDeath checks that a run whose process dies at any write completes,
-// and that neither its log nor its events contain the secret that a middleware removed. The run has
-// parallel tool calls and a pause, and is the outermost run or that of a sub-agent.
+// TestRemovedTextIsErasedAtEveryDeath checks that a run completes if its process dies at any write.
+// Neither the log nor the events may contain the secret that a middleware removed. The run has
+// parallel tool calls and a pause. It is the outermost run or that of a sub-agent.
 func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
 	t.Parallel()
 	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild, requireChild} {
@@ -152,8 +152,8 @@ func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
 	}
 }
 
-// TestAnswersAreErased checks which hooks cause recorded answers to be erased, and that the answer
-// of a step in which nothing was removed is kept.
+// TestAnswersAreErased checks which hooks cause recorded answers to be erased. The answers of a
+// step in which nothing was removed must remain.
 func TestAnswersAreErased(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -237,8 +237,8 @@ func addsLook(
 	}
 }
 
-// TestPausedRunIsErased checks that a run that waits for an answer keeps only the recorded answers of
-// the phase in which it waits.
+// TestPausedRunIsErased checks that the log of a run that waits for an answer has only the recorded
+// answers of the phase in which the run waits.
 func TestPausedRunIsErased(t *testing.T) {
 	t.Parallel()
 	s, w := openStore(t), newWorld(0)
@@ -254,9 +254,9 @@ func TestPausedRunIsErased(t *testing.T) {
 	require.Contains(t, log, "look done"+secret)
 }
 
-// TestRemovalSurvivesADeath checks that the model's answer from which after_model removed text is
-// erased although the process died afterwards, at any write. The tool call of the next hook persists
-// the run right after the removal.
+// TestRemovalSurvivesADeath checks that a model's answer from which after_model removed text is
+// erased although the process dies at a later write. The run is persisted right after the removal,
+// because the next hook calls a tool.
 func TestRemovalSurvivesADeath(t *testing.T) {
 	t.Parallel()
 	looks := func(

@@ -27,7 +27,7 @@ func nativeEntry(name string, n *inproc.Middleware) hook.Entry {
 	return hook.Entry{Name: name, Ring: hook.Tenant, Middleware: n}
 }
 
-// asks returns a middleware that asks for an approval of each call of the tool called name.
+// asks returns a middleware whose gate asks for an approval of each call of the tool called name.
 func asks(name string) *inproc.Middleware {
 	return &inproc.Middleware{
 		GateTool: func(_ context.Context, _ *hook.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
@@ -49,7 +49,7 @@ func agentOf(t *testing.T, o agent.Options, replies ...scripted.Reply) (*agent.A
 	return a, m
 }
 
-// researcher returns a model's call of the sub-agent "researcher".
+// researcher returns a reply in which the model calls the sub-agent "researcher".
 func researcher(id, request string) scripted.Reply {
 	b, _ := json.Marshal(map[string]string{"request": request})
 	return scripted.Calls(abi.NewToolCall(id, "researcher", string(b)))

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// flooder returns a chain whose middleware emits 255 events of 8 KiB in each before_model, and
-// again in after_agent.
+// flooder returns a chain whose middleware emits 255 events of 8 KiB in each before_model and in
+// after_agent.
 func flooder(t *testing.T) *chain.Chain {
 	t.Helper()
 	data := json.RawMessage(`"` + strings.Repeat("x", 8<<10) + `"`)
@@ -51,8 +51,8 @@ func busyTool() tool.Tool {
 	)
 }
 
-// requireJournalFull checks that a run ended at its limit of journal bytes, with one limit event
-// before run_finished. It returns what the store keeps of the run.
+// requireJournalFull requires that a run ended at its limit of journal bytes, with one limit event
+// before run_finished. It returns the stored run.
 func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, err error) *journal.RunInfo {
 	t.Helper()
 	var full *journal.FullError
@@ -86,8 +86,8 @@ func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, er
 // hookBytes is an upper bound of the bytes that one flood writes to the journal.
 const hookBytes = 3 << 20
 
-// TestAFloodEndsAtItsLimit checks that a run ends at its limit of journal bytes if its module emits
-// 2 MiB in each of a hundred steps.
+// TestAFloodEndsAtItsLimit checks a module that emits 2 MiB of events in each of a hundred steps.
+// The run must end at its limit of journal bytes.
 func TestAFloodEndsAtItsLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 2 << 20
@@ -180,8 +180,8 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 	})
 }
 
-// TestAResumedRunGoesOnCounting checks that a run that pauses below its limit of journal bytes
-// reaches the limit after it is resumed, since it continues the count.
+// TestAResumedRunGoesOnCounting checks that a resumed run continues the count of journal bytes. A
+// run that pauses below the limit must reach the limit after it is resumed.
 func TestAResumedRunGoesOnCounting(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
@@ -221,8 +221,8 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 	requireJournalFull(t, s, "r", 1<<20, err)
 }
 
-// A quotaJournal reports in each commit of a run in progress, starting with commit number from,
-// that a quota is used up.
+// A quotaJournal reports from commit number from on that a quota is used up, in each commit of a
+// run in progress.
 type quotaJournal struct {
 	journal.Journal
 	commits, from int
@@ -241,8 +241,8 @@ func (q *quotaJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	return q.Journal.Commit(ctx, c)
 }
 
-// TestAQuotaEndsARun checks that a run whose journal reports that a quota is used up ends with an
-// error that names the quota.
+// TestAQuotaEndsARun checks that a run ends when its journal reports that a quota is used up. The
+// error must name the quota.
 func TestAQuotaEndsARun(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)

@@ -5,18 +5,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// maxPendingSyncs is the number of commits of a run that may wait for their sync.
+// maxPendingSyncs is the maximum number of commits of a run that wait for their sync.
 const maxPendingSyncs = 16
 
 // A waiter waits until all earlier changes and events are written or synced.
 type waiter struct {
 	synced  bool
-	written func() // called once it is written; optional
+	written func() // called when the changes and events are written; optional
 	done    chan error
 }
 
-// wrote notifies the waiter that the commit was written or failed. It reports whether the waiter
-// still waits for the sync.
+// wrote tells the waiter that the commit was written or failed with err. It reports whether the
+// waiter still waits for the sync.
 func (w *waiter) wrote(err error) (waits bool) {
 	if err == nil && w.written != nil {
 		w.written()
@@ -27,8 +27,8 @@ func (w *waiter) wrote(err error) (waits bool) {
 	return waits
 }
 
-// write commits c and returns once it is written. The channel yields the result of the sync; it is
-// nil if the commit is lazy.
+// write commits c and returns when c is written. The channel sync yields the result of the sync. It
+// is nil if the commit is lazy.
 func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
 	if c.Lazy {
 		return nil, w.try(c)
@@ -49,12 +49,12 @@ func (w *Writer) write(c *journal.Commit) (sync <-chan error, err error) {
 	return synced, <-written
 }
 
-// A pendingSync is a commit that is written and may not be synced yet.
+// A pendingSync is a commit that is written, but perhaps not synced yet.
 type pendingSync struct {
-	previous *pendingSync // the preceding commit, whose events are delivered first
+	previous *pendingSync // the preceding commit, whose events must be delivered first
 	synced   <-chan error // yields the result of the sync; nil if the commit is lazy
 	events   []delivery.Event
-	bytes    int64 // size of the changes, counted as pending memory
+	bytes    int64 // size of the changes, which counts as pending memory
 	waiters  []*waiter
 	done     chan struct{}
 	err      error // result of the sync; set before done is closed
@@ -67,8 +67,8 @@ func synced() *pendingSync {
 	return p
 }
 
-// await delivers the events of a commit and notifies its waiters once the commit and all earlier
-// ones are synced. It does so in the background unless the commit needs no sync and all earlier
+// await delivers the events of a commit and notifies its waiters, after the commit and all earlier
+// ones are synced. It does so in a goroutine, unless the commit needs no sync and all earlier
 // commits are done. await blocks while maxPendingSyncs commits wait for their sync.
 func (w *Writer) await(p *pendingSync) {
 	if p.synced == nil && len(p.waiters) == 0 && len(p.events) == 0 {

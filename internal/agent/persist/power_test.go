@@ -26,8 +26,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A powerJournal holds writes in memory until a sync. Power fails at one of the writes: this
-// write and all others in memory are lost.
+// A powerJournal keeps writes in memory until a sync. The power fails at one write, which loses
+// that write and all others in memory.
 type powerJournal struct {
 	journal.Journal
 	at int64 // number of the write; 0 for no failure
@@ -57,7 +57,7 @@ func (p *powerJournal) write(lazy bool, written func(), do func() error) error {
 		written()
 	}
 	for range 9 {
-		runtime.Gosched() // others write meanwhile
+		runtime.Gosched() // let others write
 	}
 	p.mu.Lock()
 	if p.dead {
@@ -97,8 +97,8 @@ func isLight(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// crash drops the delivered events with numbers above last, which were not synced. It checks that
-// each of them may be lost.
+// crash drops the delivered events with numbers above last, which were not synced. It requires that
+// each of them is an event that may be lost.
 func (c *taker) crash(last int64) {
 	for c.last > last {
 		e := &c.all[len(c.all)-1]
@@ -107,8 +107,8 @@ func (c *taker) crash(last int64) {
 	}
 }
 
-// restart executes a run to its end. Power fails at one of its writes; at is the number of that
-// write, or 0 for no failure.
+// restart executes a run to its end. The power fails at write number at. If at is 0, it does not
+// fail.
 func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJournal) {
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
@@ -148,8 +148,8 @@ func restart(t *testing.T, at int64, depth int) (w *world, c *taker, p *powerJou
 	return w, c, p
 }
 
-// TestPowerFailsAtEveryWrite checks that a power failure repeats no call that must not be repeated,
-// and loses no delivered event except those that are sent again.
+// TestPowerFailsAtEveryWrite checks that a power failure repeats no call that must not be repeated.
+// It must lose no delivered event except those that the resumed run sends again.
 func TestPowerFailsAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for depth, requireEnd := range []func(*testing.T, *world, *taker){requireComplete, requireChild} {
@@ -165,7 +165,7 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 	}
 }
 
-// A busyDisk is a journal that takes syncTime for each sync and stores nothing. It counts its
+// A busyDisk is a journal that needs syncTime for each sync and stores nothing. It counts its
 // writes and syncs.
 type busyDisk struct {
 	journal.Journal
@@ -188,7 +188,7 @@ func (d *busyDisk) Commit(_ context.Context, c *journal.Commit) error {
 	c.Written()
 	d.waits.Add(1)
 	time.Sleep(syncTime)
-	d.safe.Store(max(d.safe.Load(), n)) // syncs end in their order
+	d.safe.Store(max(d.safe.Load(), n)) // syncs end in the order of their writes
 	return nil
 }
 
@@ -204,13 +204,13 @@ func (f modelFunc) Generate(context.Context, *model.Request, func(abi.Chunk) err
 }
 
 // TestWaitsForTheDisk checks that a run waits for the sync before it calls a tool that is not
-// idempotent and before it reports its end, and that it continues during other syncs.
+// idempotent and before it reports its end. It must not wait for other syncs.
 func TestWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	const thinks = 10 * time.Millisecond
 	for _, c := range []struct {
 		name   string
-		steps  int // number of steps with a tool
+		steps  int // number of steps with a tool call
 		unsafe bool
 		waits  int64
 		writes int64 // not checked if 0
@@ -285,8 +285,8 @@ func (l *logged) has(text string) bool {
 	return bytes.Contains(l.log, []byte(text))
 }
 
-// TestAnswerIsKeptBeforeItIsSeen checks that hooks and tools, which may have external effects,
-// receive the model's answer after it is persisted.
+// TestAnswerIsKeptBeforeItIsSeen checks that the model's answer is persisted before hooks and tools
+// receive it, because they can have external effects.
 func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 	t.Parallel()
 	const answer = "this is the answer"

@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// TestHandBack checks that a run whose process drains stops at the end of a phase, and that another
-// process resumes it at once, repeats no call and misses no event.
+// TestHandBack checks that a run stops at the end of a phase if its process drains. Another process
+// must resume the run at once, repeat no call and miss no event.
 func TestHandBack(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
@@ -59,8 +59,8 @@ func TestHandBack(t *testing.T) {
 	}
 }
 
-// TestLeave checks that a run whose process aborts ends without run_finished, and that another
-// process resumes it at once and repeats the tool call, which is idempotent.
+// TestLeave checks that a run ends without run_finished if its process aborts. Another process must
+// resume the run at once and repeat the tool call, which is idempotent.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)

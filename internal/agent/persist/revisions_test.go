@@ -18,15 +18,15 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/inproc"
 )
 
-// A memory holds the revision and length of the list that rememberList saw last.
+// A memory is the revision and the length of the list that rememberList received last.
 type memory struct {
 	Revision int64 `json:"revision"`
 	Total    int   `json:"total"`
 }
 
-// rememberList returns a middleware that keeps the revision of each list in a run-local value. At
-// the next step it checks that the revision has grown, and that the host counts added messages as
-// changed since. It counts its calls in steps.
+// rememberList returns a middleware that stores the revision of each list in a run-local value. In
+// the next step it requires that the revision has grown, and that the host reports added messages
+// as changed. It counts its calls in steps.
 func rememberList(t *testing.T, steps *int) *inproc.Middleware {
 	return &inproc.Middleware{
 		BeforeModelRewriteState: func(
@@ -52,7 +52,7 @@ func rememberList(t *testing.T, steps *int) *inproc.Middleware {
 }
 
 // TestRevisionsAfterResume checks that the revisions of a run's lists keep growing after the run is
-// resumed, so that a module that keeps one in a run-local value learns of every change since.
+// resumed. A module that stores a revision in a run-local value must receive every later change.
 func TestRevisionsAfterResume(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -6,13 +6,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// maxLastBytes bounds the events that hooks emit after their run was stopped, such as those
-// of after_agent.
+// maxLastBytes is the maximum size of the events that after_agent and the observers may emit in a
+// stopped run.
 const maxLastBytes = 256 << 10
 
 // A shedder drops custom events and log lines that are not persisted when a run is stopped:
-// canceled, blocked or out of time. The end of such a run doesn't wait for its backlog. The
-// remaining events are numbered without gaps. The writer's lock guards it.
+// canceled, blocked or timed out. The end of such a run does not wait for its backlog. The
+// remaining events are numbered without gaps. The writer's lock guards a shedder.
 type shedder struct {
 	stopped chan struct{} // closed by Stop
 	atEnd   bool          // the loop has ended, and after_agent is next
@@ -31,7 +31,7 @@ func (s *shedder) isStopped() bool {
 	}
 }
 
-// drops reports whether to drop a newly emitted event, and counts the event if so.
+// drops reports whether a newly emitted event must be dropped. It counts dropped events.
 func (s *shedder) drops(e *abi.Event) bool {
 	if !s.isStopped() || !delivery.Droppable(e) {
 		return false
@@ -44,7 +44,7 @@ func (s *shedder) drops(e *abi.Event) bool {
 	return true
 }
 
-// drop returns the events that remain when the run is stopped and frees the others.
+// drop returns events without the droppable ones, for which it calls free.
 func (s *shedder) drop(events []delivery.Event, free func(*delivery.Event)) []delivery.Event {
 	left := make([]delivery.Event, 0, 8)
 	for i := range events {
@@ -66,7 +66,7 @@ func emittedBytes(e *abi.Event) int {
 }
 
 // Stop drops the custom events and log lines that are not persisted. It allows the journal to abort
-// the commit in progress, which is then repeated without them.
+// the commit in progress. The writer then repeats the commit without such events.
 func (w *Writer) Stop() {
 	w.mu.Lock()
 	if !w.shedder.isStopped() {
@@ -79,17 +79,16 @@ func (w *Writer) Stop() {
 	signal(w.wake)
 }
 
-// Ending lets after_agent and the observers of a stopped run emit custom events and log lines
-// again, up to maxLastBytes. It is called after the hooks that were running when the run was
-// stopped.
+// Ending allows after_agent and the observers of a stopped run to emit custom events and log lines
+// again, up to maxLastBytes. Callers call it when the hooks that were running when the run was
+// stopped have returned.
 func (w *Writer) Ending() {
 	w.mu.Lock()
 	w.shedder.atEnd = true
 	w.mu.Unlock()
 }
 
-// retry repeats an aborted commit without the events that may be dropped. It returns the remaining
-// events.
+// retry repeats an aborted commit without the droppable events. It returns the remaining events.
 func (w *Writer) retry(
 	c *journal.Commit,
 	events []delivery.Event,

@@ -7,18 +7,18 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// endBytes is the number of bytes that the hooks at the end of a run may write beyond its
-// limit.
+// endBytes is the number of journal bytes that the hooks at the end of a run may write beyond the
+// run's limit.
 const endBytes = 1 << 20
 
-// A size counts the bytes that a run wrote to its journal.
+// A size counts the bytes that a run has written to its journal.
 type size struct {
 	mu   sync.Mutex
 	max  int64 // unlimited if zero
 	used int64
-	full bool // the run was canceled because of its limit or a quota
+	full bool // the run was canceled because of its limit or of a quota
 
-	// spent is canceled once the hooks at the run's end may write no more.
+	// spent is canceled when the hooks at the run's end may write no more.
 	spent context.Context
 	stop  context.CancelFunc
 }
@@ -29,8 +29,8 @@ func newSize(limit, used int64) *size {
 	return s
 }
 
-// add counts n bytes that were committed. It cancels the run, once, if the total exceeds the run's
-// limit, or if quota, the journal's report of a quota that is used up, is not nil.
+// add counts n bytes of a commit. It cancels the run, once, if the total exceeds the run's limit or
+// if quota is not nil. quota is the journal's report of a quota that is used up.
 func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,6 +54,6 @@ func (s *size) add(n int64, quota *journal.FullError, cancel context.CancelCause
 	}
 }
 
-// AfterSpent calls fn once the run has written more than endBytes beyond its limit. The returned
-// function cancels the registration.
+// AfterSpent calls fn when the run has written more than endBytes beyond its limit. stop undoes the
+// registration of fn.
 func (w *Writer) AfterSpent(fn func()) (stop func() bool) { return context.AfterFunc(w.size.spent, fn) }

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// An asker is the model of an agent that calls a sub-agent and answers with the sub-agent's answer.
+// An asker is a model that calls a sub-agent and answers with the sub-agent's answer.
 type asker struct {
 	w    *world
 	tool string
@@ -33,7 +33,7 @@ func (a *asker) Generate(_ context.Context, req *model.Request, _ func(abi.Chunk
 }
 
 // TestDeathAtEveryWriteOfAChild checks that a run with a sub-agent, one or two levels deep,
-// completes after its process dies at any write to the journal.
+// completes if its process dies at any write to the journal.
 func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 	t.Parallel()
 	for depth := 1; depth <= 2; depth++ {
@@ -58,8 +58,8 @@ func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 	}
 }
 
-// requireChild checks the events and side effects of a run with a sub-agent's run, with or without
-// crashes.
+// requireChild requires the events and side effects of a complete run with a sub-agent's run,
+// whether or not processes crashed.
 func requireChild(t *testing.T, w *world, c *taker) {
 	t.Helper()
 	types := c.types()

@@ -22,21 +22,21 @@ const (
 	gatherTime = 2 * time.Millisecond
 	// heartbeatsPerLease is the number of renewals per lease period.
 	heartbeatsPerLease = 5
-	// maxRetryDelay bounds the time between two attempts to reach the journal.
+	// maxRetryDelay is the maximum delay between two attempts to reach the journal.
 	maxRetryDelay = time.Second
 )
 
-// ErrCanceled is the cause of canceling a run through its journal.
+// ErrCanceled is the cause of a cancellation that was requested through the journal.
 var ErrCanceled = errors.New("somebody canceled it")
 
-// errEnded is the result of waiting for a commit of a run that has ended.
+// errEnded is the error of waiting for a commit of a run that has ended.
 var errEnded = errors.New("the run has ended")
 
 // A Source collects the changes of a run's state.
 type Source interface {
-	// Collect returns the changes since the last call. It calls take while the run records nothing,
-	// so that the events which take finds belong to the change. It does not call take before the
-	// run has begun.
+	// Collect returns the changes since its last call. It calls take while the run records nothing,
+	// so that the events that take collects belong to the changes. Before the run has begun, it
+	// does not call take.
 	Collect(take func() error) (Change, error)
 }
 
@@ -45,7 +45,7 @@ type Change struct {
 	Log      []byte             // the next entry of the run's log; nil if nothing changed
 	Progress *journal.Progress  // the run's progress; nil if unchanged
 	Rewrite  *journal.Rewrite   // erases from earlier entries, unless nil
-	Thread   *journal.ThreadEnd // what the run leaves of its thread, unless nil
+	Thread   *journal.ThreadEnd // the change of the run's thread, unless nil
 	Pending  int64              // bytes to release from the pending memory once persisted
 }
 
@@ -58,15 +58,15 @@ type Position struct {
 }
 
 // A Writer commits the changes and events of a run in the background. A caller that must not
-// continue before they are committed, such as one about to call a tool, waits with [Writer.Flush].
+// continue before they are committed, for example because it calls a tool, calls [Writer.Flush].
 //
-// A commit is written once it survives the end of the process, and synced once it survives a power
+// A commit is written when it survives the end of the process, and synced when it survives a power
 // failure. The run continues after the write, and so do its commits. The run waits for the sync
-// before it does something that must not happen twice. The writer waits for it before it delivers
-// an event, unless a resumed run would repeat the event.
+// before an action that must not be repeated. The writer waits for the sync before it delivers an
+// event, unless a resumed run would repeat the event.
 //
-// An event that reports a change is never committed without the change, nor the other way round: an
-// event is held until its change is recorded.
+// An event that reports a change is committed together with the change: the writer holds the event
+// until the change is recorded.
 type Writer struct {
 	*journal.Options
 	run    string
@@ -87,7 +87,7 @@ type Writer struct {
 	unsynced bool         // the last commit was lazy
 	previous *pendingSync // the last commit with events or waiters
 	size     *size
-	syncs    chan struct{} // holds a token for each pending sync
+	syncs    chan struct{} // has a token for each pending sync
 
 	wake    chan struct{}
 	closing chan struct{}
@@ -95,8 +95,8 @@ type Writer struct {
 	backlog backlog
 }
 
-// NewWriter returns a writer of a claimed run. The run ends once it has written more than maxBytes
-// bytes; 0 means unlimited.
+// NewWriter returns a writer of a claimed run. The run ends if it writes more than maxBytes bytes;
+// 0 means no limit.
 func NewWriter(o *journal.Options, run string, at Position, maxBytes int64, source Source) *Writer {
 	return &Writer{Options: o, run: run, epoch: at.Epoch, entries: at.Entries, last: at.LastSeq, source: source,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
@@ -104,8 +104,8 @@ func NewWriter(o *journal.Options, run string, at Position, maxBytes int64, sour
 		shedder: newShedder(), backlog: newBacklog()}
 }
 
-// Begin starts to commit and to deliver events to the queue. If the journal fails, the
-// writer calls cancel, which must end the run.
+// Begin starts to commit, and to deliver events to the queue to. If the journal fails, the writer
+// calls cancel, which must end the run.
 func (w *Writer) Begin(cancel context.CancelCauseFunc, memory *delivery.Memory, to *delivery.Queue) {
 	w.cancel, w.memory = cancel, memory
 	go w.work()
@@ -143,7 +143,7 @@ func (w *Writer) End() error {
 // Cancel ends the run as if its cancellation had been requested through the journal.
 func (w *Writer) Cancel() { w.cancel(ErrCanceled) }
 
-// ReleaseLease lets another process claim the run at once.
+// ReleaseLease ends the lease, so that another process can claim the run at once.
 func (w *Writer) ReleaseLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.LeaseTTL)
 	defer cancel()
@@ -157,9 +157,9 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Send queues an event, unless a stopped run drops it. A held event is committed after the next
-// call of [Writer.Ready] or the next event that is not held. Other events are committed as soon as
-// possible.
+// Send queues an event, unless the run is stopped and drops the event. A held event is committed
+// after the next call of [Writer.Ready] or the next event that is not held. Other events are
+// committed as soon as possible.
 func (w *Writer) Send(e delivery.Event, held bool) {
 	w.mu.Lock()
 	if w.shedder.drops(&e.Event) {
@@ -175,7 +175,7 @@ func (w *Writer) Send(e delivery.Event, held bool) {
 	signal(w.wake)
 }
 
-// Ready releases all held events. The source must have recorded the changes that they report.
+// Ready releases all held events. The source must have recorded the changes that the events report.
 func (w *Writer) Ready() {
 	w.mu.Lock()
 	w.ready = len(w.events)
@@ -186,9 +186,9 @@ func (w *Writer) Ready() {
 // AwaitCaller waits while maxBacklog or more committed events wait for the caller.
 func (w *Writer) AwaitCaller(ctx context.Context) { w.backlog.wait(ctx) }
 
-// Flush waits until all earlier changes and events are written, or synced if synced is set. It
-// calls written, if not nil, once they are written. It fails if the journal fails, if ctx is done
-// or if the run has ended.
+// Flush waits until all earlier changes and events are written or, if synced is set, synced. It
+// calls written, if not nil, when they are written. It returns an error if the journal fails, if
+// ctx is done or if the run has ended.
 func (w *Writer) Flush(ctx context.Context, synced bool, written func()) error {
 	wait := &waiter{synced: synced, written: written, done: make(chan error, 1)}
 	w.mu.Lock()
@@ -233,8 +233,8 @@ func (w *Writer) work() {
 	}
 }
 
-// gather waits gatherTime for further changes, but only until there are waiters or the writer is
-// closed.
+// gather waits gatherTime for further changes. It returns earlier if there are waiters or the
+// writer is closed.
 func (w *Writer) gather() {
 	if w.hasWaiters() {
 		return
@@ -292,12 +292,12 @@ func (w *Writer) commit() {
 	})
 }
 
-// A gathered holds the parts of one commit.
+// A gathered is the content of one commit.
 type gathered struct {
 	commit  *journal.Commit // the commit of the changes and events; nil if there are none
 	events  []delivery.Event
 	waiters []*waiter
-	bytes   int64 // size of the changes, counted as pending memory
+	bytes   int64 // size of the changes, which counts as pending memory
 }
 
 // collect takes the source's changes, the events that are not held, and the waiters, and builds the
@@ -335,7 +335,7 @@ func (w *Writer) collect() (g gathered, err error) {
 }
 
 // repeatable reports whether an event may reach the caller before it is synced. After a power
-// failure the resumed run reports it again, perhaps with another number.
+// failure, the resumed run sends the event again, perhaps with another number.
 func repeatable(e *abi.Event) bool {
 	if e.Type == abi.EventChild && e.Event != nil {
 		e = e.Event
@@ -343,14 +343,14 @@ func repeatable(e *abi.Event) bool {
 	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
 }
 
-// number sets the numbers of events: first, first+1 and so on.
+// number numbers events consecutively, starting with first.
 func number(events []delivery.Event, first int64) {
 	for i := range events {
 		events[i].Event.Seq = first + int64(i)
 	}
 }
 
-// lines encodes events as a line of JSON each.
+// lines encodes events as JSON, one per line.
 func lines(events []delivery.Event) ([]byte, error) {
 	var out bytes.Buffer
 	for i := range events {
@@ -379,8 +379,8 @@ func (w *Writer) try(c *journal.Commit) error {
 	}
 }
 
-// renew renews the lease. It ends the run if its cancellation was requested or another process has
-// claimed it. Other errors have no effect: the next heartbeat tries again.
+// renew renews the lease. It ends the run if the run's cancellation was requested or if another
+// process has claimed the run. It ignores other errors, because the next heartbeat tries again.
 func (w *Writer) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.LeaseTTL/heartbeatsPerLease)
 	defer cancel()
@@ -393,8 +393,8 @@ func (w *Writer) renew() {
 	}
 }
 
-// Fail ends the run with a [*journal.Error] that wraps err; the writer then commits nothing more.
-// If the writer has failed before, Fail only returns the first error.
+// Fail ends the run with a [*journal.Error] that wraps err. The writer then commits nothing more.
+// If the writer has already failed, Fail only returns the first error.
 func (w *Writer) Fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package pump passes the chunks of a stream from its producer to a chain's sink. It batches the
-// chunks that arrive within 0.5 ms, and joins characters that a stream of bytes cut in two. The
-// package does not depend on runs or models.
+// chunks that arrive within 0.5 ms. It also joins characters that a stream has cut between two
+// chunks. The package does not depend on runs or models.
 package pump
 
 import (
@@ -16,14 +16,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// Run calls maker and passes to out the chunks that maker puts. Chunks that arrive within 0.5 ms
-// are passed together, and chunks gather while on_chunk hooks process earlier ones. If ends is set
-// and the maker succeeds, the last call of out is final. If out fails, Run cancels the maker's
-// context and returns the error of out. A panic of the maker becomes an error that names the maker
-// by the string what.
+// Run calls maker, and passes the chunks that maker puts to out. Chunks that arrive within 0.5 ms
+// are passed together, and chunks are queued while on_chunk hooks process earlier ones. If ends is
+// set and maker succeeds, the last call of out has final set. If out fails, Run cancels maker's
+// context and returns the error of out. A panic of maker becomes an error in which what names the
+// maker.
 //
-// The maker runs on the caller's goroutine. If it returns within 0.5 ms, Run starts no other
-// goroutine.
+// maker runs on the caller's goroutine. If it returns within 0.5 ms, Run starts no other goroutine.
 func Run[R any](
 	ctx context.Context,
 	out pipe.Sink,
@@ -41,7 +40,7 @@ func Run[R any](
 		failed = p.add(p.joiner.rest()...)
 	}
 	err := p.end(ends && failed == nil)
-	p.waiting.Room(nil) // a maker that still puts chunks must not use the pooled array
+	p.waiting.Room(nil) // a maker that continues to put chunks must not use the pooled array
 	clear(room[:])
 	chunkArrays.Put(room)
 	if err != nil {
@@ -51,14 +50,13 @@ func Run[R any](
 	return res, failed
 }
 
-// batchDelay is the time that a chunk waits for others, so that they are passed on together. It is
-// too short for people to notice.
+// batchDelay is the time that a chunk waits for other chunks. It is too short for people to notice.
 const batchDelay = 500 * time.Microsecond
 
-// chunkArrays holds arrays for reuse. Sinks do not keep the chunks that they are passed.
+// chunkArrays pools arrays of chunks. A sink must not keep the chunks that it receives.
 var chunkArrays = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
 
-// usualChunks is the number of chunks that can wait without allocation.
+// usualChunks is the number of chunks that can be queued without an allocation.
 const usualChunks = 32
 
 // call calls the maker and turns a panic into an error.
@@ -110,7 +108,7 @@ func (p *passing) put(c abi.Chunk) error {
 	return nil
 }
 
-// add queues chunks. If they do not fit into the queue, it first passes on the queued ones.
+// add queues chunks. If they do not fit into the queue, it first passes the queued ones on.
 func (p *passing) add(chunks ...abi.Chunk) error {
 	for !p.waiting.Add(chunks...) {
 		p.flush()
@@ -141,8 +139,8 @@ func (p *passing) flush() {
 	}
 }
 
-// end passes on the remaining chunks, on the caller's goroutine. If out failed before, end returns
-// its error. If out panicked before, end panics with the same value.
+// end passes the remaining chunks on. If out has failed, end returns its error. If out has
+// panicked, end panics with the same value.
 func (p *passing) end(final bool) error {
 	if timer := p.timer.Load(); timer != nil {
 		timer.Stop()
@@ -165,14 +163,14 @@ func (p *passing) end(final bool) error {
 	return p.out(p.ctx, chunks, final)
 }
 
-// A joiner joins characters that were cut between chunks. It holds the incomplete end of a
-// chunk until the next chunk of the same kind.
+// A joiner joins characters that were cut between chunks. It keeps the incomplete character at the
+// end of a chunk until the next chunk of the same kind.
 type joiner struct {
 	held []abi.Chunk
 }
 
-// join prepends held bytes to a chunk and holds the incomplete character at its end. It reports
-// whether to pass the chunk on. A chunk whose text is held entirely is not passed on, unless it is
+// join prepends the kept bytes to a chunk, and keeps the incomplete character at the chunk's end.
+// It reports whether to pass the chunk on. It returns false if it keeps the whole text, unless c is
 // a tool_call chunk.
 func (j *joiner) join(c *abi.Chunk) bool {
 	text := &c.Text
@@ -197,7 +195,7 @@ func (j *joiner) join(c *abi.Chunk) bool {
 	return *text != "" || before == "" || c.Kind == abi.ChunkToolCall
 }
 
-// rest returns the bytes that are still held. They form no complete character.
+// rest returns the bytes that the joiner still keeps, as chunks. They are not a complete character.
 func (j *joiner) rest() []abi.Chunk {
 	for i := range j.held {
 		if h := &j.held[i]; h.Kind == abi.ChunkToolCall {

@@ -13,8 +13,8 @@ import (
 
 type putter = func(abi.Chunk) error
 
-// TestRun checks that chunks are passed on in order while the maker continues, and the rest after
-// it has returned, and that errors, panics and cancellation end Run.
+// TestRun checks that chunks are passed on in order while the maker continues, and the remaining
+// ones after it has returned. Errors, panics and cancellation must end Run.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	text := func(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }

@@ -15,15 +15,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// An Entry is a line of a run's log: the changes of its [State] since the previous line, written at
-// the end of a phase or within one. Messages, Rounds and Records hold only what changed. The lines
-// of one commit make one entry of the journal.
+// An Entry is a line of a run's log: the changes of the run's [State] since the previous line. It
+// is written at the end of a phase or within one. Messages, Rounds and Records have only what
+// changed. The lines of one commit are one entry of the journal.
 type Entry struct {
-	// Head is the state without the parts that have fields of their own here; nil if
-	// unchanged.
+	// Head is the state without the parts for which an Entry has other fields; nil if unchanged.
 	Head *State `json:"head,omitempty"`
-	// Phase is the number of phases that have ended. Records of earlier phases are not
-	// part of the current record.
+	// Phase is the number of phases that have ended. The records of earlier phases are not part of
+	// the current record.
 	Phase   int64        `json:"phase"`
 	Records []PhaseDelta `json:"records,omitempty"`
 
@@ -73,8 +72,8 @@ func FixedOf(s *State) *Fixed {
 	}
 }
 
-// Same reports whether o has the same values as f. Slices and pointers of a state are replaced,
-// their targets never modified, so Same compares the lengths and addresses.
+// Same reports whether o has the same values as f. It compares the lengths and addresses of slices
+// and the values of pointers, because a state replaces them instead of modifying their targets.
 func (f *Fixed) Same(o *Fixed) bool {
 	return o != nil && f.Instruction == o.Instruction && len(f.InstructionLabels) == len(o.InstructionLabels) &&
 		f.Model == o.Model && f.Limits == o.Limits && f.Requested == o.Requested &&
@@ -95,19 +94,18 @@ type Live struct {
 	Revisions int64          `json:"revisions,omitempty"`
 }
 
-// HeadOf returns a copy of the state without the parts that have fields of their own in an
-// [Entry].
+// HeadOf returns a copy of the state without the parts for which an [Entry] has other fields.
 func HeadOf(s *State) *State {
 	head := *s
 	head.Instruction, head.Tools, head.Input, head.Model, head.Limits, head.Requested = "", nil, nil, nil, nil, nil
 	head.InstructionLabels, head.Models = nil, nil
-	head.Used = nil // stored outside of the log
+	head.Used = nil // the journal stores it outside of the log
 	head.Messages, head.Rounds, head.Locals, head.Record, head.Calls = nil, nil, nil, nil, nil
 	head.Streamed = joined(s.Streamed)
 	return &head
 }
 
-// joined returns the chunks with adjacent text chunks of the same kind merged.
+// joined returns chunks with adjacent text chunks of the same kind merged into one.
 func joined(chunks []abi.Chunk) []abi.Chunk {
 	var out []abi.Chunk
 	for _, c := range chunks {
@@ -121,7 +119,7 @@ func joined(chunks []abi.Chunk) []abi.Chunk {
 }
 
 // Restore returns the state that a log describes, and the number of phases that have ended. It
-// fails if the log is malformed or lacks its beginning.
+// returns an error if the log is malformed or has no beginning.
 func Restore(log [][]byte) (*State, int64, error) {
 	s := &State{Locals: local.New(), Record: record.New()}
 	f := &builder{state: s}
@@ -151,8 +149,9 @@ func Restore(log [][]byte) (*State, int64, error) {
 	return s, f.phase, nil
 }
 
-// EntryBefore returns the number, counted from 1, of the last entry of a log that begins before a
-// phase, or 1. All changes of that phase and of later ones are in that entry or after it.
+// EntryBefore returns the number of the last entry of a log that begins before a phase, or 1 if
+// there is none. Entries are counted from 1. All changes of that phase and of later ones are in
+// that entry or in later entries.
 func EntryBefore(log [][]byte, phase int64) int64 {
 	for n := len(log); n > 1; n-- {
 		var e struct {
@@ -187,9 +186,9 @@ func eachEntry(log [][]byte, fn func(*Entry) error) error {
 type builder struct {
 	state    *State
 	fixed    *Fixed
-	base     []string // ids of the messages of the run's thread
+	base     []string // IDs of the messages of the run's thread
 	messages []abi.Message
-	shared   bool // messages are referenced elsewhere and must not be overwritten
+	shared   bool // other lists share messages, so they must not be overwritten
 	calls    []CallState
 	inner    map[int]*ChildLog
 	phase    int64
@@ -217,7 +216,7 @@ func (f *builder) add(e *Entry) error {
 	s.Rounds = append(s.Rounds, e.Rounds...)
 	if e.Fixed != nil {
 		if f.fixed == nil {
-			f.base = idsOf(f.messages) // a line before the log's own has the messages of the run's thread
+			f.base = idsOf(f.messages) // a line before the first entry has the messages of the run's thread
 		}
 		f.fixed = e.Fixed
 	}
@@ -293,7 +292,7 @@ func sortedKeys(calls map[int]json.RawMessage) []int {
 	return keys
 }
 
-// LogLines encodes entries as a line of JSON each.
+// LogLines encodes entries as JSON, one per line.
 func LogLines(log []Entry) ([]byte, error) {
 	var out bytes.Buffer
 	for i := range log {

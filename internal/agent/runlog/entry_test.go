@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// TestEntryBefore checks the entry that EntryBefore returns for each phase of a log in which one
-// entry spans two phases.
+// TestEntryBefore checks the result of EntryBefore for each phase of a log in which one entry spans
+// two phases.
 func TestEntryBefore(t *testing.T) {
 	t.Parallel()
 	var log [][]byte
@@ -45,8 +45,8 @@ func TestRestoredSettings(t *testing.T) {
 	require.Equal(t, s.Limits, restored.Limits)
 }
 
-// TestRequestEditsAreBounded checks that a module that removes large messages from each request does
-// not make the history larger than maxRequestEdits.
+// TestRequestEditsAreBounded checks a module that removes large messages from each request. The
+// history must not become larger than maxRequestEdits.
 func TestRequestEditsAreBounded(t *testing.T) {
 	t.Parallel()
 	large := []abi.Message{abi.User(strings.Repeat("x", maxRequestEdits*2/3))}
@@ -58,8 +58,8 @@ func TestRequestEditsAreBounded(t *testing.T) {
 	require.Equal(t, []Edit{{Omitted: 1, Inserted: []abi.Message{abi.User("short")}}}, second)
 }
 
-// TestRequestsOfRepeatedCalls checks that the edits of an inner ring that is called twice, because a
-// wrapper repeats its call, apply to the request as the outer ring left it.
+// TestRequestsOfRepeatedCalls checks the edits of an inner ring that is called twice because a
+// wrapper repeats its call. They must apply to the request as the outer ring left it.
 func TestRequestsOfRepeatedCalls(t *testing.T) {
 	t.Parallel()
 	call := func(entry string, attempt int, splice string) *RecordedCall {

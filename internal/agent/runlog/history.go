@@ -19,48 +19,49 @@ import (
 	"github.com/agent-runner/agent-runner/internal/contract"
 )
 
-// A History holds the recorded calls of a run by phase, as read from its log.
+// A History is the recorded calls of a run by phase, read from the run's log.
 type History struct {
 	State  *State        `json:"state"`
-	Input  []abi.Message `json:"input"` // the messages that the run began with
+	Input  []abi.Message `json:"input"` // messages at the start of the run
 	Phases []PhaseRecord `json:"phases"`
-	// Answers holds the answers to the run's interrupts by interrupt id.
+	// Answers has the answers to the run's interrupts, by interrupt ID.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
-	// Answered lists the same answers by the request that gave them.
+	// Answered has the same answers, by the request that gave them.
 	Answered []Answered `json:"answered,omitempty"`
 }
 
-// Answered holds the answers of one request.
+// Answered is the answers of one request.
 type Answered struct {
 	By      string                     `json:"by,omitempty"` // who answered; see agent.AnsweredBy
 	TimeMS  int64                      `json:"time_ms"`
 	Answers map[string]json.RawMessage `json:"answers"` // by interrupt id
-	// Request identifies the request, if its caller wants to recognize a repeated one.
+	// Request identifies the request, if its caller wants to recognize a repetition; nil otherwise.
 	Request *AnsweringRequest `json:"request,omitempty"`
 }
 
-// An AnsweringRequest identifies a request that answered, and has the position of the run before it.
+// An AnsweringRequest identifies a request with answers, and has the position of the run before the
+// request.
 type AnsweringRequest struct {
-	Key    string    `json:"key"`    // what a repeated request has in common
-	Digest string    `json:"digest"` // what a different request does not have
+	Key    string    `json:"key"`    // same in a repetition of the request
+	Digest string    `json:"digest"` // different in another request with the same key
 	After  int64     `json:"after"`  // number of the last event
 	Usage  abi.Usage `json:"usage"`
 }
 
-// A PhaseRecord holds the calls that were recorded in one phase.
+// A PhaseRecord is the calls that were recorded in one phase.
 type PhaseRecord struct {
 	Phase Phase          `json:"phase"`
 	Step  int            `json:"step"`
 	Deeds []RecordedCall `json:"deeds"`
 }
 
-// A RecordedCall is a recorded call with the changes that it made to the messages of the run or,
-// for before_model, to those of the request.
+// A RecordedCall is a recorded call with the changes that it made to the run's messages or, for
+// before_model, to the messages of the request.
 type RecordedCall struct {
 	record.CallRecord
 	Edits []Edit `json:"edits,omitempty"`
 
-	attempt int // number of the call among those of one hook of an entry in a phase, from 1
+	attempt int // number of the call among the calls of the same hook and entry in a phase, from 1
 }
 
 // An Edit removes and inserts messages at one index.
@@ -68,16 +69,16 @@ type Edit struct {
 	At       int           `json:"at"`
 	Removed  []abi.Message `json:"removed,omitempty"`
 	Inserted []abi.Message `json:"inserted,omitempty"`
-	// Omitted is the number of removed messages that Removed does not hold, because the removed
-	// messages of all requests are too large together.
+	// Omitted is the number of removed messages that Removed does not contain, because the removed
+	// messages of all requests exceed maxRequestEdits.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// maxRequestEdits bounds the messages that a history holds because they were removed from requests,
-// in bytes of text. A module can remove the whole conversation from each request.
+// maxRequestEdits is the maximum size in bytes of the messages in a history that were removed from
+// requests. A module can remove the whole conversation from each request.
 const maxRequestEdits = 4 << 20
 
-// ReadHistory returns the history of a run. It fails if the run's log is malformed.
+// ReadHistory returns the history of a run. It returns an error if the run's log is malformed.
 func ReadHistory(stored *journal.StoredRun) (*History, error) {
 	state, _, err := Restore(stored.Log)
 	if err != nil {
@@ -110,13 +111,14 @@ type reader struct {
 	calls    map[string]RecordedCall // recorded calls of the current phase, by key
 	name     Phase
 	step     int
-	messages []abi.Message // the messages before the current phase
+	messages []abi.Message // messages before the current phase
 
-	instruction string // the instruction before the current phase
-	removed     int    // bytes of the messages removed from requests
+	instruction string // instruction before the current phase
+	removed     int    // size of the messages removed from requests, in bytes
 
-	// The requests of the current phase, by attempt. requester is the entry whose edits were applied
-	// last. requests holds the requests after its edits, and outer those before them.
+	// The requests of the current phase, by attempt. requester is the entry whose edits were
+	// applied last. requests has the requests after the edits of requester, and outer has those
+	// before.
 	requests, outer map[int][]abi.Message
 	requester       string
 }
@@ -155,7 +157,7 @@ func (r *reader) add(e *Entry) error {
 	return nil
 }
 
-// begin starts a phase. The state that the log has described so far becomes its initial state.
+// begin starts a phase, whose initial state is the state that the log has described so far.
 func (r *reader) begin(phase int64) {
 	r.phase, r.calls = phase, map[string]RecordedCall{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
@@ -188,8 +190,8 @@ func (r *reader) flush() {
 // hooks lists the hooks in the order in which a phase calls them.
 var hooks = contract.Hooks()
 
-// order returns the rank of a hook or call in a phase. The model's call comes before after_model,
-// and a tool's after gate_tool. Unknown names come last.
+// order returns the rank of a hook or call in a phase. The model's call precedes after_model, and a
+// tool's call follows gate_tool. Unknown names come last.
 func order(what string) int {
 	rank := func(h abi.Hook) int {
 		at := slices.Index(hooks, h)
@@ -208,7 +210,7 @@ func order(what string) int {
 	}
 }
 
-// place returns the rank of a call's entry in the order in which the hook calls the entries.
+// place returns the rank of the call's entry in the order in which the hook calls entries.
 func (r *reader) place(d RecordedCall) int {
 	if abitable.HookOf(d.What).Order == "outward" {
 		return -r.rank[d.Entry]
@@ -216,7 +218,8 @@ func (r *reader) place(d RecordedCall) int {
 	return r.rank[d.Entry]
 }
 
-// edit applies the change of a hook to the messages of the run or of the request, and notes it in d.
+// edit applies the change of a hook to the messages of the run or of the request, and sets d.Edits
+// to the change.
 func (r *reader) edit(d *RecordedCall) {
 	row := abitable.HookOf(d.What)
 	switch {
@@ -240,9 +243,9 @@ func (r *reader) edit(d *RecordedCall) {
 	}
 }
 
-// request returns the messages of the request before the call of a hook. Entries of inner rings are
-// called more often than those of outer rings if a wrapper repeats its call: their request is then the
-// last one of the outer rings.
+// request returns the messages of the request before the call of a hook. If a wrapper repeats its
+// call, entries of inner rings are called more often than those of outer rings. Their request is
+// then the last one of the outer rings.
 func (r *reader) request(d *RecordedCall) []abi.Message {
 	if d.Entry != r.requester {
 		maps.Copy(r.outer, r.requests)
@@ -260,7 +263,8 @@ func (r *reader) request(d *RecordedCall) []abi.Message {
 	return r.messages
 }
 
-// bound drops removed messages from edits of a request once they exceed maxRequestEdits together.
+// bound drops the removed messages from edits of a request if all such messages exceed
+// maxRequestEdits.
 func (r *reader) bound(edits []Edit) {
 	for i := range edits {
 		n := 0
@@ -273,7 +277,7 @@ func (r *reader) bound(edits []Edit) {
 	}
 }
 
-// apply returns the messages as a patch leaves them, and its edits. It ignores an invalid patch.
+// apply returns the messages after patch p, and the edits of p. It ignores an invalid patch.
 func apply(messages []abi.Message, p *abi.ListPatch) (out []abi.Message, edits []Edit) {
 	if p.IsZero() || contract.CheckListPatch(p, len(messages)) != nil {
 		return messages, nil
@@ -294,9 +298,9 @@ func apply(messages []abi.Message, p *abi.ListPatch) (out []abi.Message, edits [
 	return append(out, messages[done:]...), edits
 }
 
-// wholeSplice returns a splice that turns before into after. The splice leaves out the messages
-// that both lists begin and end with. Messages that differ only in their origin and labels count as
-// equal.
+// wholeSplice returns a splice that turns before into after. The splice leaves out the messages at
+// the beginning and at the end that are equal in both lists. Messages that differ only in origin
+// and labels count as equal.
 func wholeSplice(before, after []abi.Message) abi.Splice {
 	same := func(a, b abi.Message) bool {
 		a, b = message.Unlabelled(a), message.Unlabelled(b)

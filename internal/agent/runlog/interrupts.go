@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// Pending returns the interrupts that the run waits for, in the order of its calls. The id of an
-// interrupt of a sub-agent has the call's [CallState.ChildName] and a slash as prefix.
+// Pending returns the interrupts for which the run waits, in the order of its calls. The ID of a
+// sub-agent's interrupt begins with [CallState.ChildName] of the call and a slash.
 func (s *State) Pending() []abi.Pending {
 	if s.Record == nil {
 		return nil
@@ -40,8 +40,9 @@ func (s *State) Pending() []abi.Pending {
 	return out
 }
 
-// ChildName returns the name of the last run that the call started, which prefixes the ids of its
-// interrupts: the id of the call and, from the second run on, "#" and the number of the run.
+// ChildName returns the name of the last run that the call started: the call's ID and, from the
+// second run on, "#" and the number of the run. The IDs of the run's interrupts begin with the
+// name.
 func (c *CallState) ChildName() string {
 	if c.Runs > 1 {
 		return c.Call.ID + "#" + strconv.Itoa(c.Runs)
@@ -49,7 +50,7 @@ func (c *CallState) ChildName() string {
 	return c.Call.ID
 }
 
-// childOf returns the call that waits for p because its sub-agent's run waits, or nil.
+// childOf returns the call for whose sub-agent's run the interrupt p waits, or nil.
 func (s *State) childOf(p abi.Pending) *CallState {
 	if p.Call == nil || p.Entry != "" {
 		return nil
@@ -61,8 +62,9 @@ func (s *State) childOf(p abi.Pending) *CallState {
 	return &s.Calls[i]
 }
 
-// Answer answers interrupts by their ids, including interrupts of sub-agents. by says who answered,
-// or is empty. Answer fails, and changes nothing, if an id is unknown or an answer is invalid.
+// Answer records answers to interrupts, including those of sub-agents, by interrupt ID. by is the
+// name of the person who answered, or "". If an ID is unknown or an answer is invalid, Answer
+// changes nothing and returns an error.
 func (s *State) Answer(answers map[string]json.RawMessage, by string) error {
 	var waiting []string
 	for _, p := range s.Pending() {
@@ -104,7 +106,7 @@ func (s *State) Answer(answers map[string]json.RawMessage, by string) error {
 	return s.Record.Answer(own, by)
 }
 
-// CloneState returns a deep copy of s, made by encoding and decoding it as JSON.
+// CloneState returns a deep copy of s. It encodes s as JSON and decodes the JSON.
 func CloneState(s *State) (*State, error) {
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/record"
 )
 
-// A CallKey identifies a call of the model or of a tool among those of a run and its sub-agents.
+// A CallKey identifies a call of the model or of a tool in a run or in the runs of its sub-agents.
 type CallKey struct {
 	Run  string
 	Step int
 	Key  string // the call's key; see record.KeyOf
 }
 
-// Recorded holds the data from which a run can be replayed without its model and its tools.
+// Recorded is the data with which a run can be replayed without its model and its tools.
 type Recorded struct {
 	Calls map[CallKey]record.CallRecord // the calls of models and tools
 	Tools map[string][]abi.Tool         // the host's tools of each agent, by the agent's name
 }
 
-// ReadRecorded returns the recorded calls of a run and its sub-agents. It fails if the run's log is
-// malformed.
+// ReadRecorded returns the recorded calls of a run and its sub-agents. It returns an error if the
+// run's log is malformed.
 func ReadRecorded(log [][]byte) (*Recorded, error) {
 	out := &Recorded{Calls: map[CallKey]record.CallRecord{}, Tools: map[string][]abi.Tool{}}
 	return out, out.read(log)
@@ -59,11 +59,11 @@ func (o *Recorded) read(log [][]byte) error {
 type recordedReader struct {
 	out   *Recorded
 	fold  *builder
-	calls map[CallKey]record.CallRecord // calls of the run; the Run of their keys is not set
+	calls map[CallKey]record.CallRecord // calls of the run; Run is not set in their keys
 	phase int64
 	step  int
 
-	children [][]json.RawMessage // logs of sub-agents' runs that the state in fold no longer contains
+	children [][]json.RawMessage // logs of sub-agents' runs that the state in fold does not contain
 }
 
 // add adds the calls of one line of the log.
@@ -77,7 +77,7 @@ func (r *recordedReader) add(e *Entry) error {
 			if err != nil {
 				return err
 			}
-			if call.What == "tool" || strings.HasPrefix(call.What, "model") { // of the run or of a middleware
+			if call.What == "tool" || strings.HasPrefix(call.What, "model") { // a call of the run or of a middleware
 				r.calls[CallKey{Step: r.step, Key: key}] = call
 			}
 		}

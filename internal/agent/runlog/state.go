@@ -1,7 +1,7 @@
 // Package runlog defines the state of a run and the log of its changes. A run stores each change of
-// its [State] as an [Entry]; [Restore] rebuilds the state from the entries, and [ReadHistory]
-// returns the calls of each phase. The package does not run agents and does not depend on the log's
-// store.
+// its [State] as an [Entry]. [Restore] rebuilds the state from the entries, and [ReadHistory]
+// returns the calls of each phase. The package does not run agents, and does not depend on the
+// store of the log.
 package runlog
 
 import (
@@ -33,7 +33,7 @@ const (
 	PhaseEnd     Phase = "end"
 )
 
-// A State is a run as a plain value. A resumed run needs no other data.
+// A State is the state of a run. It can be encoded as JSON, and a resumed run needs no other data.
 type State struct {
 	ID       string     `json:"id"`
 	Agent    string     `json:"agent"`
@@ -47,29 +47,29 @@ type State struct {
 	StepID   string    `json:"step_id,omitempty"`
 	StepOpen bool      `json:"step_open,omitempty"` // the step has started and not finished
 	Usage    abi.Usage `json:"usage"`
-	// Models holds the tokens by model; see [journal.MaxModels].
+	// Models has the tokens by model; see [journal.MaxModels].
 	Models   map[string]abi.Usage `json:"models,omitempty"`
 	Deadline time.Time            `json:"deadline,omitzero"`
 	Expires  time.Time            `json:"expires,omitzero"` // a paused run can be resumed until then
 
 	ModelCalls int            `json:"model_calls,omitempty"`
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // counted calls by tool
-	// LastLimit is the reached limit, after which the model is offered no more tools. Its key is the
-	// name of the field in an older version.
+	// LastLimit is the limit after which the model is offered no tools, or nil. Its JSON key is the
+	// field's name in an older version.
 	LastLimit *ending.LimitError `json:"last,omitempty"`
-	// CalledPastLimit says that the model called tools after LastLimit. Its key is the name of the
-	// field in an older version.
+	// CalledPastLimit is set if the model called tools after LastLimit. Its JSON key is the field's
+	// name in an older version.
 	CalledPastLimit bool `json:"deaf,omitempty"`
 
-	// AskedAgain says that the model was asked again for its final answer, because the first one was not as the
-	// client requested.
+	// AskedAgain is set if the model was asked again for its final answer, because the first answer
+	// did not pass the check of the client's request.
 	AskedAgain bool `json:"asked_again,omitempty"`
 
 	// Model is the model that before_agent set for the agent's calls, or nil for the agent's own.
 	Model *Model `json:"model,omitempty"`
 	// Requested are the parameters that the client's request set, or nil.
 	Requested *Requested `json:"requested,omitempty"`
-	// Limits are the limits that before_agent set, or nil for those of the first agent.
+	// Limits are the limits that before_agent set, or nil if the limits of the first agent apply.
 	Limits *abi.RunLimits `json:"limits,omitempty"`
 
 	Instruction string `json:"instruction"`
@@ -77,42 +77,42 @@ type State struct {
 	InstructionLabels []string   `json:"instruction_labels,omitempty"`
 	Tools             []abi.Tool `json:"tools"`
 	Active            []string   `json:"active"` // names of the tools that the model is offered
-	// Offered holds the names of the tools of the last request, which the model may call. Its key is
-	// the name of the field in an older version.
+	// Offered has the names of the tools of the last request, which the model may call. Its JSON
+	// key is the field's name in an older version.
 	Offered        []string `json:"told"`
 	ReturnDirectly []string `json:"return_directly"`
 
 	Messages *message.List `json:"messages"`
-	// Base is the number of messages that the run began with and that belong to its thread. The log does
-	// not have them. Unchanged is the number of them that are as they were.
+	// Base is the number of the thread's messages with which the run began, which the log does not
+	// contain. Unchanged is the number of them that are still the same.
 	Base      int           `json:"base,omitempty"`
 	Unchanged int           `json:"unchanged,omitempty"`
 	Input     []string      `json:"input"`  // ids of the input messages
 	Rounds    []string      `json:"rounds"` // ids of the messages whose calls were executed
 	Locals    *local.Values `json:"locals"`
-	// Record holds the calls recorded in the current phase. A resumed run replays them.
+	// Record has the calls that were recorded in the current phase. A resumed run replays them.
 	Record  *record.Record `json:"record"`
 	Calls   []CallState    `json:"calls,omitempty"` // calls of the current round
 	Respond *abi.Message   `json:"respond,omitempty"`
 
 	// Finish is the model's finish reason of the last response.
 	Finish string `json:"finish,omitempty"`
-	// Streamed holds the chunks of the last response that the caller received.
+	// Streamed has the chunks of the last response that the caller received.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
-	LastID   int64       `json:"last_id"` // number of the last generated message id
+	LastID   int64       `json:"last_id"` // number of the last generated message ID
 	// Outcome is set when the loop has ended. A process that resumes the run then only runs the
-	// hooks at its end.
+	// hooks at the end of the run.
 	Outcome *Outcome `json:"outcome,omitempty"`
 	Streams int64    `json:"streams"` // number of streams so far
-	// Used holds the usage of the chain's entries in earlier processes.
+	// Used has the statistics of the chain's entries in earlier processes.
 	Used []abi.EntryStats `json:"used,omitempty"`
-	// Observed is the number of the last event that the observers have seen.
+	// Observed is the number of the last event that the observers have received.
 	Observed int64 `json:"observed,omitempty"`
-	// Modules are the modules with which a run paused. The run is resumed only with the same
-	// modules, or with any if Modules is nil.
+	// Modules are the modules with which the run paused. The run is resumed only with the same
+	// modules, or with any modules if Modules is nil.
 	Modules []journal.Pin `json:"modules,omitempty"`
 	// Revisions is the number of the last revision of a message list. A resumed run continues from
-	// this number, because run-local values may hold earlier revisions.
+	// this number, because run-local values may contain earlier revisions.
 	Revisions int64 `json:"revisions,omitempty"`
 	LastSeq   int64 `json:"last_seq"`
 
@@ -130,36 +130,37 @@ type Requested struct {
 	Params abi.Params `json:"params"`
 }
 
-// A Window is the part of a run whose stored text is erased together. The first one starts with the
-// run, the others with a model call. It ends when the next model call starts, or with the run.
+// A Window is the part of a run whose stored text is erased together. The first window starts with
+// the run, the others with a model call. A window ends when the next model call starts, or with the
+// run.
 type Window struct {
-	Phase int64 `json:"window,omitempty"`      // number of its first phase
-	From  int   `json:"window_from,omitempty"` // index of its first message
-	// Removed is set once modules have changed or removed one of its messages, or an answer of the
-	// model or of a tool.
+	Phase int64 `json:"window,omitempty"`      // number of the window's first phase
+	From  int   `json:"window_from,omitempty"` // index of the window's first message
+	// Removed is set if modules have changed or removed a message of the window, or an answer of
+	// the model or of a tool in it.
 	Removed bool `json:"removed,omitempty"`
 }
 
 // A CallState is a tool call of a round and its outcome so far.
 type CallState struct {
 	Call abi.Call `json:"call"`
-	// Announced says that the tool_call event was sent. Its key is the name of the field in an older
-	// version.
+	// Announced is set if the tool_call event was sent. Its JSON key is the field's name in an
+	// older version.
 	Announced bool `json:"told,omitempty"`
 	Started   bool `json:"started,omitempty"` // the tool itself was called
 	Ran       bool `json:"ran,omitempty"`     // the tool returned
-	// Streamed says that the caller received chunks of the result.
+	// Streamed is set if the caller received chunks of the result.
 	Streamed bool `json:"streamed,omitempty"`
-	// OverLimit is the limit that the call exceeds. The call is not executed. Its key is the name of
-	// the field in an older version.
+	// OverLimit is the limit that the call exceeds, or nil. A call that exceeds a limit is not
+	// executed. The JSON key is the field's name in an older version.
 	OverLimit *ending.LimitError `json:"beyond,omitempty"`
 	// Child is the run of a sub-agent that the call started. It is set while that run waits for
-	// answers, and after it was restored from a journal, in which case Journaled is set too. The
-	// key of Journaled is the name of the field in an older version.
+	// answers, and after the run was restored from a journal. In the latter case Journaled is set
+	// too. The JSON key of Journaled is the field's name in an older version.
 	Child     *State          `json:"child,omitempty"`
 	Journaled *JournaledChild `json:"kept,omitempty"`
-	// Runs is the number of runs that the call of a sub-agent started. Hooks may repeat
-	// the call.
+	// Runs is the number of runs that a call of a sub-agent has started. There are several if hooks
+	// repeat the call.
 	Runs int `json:"runs,omitempty"`
 	// Transfer is the name of the agent to which the call transfers the conversation.
 	Transfer string        `json:"transfer,omitempty"`
@@ -168,7 +169,7 @@ type CallState struct {
 	Messages []abi.Message `json:"messages,omitempty"`
 }
 
-// ToolOf returns the tool called name, and whether the run has one.
+// ToolOf returns the run's tool called name. It reports false if the run has no such tool.
 func ToolOf(s *State, name string) (abi.Tool, bool) {
 	i := slices.IndexFunc(s.Tools, func(t abi.Tool) bool { return t.Name == name })
 	if i < 0 {
@@ -188,8 +189,7 @@ func ActiveTools(s *State) []abi.Tool {
 	return out
 }
 
-// An Outcome holds a run's run_finished event as it is before after_agent, and the text of the
-// run's error.
+// An Outcome is a run's run_finished event before after_agent, with the text of the run's error.
 type Outcome struct {
 	abi.Event
 	Err string `json:"err,omitempty"`
@@ -214,7 +214,7 @@ func SizeOf(s *State) int64 {
 		t := &s.Tools[i]
 		n += int64(overhead + len(t.Name) + len(t.Description) + len(t.Parameters))
 	}
-	n += int64(len(s.Input)+len(s.Rounds)) * 32 // an estimate of 32 bytes for each id
+	n += int64(len(s.Input)+len(s.Rounds)) * 32 // estimate 32 bytes for each ID
 	for i := range s.Streamed {
 		c := &s.Streamed[i]
 		n += int64(overhead + len(c.Text) + len(c.Arguments))

@@ -23,8 +23,8 @@ func Title(l *message.List) string {
 	return ""
 }
 
-// ThreadTitle returns the first user message of a thread as [Title] does, without control
-// characters.
+// ThreadTitle returns the first user message of a thread in one line, without control characters
+// and shortened to maxTitle characters. It returns "" if there is no such message.
 func ThreadTitle(l *message.List) string {
 	for i := range l.Len() {
 		if m := l.At(i); m.Role == abi.RoleUser {

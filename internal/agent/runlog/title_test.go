@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/message"
 )
 
-// TestTitle checks that Title, which reads only the beginning of a long message, returns the same
-// title as a function that reads all of it.
+// TestTitle compares Title, which reads only the beginning of a long message, with a function that
+// reads the whole message.
 func TestTitle(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{

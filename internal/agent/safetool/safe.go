@@ -1,4 +1,4 @@
-// Package safetool wraps tools so that their calls do not harm the run: it bounds the time and the
+// Package safetool wraps tools so that their calls do not harm the run. It limits the time and the
 // result of each call, and turns panics into errors.
 package safetool
 
@@ -35,10 +35,10 @@ type Options struct {
 	MaxLeft   int           // abandoned calls that have not returned; the default is 64
 }
 
-// New wraps a tool so that no call panics, exceeds its timeout, or returns a result that is
-// too large or not valid UTF-8. A call that does not return when its context is done is
-// abandoned. While too many abandoned calls have not returned, further calls fail. The options
-// are copied; nil means the defaults.
+// New wraps a tool so that no call panics, exceeds its timeout, or returns a result that is too
+// large or not valid UTF-8. If a call does not return when its context is done, New abandons the
+// call. If too many abandoned calls have not returned, further calls fail. New copies the options;
+// nil selects the defaults.
 func New(t tool.Tool, options *Options) *Tool {
 	var o Options
 	if options != nil {
@@ -62,7 +62,7 @@ func New(t tool.Tool, options *Options) *Tool {
 	return &Tool{Tool: t, o: o}
 }
 
-// A Tool wraps an untrusted tool.
+// A Tool wraps an untrusted tool and limits its calls.
 type Tool struct {
 	tool.Tool
 	o    Options
@@ -72,8 +72,8 @@ type Tool struct {
 // Left returns the number of abandoned calls that have not returned.
 func (t *Tool) Left() int { return int(t.left.Load()) }
 
-// A PanicError is a panic of a tool. The model receives its text. The stack helps to fix the
-// tool.
+// A PanicError is a panic of a tool. The model receives the text of the error, which does not
+// contain the stack.
 type PanicError struct {
 	Tool  string
 	Value any
@@ -88,10 +88,10 @@ type outcome struct {
 }
 
 // Call calls the tool. If the call times out, the error is an [*abi.Error] with the code
-// [abi.CodeLimit]; if too many abandoned calls have not returned, its code is
-// [abi.CodeUnavailable]. If the tool panics, the error wraps a [*PanicError]. Errors of the tool
-// are returned with their text bounded, and a result with an invalid or too large Extra becomes an
-// error. If ctx is done before the tool returns, the error is its cause.
+// [abi.CodeLimit]. If too many abandoned calls have not returned, its code is
+// [abi.CodeUnavailable]. If the tool panics, the error wraps a [*PanicError]. The text of the
+// tool's own errors is truncated. A result with an invalid or too large Extra becomes an error. If
+// ctx is done before the tool returns, the error is the cause of ctx.
 func (t *Tool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) { return t.Tool.Call(ctx, call) })
 }
@@ -114,7 +114,7 @@ func (t *Tool) guard(
 	defer cancel()
 
 	done := make(chan outcome, 1)
-	var over atomic.Bool // set by the tool or its caller, whichever finishes first
+	var over atomic.Bool // set by the tool's goroutine or by its caller, whichever finishes first
 	go run(ctx, call, fn, func(out outcome) {
 		done <- out
 		if over.Swap(true) {
@@ -136,8 +136,8 @@ func (t *Tool) guard(
 	}
 }
 
-// run calls the tool and reports the outcome, including panics and runtime.Goexit, which
-// only a deferred function observes.
+// run calls the tool and reports the outcome. It uses a deferred function, since only that can
+// observe panics and runtime.Goexit.
 func run(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Result, error), report func(outcome)) {
 	out := outcome{err: fmt.Errorf("tool %q ended its goroutine", call.Name)}
 	defer func() {
@@ -150,7 +150,7 @@ func run(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Resu
 	out = outcome{res, err}
 }
 
-// clean validates and bounds a result before models and modules receive it.
+// clean validates a result and limits its size, before models and modules receive it.
 func (t *Tool) clean(out outcome) (*abi.Result, error) {
 	if out.err != nil {
 		return nil, t.cleanError(out.err)
@@ -233,8 +233,9 @@ func (t *Tool) cut(s string, limit int) string {
 		fmt.Sprintf("\n[cut: this has %d bytes; the limit for a result is %d bytes]", len(s), t.o.MaxResult)
 }
 
-// cleanError returns err or, if its text is too long or not valid UTF-8, an error with the text cut
-// and made valid: an [*abi.Error] with the same code, or an error that wraps err.
+// cleanError returns err if its text is short enough and valid UTF-8. Otherwise it returns an error
+// with the text truncated and made valid: an [*abi.Error] with the same code, or an error that
+// wraps err.
 func (t *Tool) cleanError(err error) error {
 	text := err.Error()
 	if len(text) <= t.o.MaxResult && utf8.ValidString(text) {
@@ -259,9 +260,9 @@ type cutError struct {
 func (e *cutError) Error() string { return e.text }
 func (e *cutError) Unwrap() error { return e.err }
 
-// Stream calls the tool and streams its result to out, within the limits of a result. If the
-// tool exceeds them, out returns an error to it. A tool that does not stream is called with
-// Call. The errors are those of Call.
+// Stream calls the tool and streams its result to out, within the limits of a result. If the tool
+// exceeds a limit, out returns an error to the tool. Stream uses Call if the tool cannot stream.
+// The errors are those of Call.
 func (t *Tool) Stream(ctx context.Context, call abi.Call, out *tool.Out) (*abi.Result, error) {
 	s, ok := t.Tool.(tool.Streamer)
 	if !ok {

@@ -25,7 +25,7 @@ func streaming(fn func(ctx context.Context, out *tool.Out) (*abi.Result, error))
 	)
 }
 
-// listen streams a call, and returns the texts of the chunks that it received and the result.
+// listen streams a call. It returns the texts of the received chunks, and the result.
 func listen(ctx context.Context, t *Tool) (received []string, res *abi.Result, err error) {
 	res, err = t.Stream(
 		ctx,
@@ -42,8 +42,8 @@ func listen(ctx context.Context, t *Tool) (received []string, res *abi.Result, e
 	return received, res, err
 }
 
-// TestStream checks the chunks, the result and the error of a streaming tool, within the limits of
-// a result and beyond.
+// TestStream checks the chunks, the result and the error of a streaming tool that keeps or exceeds
+// the limits of a result.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	image := abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
@@ -129,8 +129,8 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 	require.Equal(t, "whole", res.Content.String())
 }
 
-// TestStreamIsLeftBehind checks that a streaming tool that exceeds its timeout is abandoned until
-// it returns, and that it receives the error of its output when it writes late.
+// TestStreamIsLeftBehind checks a streaming tool that exceeds its timeout. It counts as abandoned
+// until it returns, and receives an error when it writes late.
 func TestStreamIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
