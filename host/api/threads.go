@@ -38,7 +38,8 @@ type ThreadUpdate struct {
 	Concurrency *string           `json:"concurrency,omitempty" enum:"reject,queue,cancel"`
 }
 
-// A ForkThread is a request that forks a thread. Empty fields are those of the thread.
+// A ForkThread is a request that creates a copy of a thread. If a field is empty, the copy has the
+// value of the original.
 type ForkThread struct {
 	Message     string            `json:"message,omitempty" maxLength:"200" doc:"The id of the last message to copy. Default: all messages."`
 	Run         string            `json:"run,omitempty" maxLength:"84" doc:"A finished run of the thread: copies the messages that the thread had at its end."`
@@ -48,8 +49,8 @@ type ForkThread struct {
 	Concurrency string            `json:"concurrency,omitempty" enum:"reject,queue,cancel" doc:"Default: that of the thread."`
 }
 
-// A ThreadRecord is a line of the export of a thread. One of the fields Thread, Run, Message and End is
-// set.
+// A ThreadRecord is a line of the export of a thread. Exactly one of the fields Thread, Run, Message
+// and End is set.
 type ThreadRecord struct {
 	Thread  *Thread        `json:"thread,omitempty"`
 	Run     *Run           `json:"run,omitempty"`

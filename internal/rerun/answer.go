@@ -6,10 +6,10 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Decision is what an answer of a hook decides.
+// A Decision is an effect of a hook's answer on the run, such as deny.
 type Decision string
 
-// The decisions that answers have besides those of gates, which are allow, ask, deny and stop.
+// The decisions of answers in addition to those of gates, which are allow, ask, deny and stop.
 const (
 	decideInterrupt Decision = "interrupt" // ask a question, in a hook that is no gate
 	decideRespond   Decision = "respond"   // answer instead of the model or the tool
@@ -151,7 +151,8 @@ func (p *answerParts) result(r *abi.Result) {
 	}
 }
 
-// chunks adds the joined text of chunks. Nil chunks are not changed.
+// chunks adds the joined text of chunks. It adds nothing if list is nil, which leaves the chunks
+// unchanged.
 func (p *answerParts) chunks(list []abi.Chunk) {
 	if list == nil {
 		return

@@ -16,7 +16,7 @@ type HookCall struct {
 	Hook  abi.Hook
 }
 
-// A HookCost sums what the calls of a hook did.
+// A HookCost holds the totals of the calls of a hook, and hashes of its answers.
 type HookCost struct {
 	Calls     int
 	Fuel      int64
@@ -40,11 +40,12 @@ func (c *HookCost) Differs(o *HookCost) bool {
 		c.ChangedAnswers(o) > 0
 }
 
-// hashes counts equal answers or texts by their hash, whatever their order: hooks are called concurrently.
+// hashes counts equal answers or texts by their hash. Their order does not matter, because hooks are
+// called concurrently.
 type hashes map[uint64]int64
 
-// changed returns the number of items that differ between two sets: an item of the one that replaces an item
-// of the other counts once.
+// changed returns the number of items that differ between h and o. An item that another item replaces
+// counts once.
 func (h hashes) changed(o hashes) int64 {
 	var removed, added int64
 	for sum, n := range h {
@@ -63,7 +64,7 @@ const maxHashes = 100_000
 // Hooks returns the hook calls of the replay.
 func (r *Pass) Hooks() map[HookCall]*HookCost { return r.hooks }
 
-// count adds a hook call.
+// count adds a hook call to the totals of its hook.
 func (r *Pass) count(op *tracing.Operation, o *tracing.Outcome) {
 	var answer []byte
 	var texts []string

@@ -45,7 +45,7 @@ type Pass struct {
 	calls    map[runlog.CallKey]string // arguments that were sent to tools
 	hooks    map[HookCall]*HookCost
 	seed     maphash.Seed // of the hashes of answers; equal in the passes of a comparison
-	hashes   int          // number of hashes that hooks hold
+	hashes   int          // number of hashes of all hooks
 }
 
 // A sentRequest is a request that was sent to the model.

@@ -45,8 +45,8 @@ var lists = []struct {
 	{"/v1/quarantine", "runs", []string{"run"}, true},
 }
 
-// nestedLists holds the lists of replays and rollouts, and of what belongs to an agent or a replay. The pages of these lists are
-// tested with what they list.
+// nestedLists holds the lists of replays and rollouts, and of items that belong to an agent or a
+// replay. The tests of these items test the pages of their lists.
 var nestedLists = []string{
 	"/v1/agents/{agent}/aliases",
 	"/v1/agents/{agent}/aliases/{alias}/moves",

@@ -15,7 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/rollouts"
 )
 
-// slowModel is the time that the model small-slow takes. It exceeds that of other models also on a busy machine.
+// slowModel is the delay of the model small-slow. It exceeds that of other models even on a busy
+// machine.
 const slowModel = 4 * time.Second
 
 // rolloutModel calls a tool, and then answers. The model small-slow takes long, and small-broken fails.
@@ -69,7 +70,7 @@ func TestRolloutRollback(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
-	const enough = 10 // runs of each version, whose difference is no chance
+	const enough = 10 // runs of each version; enough for a significant difference
 	stable := "model: {name: small-cheap}\ntools: {builtin: [calculator]}\n"
 	for name, c := range map[string]struct{ canary, reason string }{
 		"denials": {stable + "middlewares: [{module: deny}]\n", "runs with a denied tool call: 100.0 % of"},

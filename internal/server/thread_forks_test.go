@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
-// TestThreadForks checks that a fork continues from any message or run, that its thread is not changed,
-// and that the runs of each are listed.
+// TestThreadForks checks that a fork continues from any message or run, that the original thread does
+// not change, and that the runs of each thread are listed.
 func TestThreadForks(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"counter": counting})

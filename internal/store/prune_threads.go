@@ -9,7 +9,7 @@ import (
 )
 
 // pruneThreads deletes old threads, the rest of threads whose deletion or fork was interrupted, and
-// messages that no thread and no run has any more.
+// messages that no thread and no run refers to.
 func (s *store) pruneThreads(ctx context.Context, o PruneOptions) error {
 	condition := `updated_ms <= NOW_MS - $1`
 	if !o.Unfinished {

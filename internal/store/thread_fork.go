@@ -19,7 +19,7 @@ var ErrNoMessage = errors.New("there is no such message")
 type ThreadFork struct {
 	Thread  string
 	Message string // the id of the last message to copy
-	Run     string // a finished run of the thread: copies the messages that it left
+	Run     string // a finished run of the thread; the thread's messages at its end are copied
 }
 
 // maxForkBytes is the size of the messages, in bytes, after which a transaction of a fork copies no more.
@@ -33,9 +33,10 @@ type fork struct {
 }
 
 // ForkThread creates a thread from the fields of h that a client sets, as [Tenant.CreateThread] does,
-// with copies of messages of another thread. The copies count for the quota journal_bytes. It fails
-// with [journal.ErrNoThread], [ErrNoMessage], [journal.ErrNoRun], or [ErrInUse] if the run is not
-// finished. It copies in batches; if it is interrupted, [Store].Prune deletes the rest.
+// with copies of messages of another thread. The copies count toward the quota journal_bytes.
+// ForkThread fails as CreateThread does, with a [*QuotaError] if the copies exceed a quota, and with
+// [journal.ErrNoThread], [ErrNoMessage], [journal.ErrNoRun], or [ErrInUse] if the run is not
+// finished. It copies in batches. If it is interrupted, [Store].Prune deletes the copies.
 func (n *Tenant) ForkThread(ctx context.Context, h *Thread, f *ThreadFork) (out *Thread, err error) {
 	var k *fork
 	if err := n.update(ctx, func(t scoped) error {
@@ -93,7 +94,8 @@ func beginFork(t scoped, h *Thread, f *ThreadFork) (*fork, error) {
 	return k, err
 }
 
-// versionAfter returns the version of a thread's messages that a finished run of it left.
+// versionAfter returns the version of a thread's messages at the end of a run. It fails with
+// [journal.ErrNoRun] if the thread has no such run, and with [ErrInUse] if the run is not finished.
 func versionAfter(t scoped, h *Thread, run string) (version int64, err error) {
 	var status string
 	err = t.row(
@@ -205,7 +207,7 @@ func (k *fork) copyBatch(t scoped, at int64) (next int64, err error) {
 	return next, addJournalBytes(t, size)
 }
 
-// copyPieces gives the copy of a large message pieces of its own.
+// copyPieces copies the pieces of a large message, and stores their id in the message's copy.
 func (k *fork) copyPieces(t scoped, position int64) error {
 	var from string
 	if err := t.row([]any{&from}, `SELECT pieces FROM thread_messages WHERE tenant = $1 AND thread = $2 AND position = $3

@@ -30,10 +30,11 @@ func (a *Service) Rerun(
 	return plan.file, nil
 }
 
-// ReplaceModule sets the module of an entry of a stored file, or of its sub-agents, to the module with a
-// digest. The entry of a sub-agent is prefixed with the sub-agent's name and a slash. If the file has no such
-// entry, it replaces that of another version, as [Unpinned] names both. It reports whether the file has the
-// entry, and that module's digest before.
+// ReplaceModule sets the module of an entry of a stored file, or of its sub-agents, to the module
+// with a digest. The entry of a sub-agent is prefixed with the sub-agent's name and a slash. If the
+// file has no such entry, ReplaceModule searches for an entry whose name is equal without the
+// version; see [Unpinned]. It reports whether the file has the entry, and returns the digest of its
+// previous module.
 func ReplaceModule(f *agentfile.File, entry, digest string) (before string, ok bool) {
 	path := agentfile.Path(digest + ".wasm")
 	if before, ok = replaceModule(f, "", func(name string) bool { return name == entry }, path); ok {
@@ -42,8 +43,9 @@ func ReplaceModule(f *agentfile.File, entry, digest string) (before string, ok b
 	return replaceModule(f, "", func(name string) bool { return Unpinned(name) == Unpinned(entry) }, path)
 }
 
-// Unpinned returns the name of an entry without the version. An entry that has no name of its own is named like its
-// module: mask@1.2.0 has the name mask@1.2 in one version of an agent, and mask@1.3 in the next.
+// Unpinned returns the name of an entry without the version of its module. The name of an entry that
+// the file does not name contains the version: for module mask@1.2.0 it is mask@1.2, and for
+// mask@1.3.0 it is mask@1.3.
 func Unpinned(entry string) string {
 	name, _, _ := strings.Cut(entry, "@")
 	return name

@@ -23,8 +23,8 @@ const (
 // String returns the kind and the id, as audit logs name the actor.
 func (a Actor) String() string { return a.Kind + ":" + a.ID }
 
-// By returns who makes a change, for people who read it later: "key" and the id of a key, or "user" and the
-// e-mail address, name or subject of a person.
+// By returns a description of the caller for records of changes: "key" and the id of a key, or "user"
+// and the e-mail address, name or subject of a person.
 func (c *Caller) By() string {
 	if c.Actor.Kind == KindKey {
 		return c.Actor.label()

@@ -6,9 +6,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Thread returns a thread that the caller may use: read, continue, fork, export, change and delete. It
-// fails with journal.ErrNoThread if the tenant has no such thread. Every request that names a thread,
-// or a run of one by its response id, calls it before it uses the thread.
+// Thread returns a thread that the caller may use: read, continue, fork, export, change and delete.
+// It fails with [journal.ErrNoThread] if the tenant has no such thread. A handler of a request that
+// names a thread, or a run of a thread by its response id, must call Thread before it uses the
+// thread.
 func (c *Caller) Thread(ctx context.Context, id string) (*store.Thread, error) {
 	return c.Tenant.Thread(ctx, id)
 }

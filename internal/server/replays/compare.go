@@ -135,8 +135,9 @@ func hookFigures(c *rerun.HookCost) api.HookFigures {
 	return f
 }
 
-// unpinned returns the costs of the hooks that tenants may see, by the names of entries without versions, so that the
-// versions of a module are compared with each other. Entries that would have the same name keep theirs.
+// unpinned returns the costs of the hooks that tenants may see. It removes versions from the names of
+// entries, so that the versions of a module are compared with each other. Entries whose names would
+// be equal keep their names.
 func unpinned(costs map[rerun.HookCall]*rerun.HookCost, hide *runs.Redactor) map[rerun.HookCall]*rerun.HookCost {
 	entries := map[string]string{} // by name without a version; empty if there are several
 	for at := range costs {

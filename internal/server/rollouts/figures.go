@@ -30,8 +30,9 @@ type costOf func(*store.RolloutRun) float64
 func priceOf(r *store.RolloutRun) float64  { return float64(r.CostNano) / 1e9 }
 func tokensOf(r *store.RolloutRun) float64 { return float64(r.PromptTokens + r.CompletionTokens) }
 
-// costIn returns how runs of both versions are compared: by their price in a currency if all of them that used
-// tokens have one, and otherwise by tokens. A model without a price would appear to be free.
+// costIn returns the measure by which the costs of both versions are compared, and its unit. The
+// measure is the price if currency is set and all runs that used tokens have a price. Otherwise it is
+// the number of tokens, because a model without a price would appear to be free.
 func costIn(currency string, arms ...[]store.RolloutRun) (of costOf, unit string) {
 	for _, runs := range arms {
 		for i := range runs {

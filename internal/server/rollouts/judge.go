@@ -58,11 +58,12 @@ func compared(r *api.RolloutRollback, now time.Time, stable, canary []store.Roll
 	return recent(stable, after, minBaseline), recent(canary, after, 0)
 }
 
-// judge returns why a canary must be rolled back, with figures, or "". A figure must exceed the stable
-// version's by more than the tolerated increase, and the difference must not be due to chance: for shares, by
-// a one-sided two-proportion z-test; for latency, by that test of the shares of runs above the tolerated
-// percentile; for the mean cost, by a one-sided z-test. There is no judgement with fewer than MinRuns runs of
-// either version. Costs are in currency, which is empty if the operator has set no prices.
+// judge returns the reason, with figures, why a canary must be rolled back, or "" if it must not be.
+// A figure must exceed the stable version's by more than the tolerated increase, and the difference
+// must be significant. For shares, judge uses a one-sided two-proportion z-test; for latency, the
+// same test of the shares of runs above the tolerated percentile; for the mean cost, a one-sided
+// z-test. It returns "" if either version has fewer than MinRuns runs. Costs are in currency, which
+// is empty if the operator has set no prices.
 func judge(r *api.RolloutRollback, currency string, stable, canary []store.RolloutRun) string {
 	if int64(min(len(stable), len(canary))) < r.MinRuns {
 		return ""

@@ -78,7 +78,7 @@ func testThreadForks(t *testing.T, open Opener) {
 	require.Equal(t, "r3", runs[0].ID)
 }
 
-// testThreadForkQuotas checks that forks count for the tenant's quotas.
+// testThreadForkQuotas checks that forks count toward the tenant's quotas.
 func testThreadForkQuotas(t *testing.T, open Opener) {
 	ctx := t.Context()
 	s, _ := open(t, nil)

@@ -132,7 +132,7 @@ func rolloutsList(e *cli.Env) *cobra.Command {
 	)
 }
 
-// agentOf returns the agent of optional arguments, or "".
+// agentOf returns the name of an agent in optional arguments, or "" if there are none.
 func agentOf(args []string) string {
 	if len(args) == 0 {
 		return ""

@@ -5,7 +5,7 @@ import { textOf, indentJSON } from "./format.js";
 
 const shortArguments = 60; // characters
 
-// message shows a message. actions are buttons that it has.
+// message shows a message with its buttons, actions.
 export function message(m, actions) {
   const by = m.origin?.startsWith("module:") ? m.origin.slice(7) : "";
   const text = textOf(m.content);

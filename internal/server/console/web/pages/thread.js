@@ -123,8 +123,8 @@ class Page {
     fill(this.composer, agents, h("form", { class: "card", method: "post", onsubmit: send, "aria-label": "Continue the thread" }, h("div", { class: "send" }, text, button), place));
   }
 
-  // #follow shows a run while it is in progress. said is the message that started it; by default, it is
-  // looked up.
+  // #follow shows a run while it is in progress. said is the message that started the run; by
+  // default, #follow reads it from the server.
   async #follow(run, said) {
     const here = said !== undefined;
     this.talk.querySelector(".empty")?.remove();

@@ -55,7 +55,7 @@ function row(t) {
     h("td", { class: "soft nowrap" }, relativeTime(t.updated)));
 }
 
-// titleOf is what people call a thread.
+// titleOf returns the title of a thread, or a text in its place.
 export const titleOf = (t) => t.title || (t.messages > 0 ? t.id : "New thread");
 
 function newThread(kind, signal) {
