@@ -218,7 +218,7 @@ func TestNewer(t *testing.T) {
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	execSQL(t, where, "UPDATE schema_version SET version = 99")
+	execSQL(t, where, "INSERT INTO migrations (name, contract) VALUES ('9999_next.sql', 1)")
 	_, err = store.Open(t.Context(), where, nil)
 	requireKind(t, database.Newer, err)
 	require.ErrorContains(t, err, "a newer version of agent-runner created the database")

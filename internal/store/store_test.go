@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/storetest"
@@ -32,6 +34,36 @@ func TestPostgreSQL(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
 		where := server.Create(t, fmt.Sprint("test", n.Add(1)))
 		return open(t, where, o), where
+	})
+}
+
+// TestNewerSchema checks that the store works in a database that a server of a newer version has
+// expanded, as it does during an upgrade.
+func TestNewerSchema(t *testing.T) {
+	longtest.Skip(t)
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
+		where := storetest.File(t)
+		s := open(t, where, o)
+		db, err := sql.Open("sqlite", "file:"+where+"?_pragma=busy_timeout(60000)")
+		require.NoError(t, err)
+		defer db.Close()
+		rows, err := db.QueryContext(
+			t.Context(),
+			"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
+		)
+		require.NoError(t, err)
+		var expand strings.Builder
+		for rows.Next() {
+			var table string
+			require.NoError(t, rows.Scan(&table))
+			fmt.Fprintf(&expand, "ALTER TABLE %s ADD COLUMN newer TEXT NOT NULL DEFAULT 'x';\n", table)
+		}
+		require.NoError(t, rows.Err())
+		expand.WriteString("INSERT INTO migrations (name, contract) VALUES ('9999_next.sql', 0)")
+		_, err = db.ExecContext(t.Context(), expand.String())
+		require.NoError(t, err)
+		return s, where
 	})
 }
 
@@ -145,7 +177,7 @@ func TestMigrationsFillTables(t *testing.T) {
 		DROP TABLE agent_aliases; DROP TABLE agent_alias_moves; DROP TABLE rollouts;
 		DROP TABLE rollout_runs; DROP TABLE rollout_threads; DROP TABLE replays; DROP TABLE replay_runs;
 		ALTER TABLE runs DROP COLUMN active_ms; ALTER TABLE runs DROP COLUMN denials;
-		UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`,
+		UPDATE run_log SET body = zeroblob(1000000); DROP TABLE migrations; UPDATE schema_version SET version = 6`,
 	)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

@@ -1,11 +1,21 @@
 // Package migrations holds the schema of the store as numbered SQL files, and updates databases
 // to it.
+//
+// During an upgrade, servers of two successive versions use a database that has the newer version's
+// migrations. A change therefore takes several versions. The first adds columns with defaults, tables
+// and indexes, and writes the old and the new form. The next reads only the new form. The one after
+// that removes the old form; its migration is a contract. The same holds for what the store keeps as
+// JSON, such as the journals of runs: a version must read a new field before its successor writes
+// something that needs it.
 package migrations
 
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,45 +28,142 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// Apply executes the migrations that a database lacks. If two processes start at once, one of
-// them executes the migrations while the other waits. Apply fails with a [*database.Error] of
-// kind [database.Newer] if the database has more migrations than this program.
-func Apply(ctx context.Context, db database.DB) error {
-	entries, err := files.ReadDir(".")
+// contract is the first line of a migration that servers of the previous version cannot work with,
+// such as one that removes a column. Other migrations only add what these servers ignore, so that a
+// server of the previous version can run, and start, beside one that has executed them.
+const contract = "-- contract"
+
+// Apply executes the migrations that a database lacks. If two processes start at once, one of them
+// executes the migrations while the other waits. The database may have migrations that this program
+// does not know, unless one of them is a contract: then Apply fails with a [*database.Error] of kind
+// [database.Newer].
+func Apply(ctx context.Context, db database.DB) error { return apply(ctx, db, files) }
+
+func apply(ctx context.Context, db database.DB, files fs.FS) error {
+	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
 	slices.Sort(names)
-	if done, err := version(ctx, db); err == nil && done == len(names) {
+	if complete(ctx, db, names) {
 		return nil // no lock is needed
 	}
 	return db.Exclusive(ctx, func(t database.Tx) error {
-		if _, err := t.Exec("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)"); err != nil {
-			return err
-		}
-		done, err := versionIn(t)
+		done, err := prepare(t, names)
 		if err != nil {
 			return err
 		}
-		if done > len(names) {
-			return database.ForCaller(&database.Error{Kind: database.Newer,
-				Err: fmt.Errorf("its schema has version %d; this program knows versions up to %d", done, len(names))})
+		if err := known(names, done); err != nil {
+			return err
 		}
-		for _, name := range names[done:] {
-			if err := Execute(t, name); err != nil {
+		for _, name := range names {
+			if _, ok := done[name]; ok {
+				continue
+			}
+			b, err := fs.ReadFile(files, name)
+			if err != nil {
+				return err
+			}
+			if err := execute(t, name, string(b)); err != nil {
+				return err
+			}
+			if done[name] = strings.HasPrefix(string(b), contract+"\n"); done[name] {
+				_, err = t.Exec("INSERT INTO migrations (name, contract) VALUES ($1, 1)", name)
+			} else {
+				_, err = t.Exec("INSERT INTO migrations (name, contract) VALUES ($1, 0)", name)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		if _, err := t.Exec("DELETE FROM schema_version"); err != nil {
-			return err
-		}
-		_, err = t.Exec("INSERT INTO schema_version (version) VALUES ($1)", int64(len(names)))
-		return err
+		return setVersion(t, len(done))
 	})
+}
+
+// complete reports whether a database has all migrations of this program, and none that this
+// program cannot work with.
+func complete(ctx context.Context, db database.DB, names []string) bool {
+	err := db.View(ctx, func(t database.Tx) error {
+		done, err := applied(t)
+		if err != nil {
+			return err // the database is empty, or of a version that counted migrations
+		}
+		for _, name := range names {
+			if _, ok := done[name]; !ok {
+				return errors.New("a migration is missing")
+			}
+		}
+		return known(names, done)
+	})
+	return err == nil
+}
+
+// prepare creates the tables of migrations if necessary, and returns the applied migrations.
+// Versions before the table migrations only counted them; prepare adds theirs to the table.
+func prepare(t database.Tx, names []string) (map[string]bool, error) {
+	for _, table := range []string{
+		"CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)",
+		"CREATE TABLE IF NOT EXISTS migrations (name TEXT NOT NULL PRIMARY KEY, contract BIGINT NOT NULL)",
+	} {
+		if _, err := t.Exec(table); err != nil {
+			return nil, err
+		}
+	}
+	done, err := applied(t)
+	if err != nil || len(done) > 0 {
+		return done, err
+	}
+	var n int64
+	if _, err := database.One(t, "SELECT version FROM schema_version", nil, &n); err != nil {
+		return nil, err
+	}
+	if int(n) > len(names) {
+		return nil, newer(fmt.Sprintf("its schema has version %d; this program knows versions up to %d", n, len(names)))
+	}
+	for _, name := range names[:n] {
+		if _, err := t.Exec("INSERT INTO migrations (name, contract) VALUES ($1, 1)", name); err != nil {
+			return nil, err
+		}
+		done[name] = true
+	}
+	return done, nil
+}
+
+// applied returns the migrations that a database has, and whether each is a contract.
+func applied(t database.Tx) (map[string]bool, error) {
+	done := map[string]bool{}
+	err := t.Query(func(scan func(...any) error) error {
+		var name string
+		var breaks int64
+		err := scan(&name, &breaks)
+		done[name] = breaks != 0
+		return err
+	}, "SELECT name, contract FROM migrations")
+	return done, err
+}
+
+// known returns an error if a database has a contract that is not among names.
+func known(names []string, done map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(done)) {
+		if done[name] && !slices.Contains(names, name) {
+			return newer(fmt.Sprintf("its schema has the migration %s, which this program does not know", name))
+		}
+	}
+	return nil
+}
+
+func newer(what string) error {
+	return database.ForCaller(&database.Error{Kind: database.Newer, Err: errors.New(what)})
+}
+
+// setVersion stores the number of migrations, for versions that know no more about a schema. They
+// refuse a database with more migrations than theirs.
+func setVersion(t database.Tx, n int) error {
+	if _, err := t.Exec("DELETE FROM schema_version"); err != nil {
+		return err
+	}
+	_, err := t.Exec("INSERT INTO schema_version (version) VALUES ($1)", int64(n))
+	return err
 }
 
 // Execute executes the statements of one migration, such as "0001_runs.sql".
@@ -65,7 +172,11 @@ func Execute(t database.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, statement := range strings.Split(withoutComments(string(b)), ";") {
+	return execute(t, name, string(b))
+}
+
+func execute(t database.Tx, name, text string) error {
+	for _, statement := range strings.Split(withoutComments(text), ";") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
@@ -85,20 +196,4 @@ func withoutComments(sql string) string {
 		}
 	}
 	return out.String()
-}
-
-// version returns the number of migrations that a database has. It fails if the database
-// is empty.
-func version(ctx context.Context, db database.DB) (n int, err error) {
-	err = db.View(ctx, func(t database.Tx) error {
-		n, err = versionIn(t)
-		return err
-	})
-	return n, err
-}
-
-func versionIn(t database.Tx) (int, error) {
-	var n int64
-	_, err := database.One(t, "SELECT version FROM schema_version", nil, &n)
-	return int(n), err
 }

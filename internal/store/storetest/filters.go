@@ -198,6 +198,7 @@ func testFiltersAndWriters(t *testing.T, open Opener) {
 			require.NoError(t, create(s, t.Context(), fmt.Sprintf("gone%03d", i), i))
 		}
 	}
+	time.Sleep(3 * time.Millisecond) // all of them are older than the times of the filters
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for w := range 2 {
