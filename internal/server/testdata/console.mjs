@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import assert from "node:assert/strict";
 import { threads } from "./console_threads.mjs";
+import { releases } from "./console_release.mjs";
 
 const told = JSON.parse(readFileSync(0, "utf8"));
 const require = createRequire(join(told.folder, "package.json"));
@@ -164,6 +165,7 @@ async function visit(scheme, viewport) {
   await questions(title, shot);
   await inbox(title, shot);
   await threads({ page, title, shot, scheme, open });
+  await releases({ page, title, shot, open, told });
   await comparison(title, shot);
   if (light) {
     await elsewhere(title);

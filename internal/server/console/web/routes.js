@@ -22,6 +22,12 @@ import { agent } from "./pages/agent.js";
 import { edit } from "./pages/edit.js";
 import { modules } from "./pages/modules.js";
 import { module } from "./pages/module.js";
+import { replays } from "./pages/replays.js";
+import { replay } from "./pages/replay.js";
+import { tryPage } from "./pages/try.js";
+import { rollouts } from "./pages/rollouts.js";
+import { rollout } from "./pages/rollout.js";
+import { canary } from "./pages/canary.js";
 import { compare } from "./pages/compare.js";
 import { approvals } from "./pages/approvals.js";
 import { usage } from "./pages/usage.js";
@@ -45,6 +51,10 @@ export const routes = {
   agents: { list: agents, one: agent, group: "Build", text: "Agents", key: "a" },
   edit: { list: edit, one: edit, under: "agents" },
   modules: { list: modules, one: module, group: "Build", text: "Modules", key: "m" },
+  replays: { list: replays, one: replay, group: "Release", text: "Replay before rollout", key: "y", icon: "replay" },
+  try: { list: tryPage, under: "replays" },
+  rollouts: { list: rollouts, one: rollout, group: "Release", text: "Rollouts", key: "o" },
+  canary: { list: canary, under: "rollouts" },
   keys: { list: keys, group: "Manage", text: "Keys", key: "k" },
   secrets: { list: secrets, group: "Manage", text: "Secrets", key: "e" },
   members: { list: members, group: "Manage", text: "Members", key: "p" },

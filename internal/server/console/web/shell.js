@@ -63,6 +63,8 @@ function palette(signOut) {
   openPalette([
     ...visible().map(([name, r]) => ({ text: r.text, kind: "page", icon: r.icon ?? name, to: `#/${name}` })),
     { text: "Start a run", kind: "action", icon: "plus", to: "#/start" },
+    { text: "Try a version on stored runs", kind: "action", icon: "replay", to: "#/try" },
+    { text: "Start a canary", kind: "action", icon: "rollouts", to: "#/canary" },
     { text: "Switch between light and dark", kind: "action", icon: "theme", act: toggleTheme },
     { text: "Keyboard shortcuts", kind: "action", icon: "keys", act: showShortcuts },
     { text: "Sign out", kind: "action", icon: "out", act: signOut },

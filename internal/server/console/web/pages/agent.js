@@ -1,5 +1,5 @@
 // An agent: a version of its file, its modules, its aliases, and the comparison of versions.
-import { h, fill } from "../dom.js";
+import { h, fill, icon } from "../dom.js";
 import { table, relativeTime, digest, properties, warnings, confirmButton, copyButton, errorMessage, badge } from "../parts.js";
 import { get, all, call } from "../api.js";
 import { textDiff } from "../changes.js";
@@ -21,6 +21,8 @@ export async function agent({ id, query, signal }) {
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select,
       h("a", { class: "button", href: `#/edit/${encodeURIComponent(a.name)}${a.version === newest.version ? "" : `?version=${a.version}`}` }, "Edit"),
       h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Runs"),
+      h("a", { class: "button", href: `#/try?${new URLSearchParams({ agent: a.name, version: a.version })}` }, icon("replay"), "Try this version on stored runs"),
+      h("a", { class: "button", href: `#/rollouts?${new URLSearchParams({ agent: a.name })}` }, icon("rollouts"), "Rollouts"),
       h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run"),
       confirmButton("Delete", "Delete all versions?", async () => {
         await call("DELETE", path);

@@ -1,5 +1,5 @@
 // A module: what it is, what it can do, and who uses it.
-import { h, fill } from "../dom.js";
+import { h, fill, icon } from "../dom.js";
 import { asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, field } from "../parts.js";
 import { bytes, count, short } from "../format.js";
 import { get, all, call, isOperator } from "../api.js";
@@ -21,7 +21,8 @@ export async function module({ id, signal, again }) {
   });
   const name = m.names[0]?.name ?? a.name ?? nameOf(m);
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/modules" }, "Modules"), "/", h("span", null, name)),
-    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, name, " ", h("span", { class: "soft" }, m.names[0]?.version ?? a.version)), isOperator() && block(m, again), remove),
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, name, " ", h("span", { class: "soft" }, m.names[0]?.version ?? a.version)), isOperator() && block(m, again), remove,
+      !isOperator() && h("a", { class: "button main", href: `#/try?${new URLSearchParams({ module: m.digest })}` }, icon("replay"), "Try this version on stored runs")),
     a.description && h("p", { class: "lead" }, a.description),
     m.blocked && h("p", { class: "wrong", role: "alert" }, `Blocked by the operator: ${m.blocked}`),
     properties(["Digest", digest(m.digest)], ["Reported name", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Receives messages", a.messages], ["Uploaded", relativeTime(m.created)]),
