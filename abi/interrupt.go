@@ -20,7 +20,7 @@ func (i *Interrupt) Error() string { return i.Reason }
 type Pending struct {
 	ID      string `json:"id"`
 	Run     string `json:"run,omitempty"`   // ID of the nested run that is interrupted; empty if there is none
-	Agent   string `json:"agent,omitempty"` // agent of that nested run
+	Agent   string `json:"agent,omitempty"` // agent of the nested run; empty if there is none
 	Entry   string `json:"entry,omitempty"` // empty if a tool interrupted the run
 	Hook    Hook   `json:"hook,omitempty"`  // gate_tool if the interrupt asks for approval of a call
 	Reason  string `json:"reason"`

@@ -6,7 +6,7 @@
  * with both. Include it in one file. See README.md.
  *
  * Memory: everything that this header returns, and that am_alloc allocates, is in an
- * arena, which is emptied before each hook. What configure allocated persists. Messages
+ * arena, which is emptied before each hook. The allocations of configure persist. Messages
  * that were read are cached in memory of their own until they change. */
 #ifndef AGENT_MIDDLEWARE_H
 #define AGENT_MIDDLEWARE_H
@@ -1099,7 +1099,7 @@ struct am_ask {
 struct am_pending {
 	am_str id;
 	am_str run; /* ID of the nested run that is interrupted; empty if there is none */
-	am_str agent; /* agent of that nested run */
+	am_str agent; /* agent of the nested run; empty if there is none */
 	am_str entry; /* empty if a tool interrupted the run */
 	am_str hook; /* gate_tool if the interrupt asks for approval of a call */
 	am_str reason;

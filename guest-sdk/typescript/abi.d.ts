@@ -570,7 +570,7 @@ export interface Pending {
 	readonly id: string;
 	/** ID of the nested run that is interrupted; empty if there is none */
 	readonly run?: string;
-	/** agent of that nested run */
+	/** agent of the nested run; empty if there is none */
 	readonly agent?: string;
 	/** empty if a tool interrupted the run */
 	readonly entry?: string;

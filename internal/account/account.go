@@ -47,7 +47,7 @@ const (
 	LevelProcess Level = "process"
 	LevelTenant  Level = "tenant"
 	LevelRun     Level = "run"
-	LevelPending Level = "pending" // events and changes of a run that the journal and the caller have not taken yet
+	LevelPending Level = "pending" // events and changes of a run that the journal or the caller has not consumed
 )
 
 // ErrClosed is the error of a reservation on a closed account.
@@ -383,7 +383,7 @@ func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	select {
 	case err = <-w.done:
 		a.mu.Lock()
-		if err == nil && a.closed { // Close has released what wake granted
+		if err == nil && a.closed { // Close has released the bytes that wake granted
 			err = ErrClosed
 		}
 		return err

@@ -17,7 +17,7 @@ type cgroup struct {
 // A CgroupError reports that this process cannot limit the memory of another one.
 type CgroupError struct{ Err error }
 
-// Error returns the cause and what is needed.
+// Error returns the cause and the requirement.
 func (e *CgroupError) Error() string {
 	return "limit the server's memory: needs a cgroup that this user may write: " + e.Err.Error()
 }

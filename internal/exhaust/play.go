@@ -118,7 +118,7 @@ func (p *player) serve(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// An attack starts runs of the agent main, and follows them like its client.
+// An attack starts runs of the agent main, and follows them in the way that client names; see [clients].
 type attack struct {
 	*tenant
 	client string

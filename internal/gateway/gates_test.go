@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/budget"
 )
 
-// TestApprover checks that a call for which a gate asks reaches the client if the approver allows it, and
-// that the client of a stream gets pings meanwhile.
+// TestApprover checks that a call for which a gate asks reaches the client if the approver allows it, and that the
+// client of a stream gets pings while the approver decides.
 func TestApprover(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string

@@ -109,7 +109,7 @@ type Options struct {
 // A Key is a key of a client.
 type Key struct {
 	Name   string
-	Secret string // what the client sends
+	Secret string // the key as the client sends it
 	Limits budget.Limits
 }
 

@@ -42,8 +42,8 @@ func TestLabels(t *testing.T) {
 	require.NotContains(t, answer, "labels")
 }
 
-// TestLabelsOfParts checks that what a tool read is not labelled as the model's words if the API has it in a message
-// of the assistant.
+// TestLabelsOfParts checks that the output of a tool is not labelled as the model's words if the API has it in a
+// message of the assistant.
 func TestLabelsOfParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		protocol wire.Protocol

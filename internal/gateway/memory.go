@@ -12,7 +12,7 @@ import (
 
 // The memory that the gateway counts for text, as a multiple of its bytes.
 const (
-	bodyCopies  = 2 // a body, and what is parsed from it
+	bodyCopies  = 2 // a body, and the values parsed from it
 	chunkCopies = 3 // text of a stream: in the codec, in the weaver and in the chain
 )
 
@@ -59,7 +59,7 @@ func (m *memory) hold(held int, chunks []abi.Chunk) error {
 	return m.charge(n)
 }
 
-// counted returns a reader of body that reserves the memory of what it reads.
+// counted returns a reader of body that reserves memory for the bytes that it reads.
 func (m *memory) counted(body io.Reader) io.Reader { return &countedReader{body, m} }
 
 type countedReader struct {
@@ -67,7 +67,8 @@ type countedReader struct {
 	memory *memory
 }
 
-// Read reads, and reserves the memory of what was read.
+// Read reads, and reserves memory for the bytes read. It returns the error of the reservation if there is not enough
+// memory.
 func (r *countedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	if full := r.memory.charge(bodyCopies * n); full != nil {

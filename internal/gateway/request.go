@@ -88,7 +88,7 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// A head is what the gateway itself reads of a request.
+// A head has the fields of a request that the gateway itself needs.
 type head struct {
 	model     string
 	maxOutput int64 // tokens of all choices of the answer
@@ -143,7 +143,7 @@ func withModel(body []byte, model string) []byte {
 	return e.Apply()
 }
 
-// hopHeaders belong to one connection.
+// hopHeaders are the names of headers that belong to one connection.
 var hopHeaders = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Content-Length",

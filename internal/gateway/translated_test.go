@@ -24,8 +24,8 @@ func toMessages(o *Options) {
 
 const plainQuestion = `{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}`
 
-// TestTranslated checks a streamed answer of an upstream of another protocol, with a gate and without modules, and what
-// the upstream receives.
+// TestTranslated checks a streamed answer of an upstream of another protocol, with a gate and without modules, and
+// the request that the upstream receives.
 func TestTranslated(t *testing.T) {
 	var path string
 	u := newUpstream(t, nil)

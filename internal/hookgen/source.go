@@ -139,7 +139,7 @@ func text(fset *token.FileSet, e ast.Expr) string {
 	return b.String()
 }
 
-// declares reports whether a package has a function.
+// declares reports whether the package in dir declares a function.
 func declares(dir, function string) bool {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.go")) // the pattern is valid
 	for _, path := range files {

@@ -43,7 +43,7 @@ type Case struct {
 	Want Outcome
 	// Hook is the hook that faults; empty if none does.
 	Hook abi.Hook
-	// Kind is the kind of the fault, if it is one of the sandbox.
+	// Kind is the kind of the sandbox's fault. It is empty if the hook fails in another way.
 	Kind sandbox.FaultKind
 	// Text lists parts of the text of the rejection, the fault or the error object.
 	Text []string

@@ -350,9 +350,9 @@ func (h *host) judge(c *Case, n int) verdict {
 	return v
 }
 
-// wrongError returns a description of what is wrong with the error of a hook call, or "" if the
-// error is right: it must be the module's own error, an error that ends the run (see [ending.Is]),
-// or a typed fault that is not a mistake of the host.
+// wrongError returns a description of the problem with the error of a hook call, or "" if there is none. The error
+// must be the module's own, one that ends the run (see [ending.Is]), or a typed fault that is not a mistake of the
+// host.
 func wrongError(err error) string {
 	var own *abi.Error
 	var fault *ending.FaultError

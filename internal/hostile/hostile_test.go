@@ -79,9 +79,8 @@ func TestCases(t *testing.T) {
 	t.Logf("the longest work of a hook after its deadline was %v", worst)
 }
 
-// caseSlack returns the time by which a hook of a case may exceed its deadline. With -strict, that
-// is what the host promises. Otherwise it is enough for a busy machine, but not for a hook that is
-// never stopped.
+// caseSlack returns the time by which a hook of a case may exceed its deadline. With -strict, it is deadlineSlack,
+// which the host guarantees. Otherwise it is enough for a busy machine, but not for a hook that is never stopped.
 func caseSlack() time.Duration {
 	if *strictFlag {
 		return deadlineSlack

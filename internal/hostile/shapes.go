@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// More instructions and types.
+// The types and instructions that only the cases of shapeCases use.
 const (
 	typeV128      = 0x7b
 	typeExternRef = 0x6f

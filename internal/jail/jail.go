@@ -63,9 +63,8 @@ type Report struct {
 	Seccomp bool
 }
 
-// minLandlockABI is the first version that restricts files, truncation, TCP ports and
-// signals. Missing does not report what later versions add: Unix sockets in ABI 9 and
-// UDP in ABI 10.
+// minLandlockABI is the first version that restricts files, truncation, TCP ports and signals. Missing ignores the
+// protections of later versions: Unix sockets in ABI 9 and UDP in ABI 10.
 const minLandlockABI = 6
 
 // Missing names the protections that the report lacks, such as "Landlock (files, TCP
@@ -86,7 +85,7 @@ func (r Report) Missing() string {
 	return strings.Join(missing, ", ")
 }
 
-// Support reports what the kernel supports.
+// Support returns the protections that the kernel supports.
 func Support() Report { return support() }
 
 // Enforce confines this process. It enforces as much of the profile as the

@@ -151,7 +151,7 @@ func (e *valueError) Error() string {
 
 func newValueError(text string) error { return &valueError{text: text} }
 
-// wantError returns an error that reports the wanted type and what the text has instead.
+// wantError returns an error that reports the wanted type and the kind of the value in the text.
 func (t *Parser) wantError(what string) error {
 	if t.unknown != nil {
 		return newValueError("want " + what + ", got " + Kind(t.Space()))

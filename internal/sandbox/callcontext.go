@@ -11,7 +11,7 @@ import (
 // call is over. Most calls are over before anything waits on the context, so the cancelable context
 // is made on demand.
 type callContext struct {
-	context.Context // the caller's
+	context.Context // the caller's context
 	in              *Instance
 
 	mu   sync.Mutex

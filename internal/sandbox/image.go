@@ -84,7 +84,7 @@ func (im *Image) Size() int64 { return im.code.size }
 // Limits returns the limits of the instances, with defaults.
 func (im *Image) Limits() Limits { return im.limits }
 
-// Imports returns the functions that the module imports: what it can do.
+// Imports returns the functions that the module imports.
 func (im *Image) Imports() []verify.ImportInfo { return slices.Clone(im.code.Outline.Imports) }
 
 // Exports returns the module's exports, sorted by name.
@@ -295,8 +295,8 @@ func (im *Image) retain() (*codeRef, error) {
 	return im.ref.Retain(), nil
 }
 
-// Close closes the image. Instances remain usable, and what they share is freed with the
-// last of them. Closing twice has no effect.
+// Close closes the image. Instances remain usable, and the code and memory that they share are freed with the last of
+// them. Closing twice has no effect.
 func (im *Image) Close() {
 	im.mu.Lock()
 	defer im.mu.Unlock()

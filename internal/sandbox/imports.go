@@ -13,7 +13,7 @@ import (
 
 // Import is a function that a guest can import.
 type Import struct {
-	// Module and Name are the names that the guest imports it by.
+	// Module and Name identify the function in a guest's imports.
 	Module, Name string
 
 	// Params and Results are its type. A guest that imports it with another type is

@@ -18,7 +18,7 @@ const imageTime = 1_704_067_200_000_000_000
 
 // InstanceConfig configures one instance.
 type InstanceConfig struct {
-	// Value is a value of the caller, which imports get from Guest.Value.
+	// Value is any value of the caller. [Guest.Value] returns it to imports.
 	Value any
 
 	// Stdout and Stderr receive each line that the guest prints, without its line end, with

@@ -14,8 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestOldInstancesRetire checks that the pool replaces an instance after many uses or a long
-// time.
+// TestOldInstancesRetire checks that the pool closes an instance after many uses or a long time.
 func TestOldInstancesRetire(t *testing.T) {
 	t.Parallel()
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})

@@ -60,7 +60,7 @@ func (p *Profile) Reset() {
 	p.roots, p.nodes = nil, 0
 }
 
-// Samples returns what was collected, in descending order of fuel.
+// Samples returns the collected samples, in descending order of fuel.
 func (p *Profile) Samples() []ProfileSample {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 	exitNotStarted = 127 // a shell's exit status for a missing command
 )
 
-// socketFD is the spawner's end of its socket.
+// socketFD is the file descriptor of the spawner's end of the socket to the server.
 const socketFD = 3
 
 // orphanGrace is the time that processes have to end once the server is gone, and again after

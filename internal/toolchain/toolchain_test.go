@@ -170,8 +170,7 @@ func TestNamesOfFunctions(t *testing.T) {
 	}
 }
 
-// TestNoGoModule checks that the error for a folder without a go.mod says how to create one, which
-// Go's own error does not say.
+// TestNoGoModule checks that the error for a folder without a go.mod says how to create one.
 func TestNoGoModule(t *testing.T) {
 	t.Parallel()
 	p, err := toolchain.Find(folder(t, "main.go"))

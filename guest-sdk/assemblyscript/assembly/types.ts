@@ -1760,7 +1760,7 @@ export class Pending extends Value {
 	id: string = "";
 	/** ID of the nested run that is interrupted; empty if there is none */
 	run: string = "";
-	/** agent of that nested run */
+	/** agent of the nested run; empty if there is none */
 	agent: string = "";
 	/** empty if a tool interrupted the run */
 	entry: string = "";

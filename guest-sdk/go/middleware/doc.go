@@ -57,8 +57,8 @@
 //
 // Memory is a cache: the host may discard an instance of the module between two hooks of a
 // run, and every run begins with the memory that configure left. Fields set by the
-// configuration are therefore always available. A [Local] or a [Counter] holds what a run
-// must remember.
+// configuration are therefore always available. Use a [Local] or a [Counter] for data that
+// must persist during a run.
 //
 // # Testing
 //

@@ -136,7 +136,7 @@ func ExampleNewTool() {
 	// arguments of weather: unknown: town <nil>
 }
 
-// ExampleLocal shows that a local, which belongs to one run, outlives the module's memory.
+// ExampleLocal shows that a local, which belongs to one run, persists when the module's memory is reset.
 func ExampleLocal() {
 	type visit struct {
 		Tool  string `json:"tool"`

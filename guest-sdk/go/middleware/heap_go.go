@@ -38,7 +38,7 @@ const (
 	// collectBytes is the number of bytes received between collector runs. A collector run that
 	// finds no garbage costs as much as reading about 400 bytes.
 	collectBytes = 256 << 10
-	hookBytes    = 8 << 10 // allowance for what a hook allocates in addition to its input
+	hookBytes    = 8 << 10 // estimated allocations of a hook in addition to its input
 )
 
 // Parameters of warm. Sizes are in bytes.
@@ -73,8 +73,8 @@ func warm() {
 	growStack(deep)
 }
 
-// rehearse calls each hook with an empty input, which the hook rejects. This allocates
-// what the first call of each hook needs.
+// rehearse calls each hook with an empty input, which the hook rejects. This allocates the memory that the first call
+// of each hook needs.
 func (m *Module) rehearse() {
 	for i := range m.served {
 		_, _ = m.answer(nil, m.served[i].hook, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// A Local is a value that belongs to the run and outlives the module's memory: it is
+// A Local is a value that belongs to the run and persists when the module's memory is reset. It is
 // available in every later hook of the run, including after an interrupt and after a
 // crash of the host. T is any type that can be encoded as JSON. Declare one with its key:
 //

@@ -22,7 +22,7 @@ type Module struct {
 	buffer      []byte // buffer for encoding values
 }
 
-// served is a hook that the module has, with what the module needs to call it.
+// served is a hook that the module has, with the data for calling the hook.
 type served struct {
 	hook   abi.Hook
 	serve  func(s *served) (abijson.Writable, error)
@@ -31,8 +31,8 @@ type served struct {
 	last   any    // the *hookCall of the last call, for reuse
 	deep   int    // number of calls in progress; a hook can be called again while it waits for the host
 
-	// Arguments of the call that is about to start. Passing them here is cheaper than as
-	// parameters of every function on the way.
+	// Arguments of the call that is about to start. Storing them here is cheaper than passing them as parameters
+	// through several functions.
 	m     *Module
 	host  Host
 	input []byte

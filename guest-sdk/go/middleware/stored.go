@@ -96,8 +96,7 @@ func (s Stored[T]) set(ctx *Context, value T, version int64, ttl Lifetime) error
 	return err
 }
 
-// A StoredCounter is a number that outlives the run, like a [Stored]. Adding to it is
-// atomic.
+// A StoredCounter is a number that persists after the run, like a [Stored]. Adding to it is atomic.
 type StoredCounter string
 
 // Add adds delta and returns the new value.

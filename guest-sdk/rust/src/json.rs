@@ -785,14 +785,14 @@ impl Raw {
         Value::decode_json(&self.0)
     }
 
-    /// Decodes the text into a type of serde.
+    /// Decodes the text with serde.
     #[cfg(feature = "serde")]
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, crate::Error> {
         use alloc::string::ToString;
         serde_json::from_str(&self.0).map_err(|e| crate::Error::invalid(e.to_string()))
     }
 
-    /// Encodes a type of serde.
+    /// Encodes a value with serde.
     #[cfg(feature = "serde")]
     pub fn encode<T: serde::Serialize>(value: &T) -> Result<Raw, crate::Error> {
         use alloc::string::ToString;

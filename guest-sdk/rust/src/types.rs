@@ -1954,7 +1954,7 @@ pub struct Pending {
     pub id: String,
     /// ID of the nested run that is interrupted; empty if there is none
     pub run: String,
-    /// agent of that nested run
+    /// agent of the nested run; empty if there is none
     pub agent: String,
     /// empty if a tool interrupted the run
     pub entry: String,

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Answer is what the model of an upstream answers to one request.
+// An Answer is the answer of an upstream's model to one request.
 type Answer struct {
 	Reasoning string // signed in Messages, encrypted in Responses; chat has none
 	Text      string // streamed word by word

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Received has what a client received of a stream.
+// A Received describes the part of a stream that a client received.
 type Received struct {
 	Text   string
 	Calls  []string // the names of the tools whose calls began

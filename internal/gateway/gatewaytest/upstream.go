@@ -1,5 +1,5 @@
-// Package gatewaytest provides a scripted upstream of the gateway's protocols for tests, and reads what
-// its clients get.
+// Package gatewaytest provides a scripted upstream of the gateway's protocols for tests, and reads the streams that
+// clients receive.
 package gatewaytest
 
 import (
@@ -125,7 +125,7 @@ type item struct {
 	Tools      []tool
 }
 
-// read reads the body. The error says what the vendor's API would reject.
+// read reads the body. It returns an error if the vendor's API would reject the request.
 func (q *Request) read() error {
 	var body struct {
 		Stream         bool

@@ -1,4 +1,4 @@
-// Package price reads price files, and computes what the tokens of a model cost.
+// Package price reads price files, and computes the cost of a model's tokens.
 //
 // A price file is YAML with prices for a million tokens, or the JSON file with the prices of models that LiteLLM
 // publishes. The operator may have the file from someone else: numbers that are negative, not finite or absurdly

@@ -29,8 +29,8 @@ type reader struct {
 
 	calls map[int]*openCall // the calls that are not complete, by block
 	last  *time.Timer       // closes body after the end of the answer if the upstream does not
-	out   []byte            // what Read has not returned yet
-	err   error             // what Read returns after out
+	out   []byte            // bytes that Read has not returned yet
+	err   error             // the error that Read returns after out
 }
 
 // An openCall is a tool call that is not complete.

@@ -1,8 +1,8 @@
 // Package translate lets clients of one protocol use an upstream of another.
 //
-// The client's protocol parses a request, and the upstream's writes it. Answers go the other way. What
-// has no equivalent at the upstream is rejected with an error that names the field, except for hints that do not change
-// what the model is asked: docs/gateway.md lists them.
+// The client's protocol parses a request, and the upstream's writes it. For an answer, the upstream's protocol parses
+// and the client's writes. A field that has no equivalent at the upstream is rejected with an error that names it,
+// except for hints that do not change the request to the model: docs/gateway.md lists them.
 package translate
 
 import (

@@ -221,7 +221,7 @@ func (s *scan) inside(b []byte) int {
 	switch {
 	case escape >= 0:
 		s.escaped = true
-		s.length += maxName // a name that matters has no escapes
+		s.length += maxName // the scan looks for names without escapes
 		return escape + 1
 	case end >= 0:
 		s.inString = false

@@ -72,7 +72,7 @@ func TextOf(m *abi.Message) string {
 	return b.String()
 }
 
-// A finish decides what becomes of the items that are left in the queue.
+// A finish decides which items that are left in the queue are passed, changed or dropped.
 type finish struct {
 	*Weaver
 	denied  map[string]string
@@ -95,7 +95,7 @@ type blockChange struct {
 type text struct {
 	kind string
 	was  string // the upstream's text that the client has not received
-	now  string // what the client gets
+	now  string // the client's text
 	any  bool   // the block can get any text, since modules changed the part that the client has
 }
 

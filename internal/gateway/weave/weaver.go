@@ -229,7 +229,7 @@ func (w *Weaver) tell(text string) {
 	w.told[kind].WriteString(text)
 }
 
-// overwrite notes that the open block has other text than the upstream's, and drops its deltas.
+// overwrite records that the text of the open block differs from the upstream's, and drops the block's deltas.
 func (w *Weaver) overwrite() {
 	w.block.changed = true
 	for len(w.queue) > 0 && w.queue[0].Kind == wire.Delta && w.queue[0].Block == w.block.open.Block {

@@ -117,7 +117,7 @@ func TestWeaver(t *testing.T) {
 		o      Options
 		res    *abi.Response
 		denied map[string]string
-		live   string // what the client gets before Finish
+		live   string // the client's stream before Finish
 		want   string // and by Finish
 	}{
 		"unchanged": {

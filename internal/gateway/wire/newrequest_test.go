@@ -233,7 +233,7 @@ func FuzzNewRequest(f *testing.F) {
 	})
 }
 
-// said returns what a call says to the model: instructions, and then texts, parts, calls and results in order.
+// said returns the content of a call for the model: instructions, and then texts, parts, calls and results in order.
 func said(call *wire.Call) []string {
 	var instructions, out []string
 	for i := range call.Messages {

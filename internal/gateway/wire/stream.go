@@ -5,7 +5,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/rawjson"
 )
 
-// An ItemKind says what an item of a stream does.
+// An ItemKind is the effect of an item in a stream.
 type ItemKind uint8
 
 // The kinds of items.
@@ -25,7 +25,7 @@ const (
 type Item struct {
 	Kind  ItemKind
 	Block int // for Open, Delta and Close: the number of the block in the upstream's stream
-	// Chunk has what a Delta adds. The chunk of Open has the kind, and a tool call's index, ID and name. The
+	// Chunk is the addition of a Delta. The chunk of Open has the kind, and a tool call's index, ID and name. The
 	// chunk of Other has reasoning that modules do not see.
 	Chunk abi.Chunk
 	Event []byte // as received, with the blank line that ends it; empty if another item has it
@@ -38,8 +38,8 @@ type Stream interface {
 	// Decode returns the items of one event of the upstream, which includes the blank line that ends
 	// it. They do not share the memory of event. The error is a *Error with CodeUpstream.
 	Decode(event []byte) ([]Item, error)
-	// Response returns the upstream's answer so far, from what Decode has read. The answer is complete
-	// if Complete reports true.
+	// Response returns the upstream's answer so far, which consists of the events that Decode has read. The answer is
+	// complete if Complete reports true.
 	Response() *abi.Response
 	// Complete reports whether Decode has read the end of the answer, so that a stream that was cut
 	// is recognized.

@@ -1,10 +1,10 @@
-// Package wire defines what the gateway needs of the protocol of a model API. The packages below it
-// implement the protocols: chat (OpenAI's chat completions), responses (OpenAI's Responses API) and
-// messages (Anthropic's Messages API).
+// Package wire defines the interfaces between the gateway and the protocols of model APIs. The packages below it
+// implement the protocols: chat (OpenAI's chat completions), responses (OpenAI's Responses API) and messages
+// (Anthropic's Messages API).
 //
-// A request or an answer is kept as the text that was received. Modules see it as messages, tools,
-// parameters and chunks of the ABI. Only what modules change is written anew; everything else, also
-// fields that the gateway does not read, keeps its bytes and its order.
+// A request or an answer is kept as the text that was received. Modules see it as messages, tools, parameters and
+// chunks of the ABI. Only the changes of modules are encoded; everything else, including fields that the gateway does
+// not read, keeps its bytes and its order.
 package wire
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Protocol is the protocol of a model API. It has no state, and its methods may be called
-// concurrently. What they receive is untrusted.
+// A Protocol is the protocol of a model API. It has no state, and its methods may be called concurrently. The bodies
+// that they parse are untrusted.
 type Protocol interface {
 	// ParseRequest parses the body of a request. The body is not copied. The error is a *Error with
 	// CodeInvalid, which names the field at fault.
@@ -47,7 +47,7 @@ type Cacher interface {
 // A CacheBlock is a part of a request that an upstream caches.
 type CacheBlock struct {
 	Owner string // the role or the list that has the block
-	Text  []byte // what the upstream compares
+	Text  []byte // the text that the upstream compares
 }
 
 // A Call is a request in the terms of the ABI.
@@ -109,14 +109,14 @@ const (
 	CodeTooLarge Code = "too_large"       // the request is larger than the limit
 	CodeDenied   Code = "denied"          // a module or a limit rejects the request; not temporary
 	CodeBusy     Code = "busy"            // a limit is reached that a later request may not reach; temporary
-	CodeModule   Code = "module_failed"   // a module failed, or changed what must not be changed
+	CodeModule   Code = "module_failed"   // a module failed, or made a change that is not allowed
 	CodeUpstream Code = "upstream_failed" // the upstream cannot be reached, or its answer is not understood
 )
 
 // An Error is a failure that the gateway reports to a client.
 type Error struct {
 	Code    Code
-	Message string // for the client's user: what is wrong, and what to do
+	Message string // for the client's user: the problem and a remedy
 	Param   string // the field of the request at fault; empty if there is none
 	// RetryAfter is the time after which the client can repeat the request, for CodeBusy. The default is
 	// a second.

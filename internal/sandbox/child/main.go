@@ -92,9 +92,8 @@ var errNoJail = errors.New("this process is not confined")
 // "" if none is missing.
 func MissingProtections() string { return jail.Support().Missing() }
 
-// confine confines this process, a child, to what it needs: the working directory to
-// compile, the files below the directory for a job that has one, and no file for other
-// jobs.
+// confine confines this process, a child. A child that compiles can access the working directory, a job with a
+// directory can read the files below that directory, and other jobs can open no file.
 func confine(job, directory string) error {
 	var profile jail.Profile
 	calls := jail.GoSyscalls()

@@ -53,7 +53,7 @@ func NewPool(opts Options) (*Pool, error) {
 	return p, nil
 }
 
-// Close kills the children. Their work, and all later work, fails with cause.
+// Close kills the children. Their work, and all work that is requested later, fails with cause.
 func (p *Pool) Close(cause error) { p.stop(cause) }
 
 // InUse returns the number of children that run or are about to start.
@@ -81,7 +81,7 @@ func (p *Pool) Run(ctx context.Context, tenant, dir string, job Job) ([]byte, er
 	return out.Bytes(), nil
 }
 
-// An output receives what a child writes to stdout, including the message of its error.
+// An output receives the bytes that a child writes to stdout, including the message of its error.
 type output interface {
 	io.Writer
 	String() string
@@ -217,8 +217,8 @@ var outOfMemoryTexts = []string{
 	"ThreadSanitizer failed to allocate",
 }
 
-// explain returns the error of a child that failed with exit. job is the name of the job, or empty
-// for a compilation. stdout and stderr are what the child printed.
+// explain returns the error of a child that failed with exit. job is the name of the job, or empty for a compilation.
+// stdout and stderr are the outputs of the child.
 func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
 	lacksMemory := func(text string) bool { return strings.Contains(stderr, text) }
 	switch code := exit.ExitCode(); {
@@ -249,7 +249,7 @@ func (l limits) explain(job string, exit *exec.ExitError, stdout, stderr string)
 	}
 }
 
-// activity returns a phrase for what a child does, for error messages.
+// activity returns a phrase for the work of a child, for error messages.
 func activity(job string) string {
 	if job == "" {
 		return "compiling it"

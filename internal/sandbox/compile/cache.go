@@ -232,7 +232,7 @@ func (e *cacheEntry) store(ctx context.Context, config wazero.RuntimeConfig, m *
 // discard removes an entry that was not stored.
 func (e *cacheEntry) discard() {
 	if !e.hit() && e.dir != "" {
-		_ = os.RemoveAll(e.dir) // shrink removes what is left
+		_ = os.RemoveAll(e.dir) // if that fails, shrink removes the rest
 	}
 }
 
@@ -242,8 +242,8 @@ func (e *cacheEntry) drop() {
 	_ = os.RemoveAll(e.final) // no harm if that fails: the entry is verified before each use
 }
 
-// shrink evicts the least recently used entries until the rest is within the limit, and
-// removes what killed processes left.
+// shrink evicts the least recently used entries until the rest is within the limit, and removes temporary directories
+// of killed processes.
 func (d *diskCache) shrink() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

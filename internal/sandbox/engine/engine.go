@@ -44,8 +44,8 @@ func Config(interpret bool) wazero.RuntimeConfig {
 		WithDebugInfoEnabled(false) // DWARF is not verified, so it is not read
 }
 
-// HasCompiler reports whether wazero compiles on this platform. It depends on the operating
-// system, the processor and what the system permits.
+// HasCompiler reports whether wazero compiles on this platform. It depends on the operating system, the processor and
+// the permissions of the process.
 var HasCompiler = sync.OnceValue(func() bool { return compiles(Config(false)) })
 
 // compiles reports whether wazero compiles under config. wazero has no function for that,

@@ -51,8 +51,8 @@ func ChecksumFile(sum io.Writer, path string) error {
 	return err
 }
 
-// readHeader returns what precedes the code in a file of size bytes, and the length of the
-// code. Both are zero if the file does not have the layout of machine code.
+// readHeader returns the bytes before the code in a file of size bytes, and the length of the code. Both are zero if
+// the file does not have the layout of machine code.
 func readHeader(f io.ReaderAt, size int64) (header []byte, code int64, err error) {
 	const fixed, number, offset, crc = int64(len(machineCodeMagic)) + 1, 4, 8, 4
 	begin := make([]byte, min(size, fixed+255+number))

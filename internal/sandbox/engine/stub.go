@@ -48,7 +48,7 @@ func RenameCode(
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = os.RemoveAll(probeDir) }() // the caller removes what stays
+	defer func() { _ = os.RemoveAll(probeDir) }() // if that fails, the caller removes the rest
 	name, err := codeName(ctx, config, probeDir, stub)
 	if err != nil || name == "" {
 		return false, err

@@ -164,7 +164,7 @@ func (i *mappedImage) open(length, limit uint64) (imagePages, error) {
 // it. Their addresses are reserved up to the limit, so that growing moves nothing.
 type mappedPages struct {
 	image   *mappedImage
-	length  uint64 // length of what a reset restores: the image, and zeros after it
+	length  uint64 // length of the memory that a reset restores: the image, and zeros after it
 	space   []byte
 	usable  uint64 // number of usable bytes, from the beginning of space
 	entries []byte // buffer for the pagemap; nil if the kernel has PAGEMAP_SCAN

@@ -52,10 +52,10 @@ const (
 // changedText is the text of changed blocks of all kinds.
 const changedText = `{"input":"new"}`
 
-// A changer passes and changes blocks as the weaver does, and notes what the client must receive.
+// A changer passes and changes blocks as the weaver does, and records the blocks that the client must receive.
 type changer struct {
 	s       *stream
-	changes []byte // one for each block, repeatedly
+	changes []byte // the change of each block; a short list is repeated
 	out     []byte
 	open    wire.Item
 	ends    []wire.Item
@@ -97,7 +97,7 @@ func (c *changer) item(it *wire.Item) {
 	c.note(c.s.blocks[it.Block], verdict)
 }
 
-// note adds a block to what the client must receive.
+// note adds a block to the blocks that the client must receive.
 func (c *changer) note(b *block, verdict byte) {
 	text := "old"
 	switch {

@@ -257,7 +257,7 @@ func readCallDelta(v rawjson.Value) (callDelta, error) {
 	return d, nil
 }
 
-// opening returns the text of the delta without what it adds to the arguments.
+// opening returns the text of the delta without its addition to the arguments.
 func (d *callDelta) opening() []byte {
 	if !d.text.Exists() {
 		return d.raw.Text
@@ -267,7 +267,7 @@ func (d *callDelta) opening() []byte {
 	return e.Apply()
 }
 
-// addition returns the text of a delta with only what it adds to the arguments.
+// addition returns the text of a delta that contains only the addition to the arguments.
 func (d *callDelta) addition() []byte { return callAddition(d.index, d.custom, d.text.Text) }
 
 // callAddition returns a delta that adds text, a JSON string, to the arguments of the call with the

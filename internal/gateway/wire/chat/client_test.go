@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// TestClient checks that OpenAI's official client reads what testdata/streams has for clients as the
-// codec does, and reports errors.
+// TestClient checks that OpenAI's official client and the codec read the same answers and errors from the clients'
+// streams in testdata/streams.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	streams := map[string]string{}

@@ -16,7 +16,7 @@ type block struct {
 	name string // of the field with the text or the reasoning
 	call *streamedCall
 
-	// What the client has received.
+	// The following fields describe the part of the block that the client has received.
 	opened bool
 	index  int             // of the tool call
 	input  strings.Builder // of a custom tool

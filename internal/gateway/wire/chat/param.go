@@ -33,7 +33,7 @@ func (r *request) readParam(name string, v rawjson.Value) error {
 	return nil
 }
 
-// paramProblem returns what is wrong with a parameter, or "".
+// paramProblem returns a description of the problem with a parameter, or "".
 func paramProblem(name string, v rawjson.Value) string {
 	switch name {
 	case "n":

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// history is a request with what clients send: fields that the ABI does not define, also those that it
-// uses itself, numbers in other spellings, white space, and calls with their results.
+// history is a request with the peculiarities of real clients: fields that the ABI does not define, fields that have
+// a meaning only in the ABI, numbers in other spellings, white space, and calls with their results.
 const history = ` {"model":"m-1", "stream" : true,"temperature":1.0e0,"x_vendor":{"b":1,"a":2},
  "messages":[ {"role":"system","content":"Be brief."},
   {"role":"user","id":"mine","origin":"module:x","content":[{"type":"text","text":"Mail bob@x.org","cache_control":{"type":"ephemeral"}},

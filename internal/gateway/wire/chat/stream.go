@@ -16,7 +16,7 @@ import (
 type stream struct {
 	model string
 
-	// What Decode has read.
+	// The following fields describe the part of the answer that Decode has read.
 	hasRole, finished, done bool
 	envelope                abi.Fields
 	pieces                  []piece // of the current event
@@ -28,9 +28,9 @@ type stream struct {
 	finish                  string
 	usage                   *abi.Usage
 
-	// The output so far.
+	// The following fields describe the output so far.
 	started, wroteText, addedCall bool
-	endsParagraph                 bool // what is written of the text ends with a block of a module
+	endsParagraph                 bool // the text written so far ends with a block of a module
 	callsWritten                  int
 	next                          int // the least index for the next tool call
 	shift                         int // the number of calls added, less those dropped
@@ -42,7 +42,7 @@ type held struct {
 	group   *group
 	text    []byte // the events of its items
 	items   int
-	changed bool // text is not what the group's event has
+	changed bool // text differs from the group's event
 }
 
 // NewStream returns the codec of one streamed answer.
@@ -90,7 +90,7 @@ func (s *stream) Pass(dst []byte, it *wire.Item) []byte {
 	return s.write(dst, text, it.Codec, changed)
 }
 
-// begin notes that the client receives a block, and numbers a tool call.
+// begin records that the client receives a block, and numbers a tool call.
 func (s *stream) begin(b *block) {
 	if b.opened {
 		return
@@ -104,7 +104,7 @@ func (s *stream) begin(b *block) {
 	s.callsWritten++
 }
 
-// passed notes what the client receives of a block.
+// passed records a chunk of a block that the client receives.
 func (b *block) passed(c abi.Chunk) {
 	if b.call != nil && b.call.custom {
 		b.input.WriteString(inputPiece(c.Arguments))
@@ -138,7 +138,7 @@ func (s *stream) write(dst, text []byte, codec any, changed bool) []byte {
 	return s.flush(dst)
 }
 
-// flush appends what is held back.
+// flush appends the events that are held back.
 func (s *stream) flush(dst []byte) []byte {
 	dst = append(dst, s.held.text...)
 	s.held = held{}
@@ -192,7 +192,7 @@ func (s *stream) CloseText(dst []byte, open *wire.Item, text string) []byte {
 	})))
 }
 
-// Drop notes that no item of the block that open begins will be passed.
+// Drop records that no item of the block that open begins will be passed.
 func (s *stream) Drop(open *wire.Item) {
 	if s.blocks[open.Block].call != nil {
 		s.shift--

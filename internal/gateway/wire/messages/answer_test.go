@@ -107,7 +107,8 @@ func copiedResponse(t *testing.T, res *abi.Response) *abi.Response {
 	return next
 }
 
-// TestJoinedText encodes answers whose text was joined before the other parts, as by a chain of chunks.
+// TestJoinedText checks that an answer whose text the chain has joined into one part is encoded with the text in the
+// blocks of the upstream.
 func TestJoinedText(t *testing.T) {
 	const thinking, search = `{"type":"thinking","thinking":"a","signature":"b"}`, `{"type":"server_tool_use","id":"s"}`
 	texts := func(texts ...string) string {

@@ -31,7 +31,7 @@ type parser struct {
 	maxBlocks, maxCalls int // that are left
 }
 
-// content parses v into the content of c. The fields object and role of c are set.
+// content parses v into the content of c. The caller has set the fields object and role of c.
 func (p *parser) content(c *container, v rawjson.Value) *fieldError {
 	c.content = v
 	switch {

@@ -149,7 +149,7 @@ func (w *rewrite) newMessage(m *abi.Message) error {
 	return nil
 }
 
-// addParts adds new parts.
+// addParts adds the parts of a new message to the draft at a place.
 func (d *draft) addParts(place int, parts []abi.Part) error {
 	for i := range parts {
 		if err := d.add(place, &parts[i]); err != nil {
@@ -260,7 +260,7 @@ func (w *rewrite) check() error {
 		turns = append(turns, calls{d.role, d.calls, d.results})
 	}
 	problem := unpaired(turns)
-	if problem == "" || unpaired(w.r.turns()) != "" { // then the upstream rejects the client's request
+	if problem == "" || unpaired(w.r.turns()) != "" { // the client's own request has unpaired calls or results, too
 		return nil
 	}
 	return moduleError("%s", problem)

@@ -57,7 +57,7 @@ func appendEvent(dst []byte, name string, data []byte) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// An event is the data of an event.
+// An event is the parsed data of a server-sent event.
 type event struct {
 	kind    string
 	doc     rawjson.Value

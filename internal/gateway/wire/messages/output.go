@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// An output is what a stream has written for the client.
+// An output is the state of the stream that the client has received.
 type output struct {
 	begun  bool // message_start was written
 	blocks int  // blocks that were begun
@@ -52,7 +52,7 @@ func (s *stream) begin(dst []byte) []byte {
 	return appendEvent(dst, eventStart, slices.Concat([]byte(`{"type":"message_start","message":`), m, []byte("}")))
 }
 
-// number gives a block its number for the client, when it begins.
+// number assigns a block its number in the client's stream, when the block begins.
 func (s *stream) number(b *streamBlock) {
 	if b.number != notBegun {
 		return
@@ -87,7 +87,7 @@ func (s *stream) CloseText(dst []byte, open *wire.Item, _ string) []byte {
 	return appendStop(dst, b.number)
 }
 
-// Drop notes that no item of the block that open begins will be passed.
+// Drop records that no item of the block that open begins will be passed.
 func (s *stream) Drop(open *wire.Item) { s.blocks[open.Block].dropped = true }
 
 // AddText appends a block of text. Reasoning is not written: the client would return it, and the upstream

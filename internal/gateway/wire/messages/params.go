@@ -21,7 +21,7 @@ const (
 	fieldParallel = "disable_parallel_tool_use" // in tool_choice
 )
 
-// params returns the other fields of a request as parameters.
+// params returns fields of a request as parameters, with the names and forms of the chat API.
 func params(fields []rawjson.Member) abi.Params {
 	p := abi.Params{}
 	for _, f := range fields {

@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// agentRequest has what the requests of coding agents have, with unusual white space and spelling.
+// agentRequest is a request with the features that coding agents use, with unusual white space and spelling.
 const agentRequest = `{
  "model":"m-1", "max_tokens":1.0e3,
  "system":[{"type":"text","text":"x-billing: 1"},{"type":"text","text":"Be kind to Ann.","cache_control":{"type":"ephemeral"}}],
@@ -430,7 +430,7 @@ func TestEncodeRejects(t *testing.T) {
 	}
 }
 
-// TestToolsRemoved checks that a choice among tools goes with the tools.
+// TestToolsRemoved checks that the choice of a tool is removed together with the tool.
 func TestToolsRemoved(t *testing.T) {
 	const body = `{"model":"m","messages":[],"tools":[{"name":"a"},{"name":"b"}],"tool_choice":{"type":"tool","name":"a"}}`
 	for name, c := range map[string]struct {
@@ -455,7 +455,8 @@ func TestToolsRemoved(t *testing.T) {
 	}
 }
 
-// TestUnpairedRequest checks that a request that the upstream rejects anyway reaches it.
+// TestUnpairedRequest checks that a client's request with an unpaired call or result is sent to the upstream, which
+// rejects it, and is no error of a module.
 func TestUnpairedRequest(t *testing.T) {
 	r := parse(
 		t,

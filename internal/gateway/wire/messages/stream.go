@@ -60,7 +60,7 @@ type streamBlock struct {
 	whole bool            // the beginning had the arguments
 	ended bool
 
-	// The block as it began, and what deltas added to it, if it is opaque.
+	// begin is the block as it began, if it is opaque. thinking and signature are the additions of its deltas.
 	begin               []byte
 	thinking, signature strings.Builder
 
@@ -299,7 +299,7 @@ func (s *stream) readBlockDelta(e *event, it *wire.Item) *fieldError {
 	field, ok := map[string]string{
 		deltaText: "text", deltaJSON: "partial_json", deltaThinking: "thinking", deltaSignature: "signature",
 	}[kind]
-	if !ok { // citations, and what is new
+	if !ok { // citations, and kinds of deltas that are not defined here
 		return nil
 	}
 	v := get(delta, field)
@@ -433,7 +433,7 @@ func (s *stream) Response() *abi.Response {
 	return res
 }
 
-// part returns an opaque block with what deltas added to it.
+// part returns an opaque block with the additions of its deltas.
 func (b *streamBlock) part() abi.Part {
 	change := map[string][]byte{}
 	if b.thinking.Len() > 0 {

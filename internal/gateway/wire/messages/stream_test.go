@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the client received into testdata/streams")
 
-// TestStreams runs the cases of testdata/streams. A case has the upstream's stream, what modules and
-// gates change, one change a line, and the stream for the client.
+// TestStreams runs the cases of testdata/streams. A case contains the upstream's stream, the changes of modules and
+// gates, one a line, and the expected stream for the client.
 func TestStreams(t *testing.T) {
 	files, err := filepath.Glob("testdata/streams/*.txtar")
 	require.NoError(t, err)

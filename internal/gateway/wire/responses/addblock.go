@@ -71,7 +71,8 @@ func (t *newText) with(more ...field) []field {
 	return append([]field{str("item_id", t.id), t.at, num("content_index", 0)}, more...)
 }
 
-// logprobs adds the log probabilities that events of text have, and those of refusals do not.
+// logprobs returns the fields of an event about the message's text with f and, unless the text is a refusal, empty
+// log probabilities.
 func (t *newText) logprobs(f field) []field {
 	if t.typ != typeText {
 		return t.with(f)

@@ -14,7 +14,7 @@ func (e *encoder) check() error {
 	items := make([]rawjson.Value, len(e.out))
 	for i := range e.out {
 		if k := e.out[i].from; k != newItem {
-			items[i] = e.items[k] // what check reads of it cannot change
+			items[i] = e.items[k] // the fields that check reads cannot change
 		} else {
 			items[i] = parsed(e.out[i].text)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/wire"
 )
 
-// Limits of what a client or an upstream may send.
+// Limits of requests and answers.
 const (
 	maxItems  = 100_000  // items of a request's input, and their parts
 	maxBlocks = 10_000   // items of an answer, and blocks of text

@@ -126,7 +126,7 @@ func TestParseRequestRejects(t *testing.T) {
 func TestEncode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(c *wire.Call)
-		old, new string // what is replaced in the request
+		old, new string // the text in the request, and its replacement
 	}{
 		"model":  {func(c *wire.Call) { c.Model = "b" }, `"gpt-6"`, `"b"`},
 		"stream": {func(c *wire.Call) { c.Stream = false }, `"stream":true`, `"stream":false`},

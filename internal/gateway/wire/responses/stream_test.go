@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected streams anew")
 
-// A plan says what becomes of the blocks of a stream. Blocks without an entry are passed.
+// A plan lists changes of the blocks of a stream. Blocks without an entry are passed.
 type plan struct {
 	text   map[int]string // changed
 	drop   map[int]bool
@@ -73,7 +73,7 @@ func splitEvents(stream []byte) [][]byte {
 	return out
 }
 
-// play returns what the client gets of a stream with the changes of p.
+// play returns the client's stream after the changes of p.
 func play(s wire.Stream, stream []byte, p *plan) ([]byte, error) {
 	var dst []byte
 	var queue, ends []wire.Item

@@ -100,7 +100,7 @@ type toolEdit struct {
 	list  map[int][]byte // the lists that changed, by their number
 }
 
-// editTools returns how the tools change to next.
+// editTools returns the change from the request's tools to next.
 func (r *request) editTools(next []abi.Tool) (*toolEdit, error) {
 	e := &toolEdit{request: r, next: map[string]*abi.Tool{}, list: map[int][]byte{}}
 	changed := len(next) != len(r.call.Tools)

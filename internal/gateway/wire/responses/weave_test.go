@@ -15,10 +15,10 @@ import (
 // TestWeaver plays the streams of the golden cases through a weaver.
 func TestWeaver(t *testing.T) {
 	for name, c := range map[string]struct {
-		text func(string) string // what modules make of text
+		text func(string) string // the change of text by modules
 		late bool                // whether they hold all chunks until the end
 		deny bool
-		args string // what they make of the arguments of calls
+		args string // the arguments to which modules change those of calls
 	}{
 		"unchanged":         {},
 		"late":              {late: true},

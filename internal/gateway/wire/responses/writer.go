@@ -300,7 +300,7 @@ func (s *stream) CloseText(dst []byte, open *wire.Item, text string) []byte {
 	return s.send(dst, b.ending, b.item, b, change)
 }
 
-// Drop notes that no item of the block that open begins will be passed.
+// Drop records that no item of the block that open begins will be passed.
 func (s *stream) Drop(open *wire.Item) {
 	s.change()
 	b := s.blocks[open.Block]
