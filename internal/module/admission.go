@@ -39,16 +39,19 @@ type Reservation struct {
 	Release func()
 }
 
-// Reserve reserves the memory that a run of these middlewares needs in the worst case, including
-// one model or tool call by a middleware per parallel tool call. If that can never fit, it reserves
-// memory for one tool call at a time and for no calls by middlewares. The argument parallel is the
-// maximum number of parallel tool calls; if memory is short, the reservation is for fewer. If there
-// is not enough memory for one, Reserve waits in line until other runs end. The run must use the
-// returned context: a nested run inside it does not wait, because the runs that it would wait for
-// may be waiting for it.
+// Reserve reserves the memory that a run of these middlewares needs in the worst case. This
+// includes one model or tool call by a middleware per parallel tool call. If that much memory can
+// never become free, Reserve reserves memory for one tool call at a time and for no calls by
+// middlewares.
 //
-// The error is a *sandbox.TooLargeError if the run can never fit, a *sandbox.NoRoomError if it does
-// not fit now and must not wait, ctx's cause, or sandbox.ErrClosed.
+// The argument parallel is the maximum number of parallel tool calls; if memory is short, the
+// reservation is for fewer. If there is not enough memory for one tool call, Reserve waits until
+// other runs end. The run must use the returned context: a nested run with a context derived from
+// it does not wait, because the runs that the nested run would wait for may be waiting for its
+// result.
+//
+// The error is a *sandbox.TooLargeError if the run can never fit, a *sandbox.NoRoomError if a
+// nested run does not fit now, ctx's cause, or sandbox.ErrClosed.
 func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (context.Context, *Reservation, error) {
 	parallel = max(1, parallel)
 	own := &OwnCalls{loader: l, run: run, under: map[hook.Own]int{}}
@@ -84,15 +87,15 @@ func worstCase(run []Placed, parallel int) (bytes int64) {
 	return bytes
 }
 
-// worstCase returns the maximum memory, in bytes, that one instance uses, including the memory that
-// the host holds for it.
+// worstCase returns the maximum memory, in bytes, that one instance uses. This includes memory of
+// the host outside of the instance.
 func (mw *Middleware) worstCase() int64 {
 	return mw.image.WorstCase() + mw.module.transport.HostBytes(&mw.module.limits)
 }
 
 // instances returns the maximum number of instances of the entry that a run with the given number
 // of parallel tool calls uses at once. A call needs a second instance if another hook of the entry
-// can run while the first waits in next.
+// can run while the first hook waits in next.
 func (mw *Middleware) instances(parallel int) int {
 	client := 0
 	if mw.hasAny(contract.HookTranslateBefore, contract.HookTranslateAfter) {
@@ -105,8 +108,8 @@ func (mw *Middleware) hasAny(hooks ...abi.Hook) bool {
 	return slices.ContainsFunc(hooks, func(h abi.Hook) bool { return slices.Contains(mw.module.hooks, h) })
 }
 
-// during reports whether the module has a hook whose [abitable.Hook.During] is phase, or is "call",
-// which means both model and tool calls.
+// during reports whether the module has a hook whose [abitable.Hook.During] is phase or "call". The
+// value "call" means model calls and tool calls.
 func (mw *Middleware) during(phase string) bool {
 	return slices.ContainsFunc(mw.module.hooks, func(h abi.Hook) bool {
 		during := abitable.HookOf(h).During

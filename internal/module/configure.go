@@ -29,7 +29,7 @@ type Middleware struct {
 	entry  string
 	config json.RawMessage
 	grants policy.Grants
-	image  *sandbox.Image // the state of an instance after configure, from which the entry's instances start
+	image  *sandbox.Image // state after configure, from which the entry's instances start
 
 	onCall func(CallReport) // called after each hook call; nil if OnCall was not called
 }
@@ -43,15 +43,15 @@ type CallReport struct {
 	HostCalls         int
 	Grown             int64 // growth of the instance's memory, in bytes
 	Err               error // why the call failed; nil if it succeeded
-	Faulted           bool  // whether Err is a fault of this module, rather than an error that next returned
+	Faulted           bool  // whether Err is a fault of this module, and not an error of next
 }
 
 // OnCall makes the middleware call fn at the end of each hook call. It must be called before the
 // first run.
 func (mw *Middleware) OnCall(fn func(CallReport)) { mw.onCall = fn }
 
-// A ConfigError says that an entry could not be configured: its configuration is invalid, or the
-// module failed.
+// A ConfigError says that an entry could not be configured because its configuration is invalid or
+// the module failed.
 type ConfigError struct {
 	Entry, Module string
 	Err           error // starts with the path in the configuration, if known; a *ending.FaultError if configure faulted
@@ -72,9 +72,9 @@ func (e *ConfigError) Error() string {
 // Unwrap returns the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Configure checks a JSON configuration against the schema of m and calls the module's configure,
-// if it has one. An empty configuration or null is {}. Keys that config does not set default to
-// those of the Extism manifest, if the module has one.
+// Configure checks a JSON configuration against the schema of m, and calls the module's configure
+// hook, if the module has one. An empty configuration and null mean {}. Keys that are missing in
+// the configuration get the values of the module's Extism manifest, if it has one.
 //
 // The error is a *ConfigError, unless ctx is done or the loader is closed. The caller must close
 // the middleware after its last run.
@@ -138,17 +138,17 @@ func Configure(
 	}
 }
 
-// buildInvocation returns the invocation for host calls that the module makes while the entry's image is
-// built.
+// buildInvocation returns the invocation for the host calls that the module makes while the entry's
+// image is built.
 func (mw *Middleware) buildInvocation() *invoke.Invocation {
 	inv := mw.module.buildInvocation(contract.HookConfigure, nil)
 	inv.BuildConfig = mw.config
 	return inv
 }
 
-// configure merges config, which defaults to {} if it is empty or null, with the configuration of
-// the Extism manifest. Keys of config take precedence. The error says that config is not valid
-// JSON, or not an object although the manifest has a configuration.
+// configure merges config with the configuration of the Extism manifest. Keys of config take
+// precedence. An empty config and null mean {}. configure returns an error if config is not valid
+// JSON, or if it is not an object although the manifest has a configuration.
 func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	if len(config) > 0 {
 		if err := jsoncodec.Valid(config); err != nil {
@@ -191,6 +191,6 @@ func (mw *Middleware) Module() *Module { return mw.module }
 // Grants returns the entry's grants. The caller copies Grants.Read to hook.Entry.Read.
 func (mw *Middleware) Grants() policy.Grants { return mw.grants }
 
-// Close frees the middleware's image. Open sessions keep their instances, but can create no more.
-// Further calls do nothing.
+// Close frees the middleware's image. Open sessions keep their instances, but cannot create new
+// ones. Further calls of Close do nothing.
 func (mw *Middleware) Close() { mw.image.Close() }

@@ -23,17 +23,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// maxDescription bounds the answer to describe, in bytes.
+// maxDescription is the maximum size of the answer to describe, in bytes.
 const maxDescription = 512 << 10
 
-// maxText bounds the field "description" of the answer to describe, in bytes.
+// maxText is the maximum length of the field "description" in the answer to describe, in bytes.
 const maxText = 4 << 10
 
-// maxNames bounds the number of names in each list of the answer to describe.
+// maxNames is the maximum number of names in each list of the answer to describe.
 const maxNames = 256
 
-// prepare calls describe, if the module exports it, and checks the answer. Afterwards the module's
-// image is the state after _initialize and describe.
+// prepare calls describe, if the module exports it, and checks the answer. After prepare, the
+// module's image is the state after _initialize and describe.
 func (m *Module) prepare(ctx context.Context) error {
 	if !slices.ContainsFunc(contract.Hooks(), m.has) {
 		return refuse(m.Name(), "exports no hook, so the host would never call it", "export one of "+joinHooks(calledHooks()))
@@ -90,9 +90,9 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	return output, nil
 }
 
-// build makes an instance of the image from, runs setup on it, and returns an image of the
-// resulting state. inv answers the host calls that the module makes during setup, almost all of
-// them with an error. An error that the module causes is an *ending.FaultError.
+// build makes an instance of the image from, runs setup on the instance, and returns an image of
+// the resulting state. inv answers the host calls that the module makes during setup; almost all of
+// the answers are errors. An error that the module causes is an *ending.FaultError.
 func (m *Module) build(
 	ctx context.Context,
 	from *sandbox.Image,
@@ -102,7 +102,7 @@ func (m *Module) build(
 	print := func(line []byte) { inv.Print(line) }
 	prepare := from.Prepare
 	if _, plugin := m.transport.(extism.Transport); plugin {
-		prepare = from.PrepareAnew // a plug-in can read its configuration as soon as it starts
+		prepare = from.PrepareAnew // a plug-in can read its configuration during start-up
 	}
 	image, err := prepare(inv.Context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)},
 		setup)
@@ -118,8 +118,8 @@ func (m *Module) buildInvocation(hook abi.Hook, input []byte) *invoke.Invocation
 		LogFunc: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
-// logBuilding writes log text of the module to the operator's log. The level is the module's, but
-// at most warn, because the error level is reserved for the host.
+// logBuilding writes log text of the module to the operator's log. The level is the module's level,
+// but at most warn, because the error level is reserved for the host.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 	at := slog.Level(
 		min(max(level, contract.LogDebug), contract.LogWarn)-1,
@@ -145,8 +145,8 @@ func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, inv *in
 	return e
 }
 
-// refusal converts an error from building an image into a *verify.RefusedError if the module
-// caused it. Other errors are wrapped.
+// refusal returns an error from building an image as a *verify.RefusedError if the module caused
+// the error. It wraps all other errors.
 func (m *Module) refusal(err error) error {
 	var failed *abi.Error
 	var fault *ending.FaultError
@@ -169,8 +169,8 @@ func (m *Module) refusal(err error) error {
 	return refused
 }
 
-// features returns the names, apart from hooks, that a module may list in requires: those of the
-// ABI's imports, and "hold_stream".
+// features returns the names other than hooks that a module may list in requires. These are the
+// names of the ABI's imports and "hold_stream".
 func features() []string {
 	out := []string{"hold_stream"}
 	for _, i := range plain.Imports() {
@@ -259,7 +259,8 @@ func (m *Module) checkRequires() error {
 	return nil
 }
 
-// chooseHooks selects the hooks that the description lists, or all exported hooks if it lists none.
+// chooseHooks sets the hooks that the host calls: those that the description lists, or all exported
+// hooks if the description lists none.
 func (m *Module) chooseHooks() error {
 	m.hooks = []abi.Hook{}
 	wanted := m.has

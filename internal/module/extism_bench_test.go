@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// BenchmarkExtism calls a Go plug-in that echoes its input: in Extism's SDK with and without a
-// timeout, and in this host, which limits and meters it. Without a timeout, nothing can interrupt
-// the SDK's call.
+// BenchmarkExtism calls a Go plug-in that echoes its input. It measures Extism's SDK with a timeout
+// and without one, and this host, which limits and meters the plug-in. Without a timeout, nothing
+// can interrupt the SDK's call.
 func BenchmarkExtism(b *testing.B) {
 	wasm := goPlugin(b)
 	sdkLogLevel()

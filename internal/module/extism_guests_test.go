@@ -37,7 +37,7 @@ func assemblyScriptPlugin(t testing.TB) []byte {
 }
 
 // TestExtismGuests checks that plug-ins built with Extism's SDKs for Go and AssemblyScript behave
-// the same in this host and in Extism's Go SDK, and can serve as middlewares.
+// the same in this host and in Extism's Go SDK. It also checks that they can be middlewares.
 func TestExtismGuests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles many modules")

@@ -30,8 +30,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// These tests compare the transport with the Extism Go SDK: both run the same calls of the same
-// plug-ins.
+// The tests in this file compare the transport with the Extism Go SDK. Both make the same calls of
+// the same plug-ins.
 
 // A pluginCall is one call of one export.
 type pluginCall struct{ export, input string }
@@ -51,7 +51,7 @@ var sdkLogLevel = sync.OnceFunc(func() {
 	log.SetOutput(io.Discard) // the SDK logs here before it has a logger
 })
 
-// callSDK makes calls of a plug-in in the SDK. It stops at a call that traps.
+// callSDK makes calls of a plug-in in the SDK. It stops after a call that traps.
 func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
 	t.Helper()
 	sdkLogLevel()
@@ -121,7 +121,7 @@ func sdkLocalAdd() sdk.HostFunction {
 	}, i64, i64)
 }
 
-// rawModule loads a plug-in without hooks, so that tests can call its other exports.
+// rawModule loads a plug-in without its hooks, so that tests can call its other exports.
 func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Module {
 	t.Helper()
 	limits, err := policy.WithDefaults(limits)
@@ -143,7 +143,7 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Modu
 	return m
 }
 
-// callHere makes calls of a plug-in in this host. Like callSDK, it stops at a call that traps.
+// callHere makes calls of a plug-in in this host. Like callSDK, it stops after a call that traps.
 func callHere(
 	t *testing.T,
 	l *Loader,
@@ -183,7 +183,7 @@ func callHere(
 			switch {
 			case err != nil:
 				t.Log(call.export, err)
-				o.Logs = nil // a runtime's output is a log line here, and lost in the SDK
+				o.Logs = nil // in this host, a runtime's output is a log line; the SDK drops it
 				require.True(t, isOwn(err), "%v", err)
 			case failed:
 				failure, err := inv.DecodeFailure()
@@ -242,7 +242,7 @@ func (capture) Stats() abi.EntryStats { return abi.EntryStats{} }
 
 func (capture) Close() {}
 
-// sdkPlugin reads a plug-in from the SDK's own tests.
+// sdkPlugin reads a plug-in from the tests of Extism's Go SDK.
 func sdkPlugin(t *testing.T, name string) []byte {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/extism/go-sdk").Output()
@@ -252,8 +252,8 @@ func sdkPlugin(t *testing.T, name string) []byte {
 	return b
 }
 
-// TestExtismSDKPlugins checks that the plug-ins of the SDK's own tests behave the same in this host
-// and in the SDK.
+// TestExtismSDKPlugins checks that the plug-ins from the tests of Extism's Go SDK behave the same
+// in this host and in the SDK.
 func TestExtismSDKPlugins(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles many modules")

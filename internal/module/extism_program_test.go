@@ -29,7 +29,7 @@ func readPlugin(t testing.TB, name string) []byte {
 	return b
 }
 
-// The instructions of puppet, a plug-in that interprets its input.
+// The instructions of puppet, a plug-in whose input is a program that it executes.
 const (
 	opEnd = iota
 	opConst
@@ -87,7 +87,8 @@ const (
 	scratch2 = 31
 )
 
-// block allocates a block, fills it with text, and puts its offset into register d.
+// block adds instructions that allocate a block, fill it with text, and put its offset into
+// register d.
 func (p *program) block(d byte, text string) {
 	p.do(opConst, 0, 0, scratch, uint64(len(text)))
 	p.do(opAlloc, scratch, 0, d)
@@ -97,7 +98,7 @@ func (p *program) block(d byte, text string) {
 	}
 }
 
-// show outputs the values of registers and ends the program.
+// show adds instructions that output the values of registers and end the program.
 func (p *program) show(registers ...byte) {
 	p.do(opConst, 0, 0, scratch2, uint64(8*len(registers)))
 	p.do(opAlloc, scratch2, 0, scratch)
@@ -117,8 +118,8 @@ func assemble(fn func(p *program)) string {
 	return string(p)
 }
 
-// TestExtismPrograms checks that each function of Extism behaves the same in this host and in the
-// SDK.
+// TestExtismPrograms checks that each function of Extism behaves the same in this host and in
+// Extism's Go SDK.
 func TestExtismPrograms(t *testing.T) {
 	t.Parallel()
 	name := func(p *program, d byte, text string) { p.block(d, text) }
@@ -299,7 +300,7 @@ func TestExtismPrograms(t *testing.T) {
 }
 
 // TestExtismRandomPrograms checks that random programs that use memory correctly behave the same in
-// this host and in the SDK.
+// this host and in Extism's Go SDK.
 func TestExtismRandomPrograms(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -389,8 +390,8 @@ func runProgram(
 	return r, err
 }
 
-// TestExtismAttacks checks that a misbehaving plug-in is stopped with an explanation. It is not
-// compared with the SDK, which does not survive these programs.
+// TestExtismAttacks checks that a misbehaving plug-in is stopped with an explanation. The test
+// makes no comparison with Extism's Go SDK, which crashes or hangs in these programs.
 func TestExtismAttacks(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

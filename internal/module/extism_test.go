@@ -94,10 +94,10 @@ func TestExtismHostCalls(t *testing.T) {
 	require.Contains(t, r.host.logs()[1], `"code":"invalid"`)
 }
 
-// TestExtismWraps checks a plug-in's calls of next with and without a patch.
+// TestExtismWraps checks a plug-in's calls of next, with and without a patch.
 func TestExtismWraps(t *testing.T) {
 	t.Parallel()
-	// The plug-in's gate_tool makes no decision, which would deny the call. Rename it.
+	// The plug-in's gate_tool makes no decision, which would deny the call, so it is renamed.
 	b := bytes.Replace(readPlugin(t, "caller.wasm"), []byte("\x09gate_tool"), []byte("\x09gate_none"), 1)
 	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestExtismWraps(t *testing.T) {
 	}
 	echo := func(_ context.Context, c abi.Call) (*abi.Result, error) { return abi.TextResult(c.Arguments), nil }
 
-	// The plug-in's other hooks call next too, which is rejected there.
+	// The plug-in's other hooks also call next, which fails in those hooks.
 	r, out, err := run(`{"call1":"a","arg1":{"arguments":"{\"n\":2}"}}`, echo)
 	require.NoError(t, err)
 	require.Equal(t, `{"n":2}`, out.Result.Content.String())
@@ -184,8 +184,8 @@ func TestExtismFails(t *testing.T) {
 	require.Equal(t, []string{"error_set: out of order"}, fault.Stderr, "what a panic says")
 }
 
-// TestExtismConfig checks that a plug-in can read its configuration, also while its image is built,
-// as in Extism.
+// TestExtismConfig checks that a plug-in can read its configuration. As in Extism, this includes
+// the time in which its image is built.
 func TestExtismConfig(t *testing.T) {
 	t.Parallel()
 	m := loadPlugin(t, "building.wasm", policy.Limits{})
@@ -208,7 +208,7 @@ func TestExtismConfig(t *testing.T) {
 }
 
 // TestExtismVariables checks that variables belong to the entry and the run, and that a fault
-// discards those that its call set.
+// discards the variables that were set in the same call.
 func TestExtismVariables(t *testing.T) {
 	t.Parallel()
 	m := loadPlugin(t, "puppet.wasm", policy.Limits{})
@@ -270,7 +270,7 @@ func TestExtismVariables(t *testing.T) {
 	})
 }
 
-// TestExtismReplay checks that a plug-in's fault is recorded and replays.
+// TestExtismReplay checks that a plug-in's fault is recorded and can be replayed.
 func TestExtismReplay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -343,7 +343,7 @@ func TestExtismSpelling(t *testing.T) {
 		m.Info().Warnings)
 }
 
-// TestExtismMemory checks that the worst case of an entry includes the memory of a plug-in's
+// TestExtismMemory checks that the worst case of an entry includes the memory of the plug-in's
 // blocks.
 func TestExtismMemory(t *testing.T) {
 	t.Parallel()
@@ -421,8 +421,8 @@ func TestExtismStore(t *testing.T) {
 	require.Equal(t, []string{"get t/guard/k", "set t/guard/k"}, v.asked)
 }
 
-// TestExtismOwnCalls checks the arguments of a plug-in's host calls "tool" and "model", and that it
-// gets the recorded replies.
+// TestExtismOwnCalls checks the arguments of a plug-in's host calls "tool" and "model", and that
+// the plug-in receives the recorded replies.
 func TestExtismOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, loadPlugin(t, "caller.wasm", policy.Limits{}),
@@ -449,8 +449,8 @@ func TestExtismOwnCalls(t *testing.T) {
 	require.Equal(t, []string{`{"result":{"content":"hi"}}`, `{"error":{"code":"model","message":"no"}}`}, inv.Recent)
 }
 
-// TestExtismStart checks that a language's runtime is initialized as in Extism, and, unlike there,
-// under limits.
+// TestExtismStart checks that a language's runtime is initialized as in Extism. Unlike in Extism,
+// limits apply to the initialization.
 func TestExtismStart(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -474,8 +474,8 @@ func TestExtismStart(t *testing.T) {
 	require.ErrorContains(t, err, "returned 7 without setting an error")
 }
 
-// FuzzExtismProgram checks that no program causes an internal fault, and that every fault is the
-// plug-in's own.
+// FuzzExtismProgram checks that no program causes an internal fault, and that every fault is
+// attributed to the plug-in.
 func FuzzExtismProgram(f *testing.F) {
 	l, err := NewLoader(f.Context(), nil)
 	require.NoError(f, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// fault converts an error of a call into a fault with all details except the entry. It returns err
-// unchanged if err ends the run: for example, if an inner middleware stopped the run during a host
-// call of this module.
+// fault returns an error of a call as a fault with all details except the entry. It returns err
+// unchanged if err ends the run. That is the case, for example, if an inner middleware stopped the
+// run during a host call of this module.
 func (m *Module) fault(inv *invoke.Invocation, err error) error {
 	if ending.Is(err) {
 		return err
@@ -75,8 +75,8 @@ func isOwn(err error) bool {
 		errors.As(err, &script)
 }
 
-// snakeCase converts a field name of the sandbox's limits to its name in configurations, such as
-// hook_time.
+// snakeCase returns the configuration's name of a limit of the sandbox, such as hook_time for the
+// field HookTime.
 func snakeCase(field string) string {
 	var b strings.Builder
 	for i, c := range field {

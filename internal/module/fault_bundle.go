@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// recorder returns a new recorder for one call, or nil if faults are not recorded.
+// recorder returns a new recorder for one call. It returns nil if faults are not recorded.
 func (m *Module) recorder() *replay.Recorder {
 	if m.loader.faults == nil {
 		return nil
@@ -19,8 +19,8 @@ func (m *Module) recorder() *replay.Recorder {
 	return &replay.Recorder{}
 }
 
-// bundle writes a bundle for a fault, and logs its path or the error. It skips faults that depend
-// on the run rather than on the module: an open circuit breaker, and the limits on instances,
+// bundle writes a bundle for a fault, and logs its path or the error. It writes none for faults
+// whose cause is the run and not the module: an open circuit breaker, and the limits on instances,
 // nesting and the run's fuel.
 func (s *session) bundle(inv *invoke.Invocation, f *ending.FaultError) {
 	m := s.mw.module

@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// caller returns a module whose before_agent calls one import with args. texts are the contents of
-// its memory by address.
+// caller returns a module whose before_agent calls one import with args. The argument texts maps
+// addresses in the module's memory to their contents.
 func caller(t *testing.T, from, name string, args []int64, texts map[int]string) []byte {
 	t.Helper()
 	var typ wasm.FuncType
@@ -77,8 +77,8 @@ func leb128(n int64) []byte {
 	return append(b, byte(n)&0x7f)
 }
 
-// fuelOf calls before_agent of a module with limits. It returns the fuel of the call, its run, and
-// its error.
+// fuelOf calls before_agent of a module with limits. It returns the fuel of the call, the run, and
+// the error of the call.
 func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRun, err error) {
 	t.Helper()
 	m, err := loadBytes(t, b, limits)
@@ -90,8 +90,8 @@ func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRu
 	return fuel, r, err
 }
 
-// TestFuelSchedules checks the differences between the prices of host calls in versions 1 and 2. In
-// version 1, host calls have no prices of their own.
+// TestFuelSchedules checks the differences between the fuel costs of host calls in versions 1 and
+// 2. In version 1, host calls have no costs of their own.
 func TestFuelSchedules(t *testing.T) {
 	t.Parallel()
 	const at, record, value, perByte = 1024, 48_000, 2_000, 64
@@ -137,7 +137,8 @@ func TestFuelSchedules(t *testing.T) {
 	}
 }
 
-// TestFuelOfReplies checks that version 2 charges for a reply even if the guest does not read it.
+// TestFuelOfReplies checks that version 2 charges for a reply even if the guest does not read the
+// reply.
 func TestFuelOfReplies(t *testing.T) {
 	t.Parallel()
 	b := caller(t, contract.ImportModule, "messages", []int64{0, 0, 9}, nil)
@@ -151,7 +152,7 @@ func TestFuelOfReplies(t *testing.T) {
 	require.InDelta(t, len(list)/16, paid-free, 4)
 }
 
-// TestEventsCostFuel checks that a guest without enough fuel for an event sends none.
+// TestEventsCostFuel checks that no event is sent if the guest lacks the fuel for the event.
 func TestEventsCostFuel(t *testing.T) {
 	t.Parallel()
 	event := `{"name":"e","data":"` + strings.Repeat("x", 8000) + `"}`
@@ -171,8 +172,8 @@ func TestEventsCostFuel(t *testing.T) {
 	require.Len(t, r.host.customs(), 1)
 }
 
-// TestReplayKeepsFuelSchedule checks that a recording replays under its own version, and under
-// version 1 if it has none.
+// TestReplayKeepsFuelSchedule checks that a recording is replayed under its version of the fuel
+// schedule, and under version 1 if it has none.
 func TestReplayKeepsFuelSchedule(t *testing.T) {
 	t.Parallel()
 	for version := 1; version <= policy.FuelSchedule; version++ {
@@ -195,7 +196,7 @@ func TestReplayKeepsFuelSchedule(t *testing.T) {
 	}
 }
 
-// TestUnknownFuelSchedule checks that an unknown version is rejected.
+// TestUnknownFuelSchedule checks that an unknown version of the fuel schedule is rejected.
 func TestUnknownFuelSchedule(t *testing.T) {
 	t.Parallel()
 	_, err := newLoader(t).Load(t.Context(), modules+"/says.wasm", policy.Limits{FuelSchedule: policy.FuelSchedule + 1})

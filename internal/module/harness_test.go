@@ -63,8 +63,8 @@ func load(t *testing.T, name string, limits policy.Limits) *Module {
 	return m
 }
 
-// everyHook returns the named module with an export for each hook. Hooks that the module lacks are
-// the same function as before_agent.
+// everyHook returns the named module with an export for each hook. The module's before_agent is the
+// function of all hooks that the module lacks.
 func everyHook(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(modules, name))
@@ -85,9 +85,9 @@ func everyHook(t *testing.T, name string) []byte {
 	return b
 }
 
-// answering returns says.wasm with an export for each hook. The arguments are the answer of its
-// describe, the answer of all other hooks ({} if empty), and the result of the other hooks: 0 for
-// success or 1 for failure.
+// answering returns says.wasm with an export for each hook. The argument describe is the answer of
+// describe. The argument answer is the answer of all other hooks, or {} if it is empty. The
+// argument returns is their result: 0 for success or 1 for failure.
 func answering(t *testing.T, describe, answer string, returns int) []byte {
 	t.Helper()
 	b := everyHook(t, "says.wasm")
@@ -120,7 +120,7 @@ func configure(t *testing.T, m *Module, config string) *Middleware {
 	return mw
 }
 
-// A fakeHost keeps a run's events.
+// A fakeHost implements hook.Host and records a run's events.
 type fakeHost struct {
 	mu     sync.Mutex
 	now    int64
@@ -222,7 +222,8 @@ func (r *testRun) beforeAgent(t *testing.T) (chain.Start, error) {
 		chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")})
 }
 
-// callTool calls a tool through the chain with the arguments {"n":1}. tool implements the call.
+// callTool makes a tool call with the arguments {"n":1} through the chain. The argument tool
+// implements the call.
 func (r *testRun) callTool(
 	ctx context.Context,
 	tool func(ctx context.Context, call abi.Call) (*abi.Result, error),

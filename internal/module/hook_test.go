@@ -23,7 +23,7 @@ import (
 
 func do(letter string) string { return fmt.Sprintf(`{"do":%q}`, letter) }
 
-// TestFaults checks that mistakes of a module are faults, and that these name the cause.
+// TestFaults checks that mistakes of a module are faults, and that each fault names the mistake.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
@@ -77,7 +77,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestInvalidAnswersAreCounted checks that the entry's statistics count a nonsensical answer as a fault.
+// TestInvalidAnswersAreCounted checks that the entry's statistics count an invalid answer as a
+// fault.
 func TestInvalidAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	m, err := loadBytes(t, answering(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0),
@@ -156,7 +157,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHostCalls checks the replies of host calls, which the module emits as events.
+// TestHostCalls checks the replies of host calls. The module sends each reply as an event.
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
@@ -260,7 +261,7 @@ func TestWrapTool(t *testing.T) {
 func next(times string) string { return fmt.Sprintf(`{"next":%q}`, times) }
 
 // TestNext checks the number of tool calls and the result if a module does not call next, calls it
-// once, or calls it twice, and the results if the tool fails or its reply is too large.
+// once, or calls it twice. It also checks the results if the tool fails or its reply is too large.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wrap.wasm", policy.Limits{})
@@ -310,7 +311,7 @@ func TestWrapModel(t *testing.T) {
 	require.Equal(t, "answer 2", res.Message.Content.String())
 }
 
-// TestEndings checks that a guest that waits in next cannot catch the end of the run: the host
+// TestEndings checks that a guest that waits in next cannot catch the end of the run. The host
 // discards the guest, and returns the error that ended the run unchanged.
 func TestEndings(t *testing.T) {
 	t.Parallel()

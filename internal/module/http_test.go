@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A sender answers requests and keeps them.
+// A sender answers HTTP requests and records them.
 type sender struct {
 	asked   []abi.HTTPRequest
 	granted []string
@@ -36,7 +36,8 @@ func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	}, nil
 }
 
-// openPlugin opens a run whose only entry is the named plug-in. h answers its HTTP requests.
+// openPlugin opens a run whose only entry is the named plug-in. The argument h answers its HTTP
+// requests.
 func openPlugin(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h hook.HTTP) *testRun {
 	t.Helper()
 	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})
@@ -103,7 +104,7 @@ func TestHTTP(t *testing.T) {
 	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
 }
 
-// TestExtismHTTP checks Extism's HTTP functions, and that a replay needs no network.
+// TestExtismHTTP checks Extism's HTTP functions, and that a replay does not use the network.
 func TestExtismHTTP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

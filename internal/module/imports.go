@@ -6,16 +6,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// A Power is a function that a module imports.
+// A Power is a function that a module imports, with an explanation for users.
 type Power struct {
 	Module string `json:"module"`
 	Name   string `json:"name"`
 	Type   string `json:"type"`
-	Does   string `json:"does"`            // what the function does, in words
+	Does   string `json:"does"`            // what a module can do with the function
 	Grant  string `json:"grant,omitempty"` // the grant that it requires, if any
 }
 
-// powers describes imports. It drops duplicates, which some toolchains emit.
+// powers returns the imports as Powers. It omits duplicates, which some toolchains produce.
 func powers(imports []verify.ImportInfo) []Power {
 	known := knownPowers()
 	out := make([]Power, 0, len(imports))
@@ -33,7 +33,8 @@ func powers(imports []verify.ImportInfo) []Power {
 	return out
 }
 
-// knownPowers returns the functions of the surface by module and name.
+// knownPowers returns the descriptions and grants of the functions that modules may import, by
+// module and name.
 func knownPowers() map[[2]string]Power {
 	out := map[[2]string]Power{}
 	for _, i := range imports() {
@@ -42,7 +43,7 @@ func knownPowers() map[[2]string]Power {
 	return out
 }
 
-// wasiDoes describes a WASI function as the sandbox implements it.
+// wasiDoes returns what a module can do with a WASI function, as the sandbox implements it.
 func wasiDoes(name string) string {
 	switch name {
 	case "fd_write":

@@ -22,8 +22,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// TestRefused checks that a module that cannot be a middleware is rejected on load with the file,
-// the cause and a fix.
+// TestRefused checks that a module that cannot be a middleware is rejected when it is loaded. The
+// error names the file, the cause and a fix.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -142,7 +142,7 @@ func TestDescribeRefused(t *testing.T) {
 }
 
 // TestBuilding checks which host calls a module can make while its image is built. The module traps
-// if one is available too early.
+// if one of the other host calls succeeds.
 func TestBuilding(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer
@@ -166,8 +166,8 @@ func TestBuilding(t *testing.T) {
 	}
 }
 
-// TestBuildingLogs checks that the log lines of a module that is being loaded keep their level in
-// the operator's log, except that errors become warnings.
+// TestBuildingLogs checks that log lines of a module that is being loaded have the module's level
+// in the operator's log, except that errors become warnings.
 func TestBuildingLogs(t *testing.T) {
 	t.Parallel()
 	var received bytes.Buffer

@@ -24,30 +24,30 @@ import (
 
 // LoaderOptions configures a [Loader]. [NewLoader] copies it.
 type LoaderOptions struct {
-	// CacheDir is the directory that caches compiled machine code across processes; see
-	// sandbox.Options. If empty, machine code is not cached on disk.
+	// CacheDir is a directory in which processes share compiled machine code; see sandbox.Options.
+	// If empty, machine code is not cached on disk.
 	CacheDir string
 
-	// CompileChild makes the loader compile in child processes; see child.Options for what
-	// main must do. If nil, modules are compiled in this process.
+	// CompileChild makes the loader compile modules in child processes; child.Options documents
+	// what main must do. If nil, modules are compiled in this process.
 	CompileChild *child.Options
 
-	// MemoryBytes bounds the memory of all runs' modules together; see [Loader.Reserve]. The
-	// default is half of the machine's memory.
+	// MemoryBytes is the maximum memory of the modules of all runs together; see [Loader.Reserve].
+	// The default is half of the machine's memory.
 	MemoryBytes int64
 
-	// FaultDir is a directory for fault bundles ([replay.Bundle]), one per fault of a module in a
-	// run. The directory holds the newest 100. NewLoader creates it with mode 0700, because bundles
-	// contain the inputs of modules. Recording needs additional memory in every run. If empty,
-	// faults are not recorded.
+	// FaultDir is a directory for fault bundles ([replay.Bundle]). One is written for each fault of
+	// a module in a run, and the newest 100 are kept. NewLoader creates the directory with mode
+	// 0700, because bundles contain the inputs of modules. Recording needs additional memory in
+	// every run. If FaultDir is empty, faults are not recorded.
 	FaultDir string
 
-	// Profile collects the fuel that each function of a module uses; see sandbox.Options for its
-	// cost. If nil, nothing is collected.
+	// Profile receives the fuel that each function of a module uses; sandbox.Options documents what
+	// this costs. If nil, no profile is collected.
 	Profile *sandbox.Profile
 
-	// Logger receives warnings about modules, and the output and log lines of modules that are
-	// being loaded or configured. The level is at most warn. If nil, nothing is logged.
+	// Logger receives warnings about modules, and the output and log lines of modules while they
+	// are loaded or configured. The highest level is warn. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -59,7 +59,7 @@ type Loader struct {
 }
 
 // NewLoader returns a loader. If opts is nil, all options have their defaults. NewLoader returns an
-// error if it cannot use one of the directories. The caller must call Close.
+// error if it cannot use CacheDir or FaultDir. The caller must call Close.
 func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	if opts == nil {
 		opts = &LoaderOptions{}
@@ -87,14 +87,17 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 // the calls end.
 func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
 
-// Instances returns the number of instances of modules that are in use. Idle ones do not count.
+// Instances returns the number of instances of modules that are in use. It does not count idle
+// instances.
 func (l *Loader) Instances() int { return l.sandbox.Instances() }
 
-// Load loads a module from a file: a .wasm file (native or an Extism plug-in), a script in
-// TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file. A manifest can
-// lower limits but not raise them. If the file is missing, invalid or exceeds a limit, or if the
-// module fails in describe, the error is a *verify.RefusedError that names the file, the cause and,
-// if known, a fix. The caller must close the module.
+// Load loads a module from a file. The file is a .wasm file (a native module or an Extism plug-in),
+// a script in TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file. A
+// manifest can lower the limits but not raise them.
+//
+// The error is a *verify.RefusedError if the file is missing, invalid or exceeds a limit, or if the
+// module fails in describe. This error names the file, the cause and, if known, a fix. The caller
+// must close the module.
 func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
@@ -113,14 +116,15 @@ func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*
 	return l.LoadBytes(ctx, path, b, limits)
 }
 
-// LoadBytes loads a module from b, which must not change afterwards. b is a .wasm file, the source
-// of a script if name has a script's extension, or a bundled script as [BundleOf] returns it. A
-// script's source can import only @agent-runner/middleware here. Messages use name.
+// LoadBytes loads a module from b, which must not be changed afterwards. The argument b is a .wasm
+// file, the source of a script if name has the extension of a script, or a bundled script from
+// [BundleOf]. A script that is loaded from its source can import only @agent-runner/middleware.
+// Errors and warnings contain name.
 func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits policy.Limits) (*Module, error) {
 	return l.load(ctx, source{name: name}, b, limits)
 }
 
-// A source describes the origin of a module.
+// A source is the origin of a module.
 type source struct {
 	name     string
 	config   map[string]string // the configuration of an Extism manifest
@@ -167,8 +171,8 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.L
 	return l.finish(ctx, m, b)
 }
 
-// finish calls describe and logs warnings. If the description is invalid or describe fails, finish
-// closes the module.
+// finish calls describe, checks the description, and logs warnings. If it returns an error, it has
+// closed the module.
 func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, error) {
 	m.size = int64(len(b))
 	if l.faults != nil {
@@ -184,7 +188,8 @@ func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, erro
 	return m, nil
 }
 
-// readModule reads a module's file. It rejects a file that is larger than the limit module_bytes.
+// readModule reads a module's file. It returns an error if the file is larger than the limit
+// module_bytes.
 func readModule(path string, limits policy.Limits) ([]byte, error) {
 	limit := limits.ModuleBytes
 	if limit == 0 {
@@ -201,7 +206,7 @@ func readModule(path string, limits policy.Limits) ([]byte, error) {
 var errTooLarge = errors.New("too large")
 
 // readFile reads a regular file of at most limit bytes. The error is errTooLarge if the file is
-// larger, and a *verify.RefusedError if it does not exist or is not a regular file.
+// larger, and a *verify.RefusedError if the file does not exist or is not a regular file.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	switch {
@@ -223,7 +228,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 	if info.Size() > limit {
 		return nil, errTooLarge
 	}
-	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // sized up front: growing would copy megabytes
+	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // allocated once: growing would copy megabytes
 	_, err = b.ReadFrom(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:

@@ -18,10 +18,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// maxManifestExtra bounds a manifest's size in addition to the module that it embeds, in bytes.
+// maxManifestExtra is the maximum size of a manifest, in bytes, without the module that it embeds.
 const maxManifestExtra = 1 << 20
 
-// loadManifest loads the module that an Extism manifest names. Relative paths start at the
+// loadManifest loads the module that an Extism manifest names. Relative paths are relative to the
 // manifest's directory.
 func (l *Loader) loadManifest(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	limit := cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
@@ -45,7 +45,8 @@ func (l *Loader) loadManifest(ctx context.Context, path string, limits policy.Li
 	return l.load(ctx, src, module, limits)
 }
 
-// manifestModule reads the module that a manifest names, and verifies its hash.
+// manifestModule reads the module that a manifest names, and checks that it has the hash in the
+// manifest.
 func manifestModule(path string, entry sdk.Wasm, limits policy.Limits) ([]byte, error) {
 	var b []byte
 	var hash string

@@ -18,8 +18,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// writeManifest writes a manifest next to a copy of puppet.wasm and returns its path. It replaces
-// HASH and DATA in text with the module's SHA-256 and its bytes in base64.
+// writeManifest writes a manifest into a directory with a copy of puppet.wasm, and returns the
+// manifest's path. In text, HASH and DATA are replaced with the module's SHA-256 and with its bytes
+// in base64.
 func writeManifest(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,20 +1,19 @@
 // Package module loads WebAssembly modules and runs them as middlewares, in these steps:
 //
-//  1. [Loader.Load] reads the file, and the sandbox verifies it against the
-//     ABI: imports and hooks with their exact types.
+//  1. [Loader.Load] reads the file. The sandbox checks that the module's imports and hooks are those
+//     of the ABI and have the right types.
 //  2. The host calls describe. The answer becomes part of the [Module].
-//  3. [Configure] checks a configuration against the module's schema
-//     and calls configure. The module's memory after that is the image of a
-//     [Middleware], which a chain takes as an entry.
-//  4. [Middleware.Open] begins a run: its instances start from the image.
-//  5. Each hook call runs in an instance of the run that has no call in flight, so no instance is
-//     re-entered. The module's transport makes the call.
+//  3. [Configure] checks a configuration with the module's schema and calls configure. The module's
+//     memory after that call is the image of a [Middleware], which can be an entry of a chain.
+//  4. [Middleware.Open] begins a run, whose instances start from the image.
+//  5. Each hook call uses an instance of the run in which no other call is in progress. The module's
+//     transport makes the call.
 //  6. Closing the session closes the instances.
 //
-// A transport defines how hooks and host calls cross the boundary between host and guest: native
-// (package plain), extism and script. This package imports the transports and picks one per module.
-// The transports never import this package; they work on an [invoke.Invocation], which implements
-// the host calls once for all transports.
+// A transport defines how hooks are called and how they make host calls. The transports are native
+// (package plain), extism and script. This package imports the transports and chooses one per
+// module. The transports must not import this package. They use an [invoke.Invocation], which
+// implements the host calls for all transports.
 package module
 
 import (
@@ -41,18 +40,18 @@ type Module struct {
 	size      int64
 	limits    policy.Limits
 	transport transport
-	readable  func(text string) string // rewrites logged text for people; nil leaves it unchanged
+	readable  func(text string) string // changes logged text for human readers; nil leaves the text unchanged
 
 	image  *sandbox.Image // the state of an instance after describe, from which other instances start
 	desc   abi.Description
 	hooks  []abi.Hook
 	schema *jsonschema.Resolved // schema of the configuration; nil if the module has none
-	packed *replay.PackedModule // the module as fault bundles contain it; nil if faults are not recorded
+	packed *replay.PackedModule // the module in the form for fault bundles; nil if faults are not recorded
 
 	once sync.Once // guards Close
 }
 
-// A transport defines how hooks and host calls cross the boundary between host and guest.
+// A transport defines how hooks are called and how they make host calls.
 type transport interface {
 	// Name returns the transport's name in [Info].
 	Name() string
@@ -61,23 +60,23 @@ type transport interface {
 	// Pack prepares an instance before the sandbox takes an image of it, for example by freeing
 	// memory.
 	Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
-	// HostBytes returns the maximum memory, in bytes, that the host holds for one call in addition
-	// to the instance and to the messages that every transport passes.
+	// HostBytes returns the maximum memory, in bytes, that the host needs for one call. It does not
+	// include the instance and the messages that every transport passes.
 	HostBytes(l *policy.Limits) int64
 	// HookType returns the function type of the module's hooks.
 	HookType() verify.FuncType
-	// Call calls the invocation's hook with its pending input, and reports whether the module
-	// answered with an error. A non-nil err is a fault, an error of a host call that ends the run,
-	// or the context's error.
+	// Call calls the invocation's hook with its pending input. The result failed reports whether
+	// the module answered with an error. The error is a fault, an error of a host call that ends
+	// the run, or the context's error.
 	Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error)
 }
 
-// Name returns the name that the module was loaded under.
+// Name returns the name under which the module was loaded.
 func (m *Module) Name() string { return m.source.name }
 
-// BundleOf returns a script together with everything it imports, in a form that [Loader.LoadBytes]
-// loads without the source files. It returns nil for other modules. Callers must not modify the
-// result.
+// BundleOf returns a script together with everything that the script imports. [Loader.LoadBytes]
+// can load the result without the source files. BundleOf returns nil for other modules. The caller
+// must not modify the result.
 func BundleOf(m *Module) []byte {
 	if s, ok := m.transport.(*script.Transport); ok {
 		return s.Bundle
@@ -88,8 +87,8 @@ func BundleOf(m *Module) []byte {
 // Limits returns the module's limits, including defaults.
 func (m *Module) Limits() policy.Limits { return m.limits }
 
-// Close frees the module. Middlewares that were configured from it keep working. Further calls do
-// nothing.
+// Close frees the module. Middlewares that were configured from the module remain usable. Further
+// calls do nothing.
 func (m *Module) Close() { m.once.Do(m.image.Close) }
 
 func (m *Module) warn(text string) { m.source.warnings = append(m.source.warnings, text) }
@@ -97,7 +96,7 @@ func (m *Module) warn(text string) { m.source.warnings = append(m.source.warning
 // has reports whether the module exports the hook.
 func (m *Module) has(h abi.Hook) bool { return m.image.HasExport(string(h)) }
 
-// Info describes a module before it runs.
+// Info is the description of a module that has not run yet.
 type Info struct {
 	Path        string          `json:"path"`
 	Digest      string          `json:"digest"` // SHA-256 of the module, or of a script's bundle, in hexadecimal
@@ -118,7 +117,7 @@ type MemoryInfo struct {
 	Image int64 `json:"image"` // size of the image that instances start from; 0 if each is built anew
 }
 
-// Info returns the module's properties, imports and hooks.
+// Info returns the description of the module, with its imports and hooks.
 func (m *Module) Info() Info {
 	info := Info{
 		Path: m.Name(), Digest: m.digest, Size: m.size, Transport: m.transport.Name(),

@@ -13,7 +13,7 @@ import (
 )
 
 // TestReplayOwnCalls checks that a replay answers the host calls "model" and "tool" from the
-// recording, without an agent and regardless of grants.
+// recording, without an agent and without regard to grants.
 func TestReplayOwnCalls(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "own.wasm", policy.Limits{}), `{"name":"echo"}`)

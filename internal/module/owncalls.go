@@ -11,10 +11,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// OwnCalls accounts for the memory of calls that a run's middlewares make themselves through the
-// imports "model" and "tool". Such a call needs instances for the hooks that run during the call,
-// while the caller waits. It uses the run's reservation first, then free memory. It never waits for
-// memory, because the caller holds some.
+// OwnCalls manages the memory for calls that a run's middlewares make through the imports "model"
+// and "tool". During such a call, the caller's instance waits, and the hooks of the call need
+// instances of their own. Their memory comes from the run's reservation first, and then from free
+// memory. A call never waits for memory, because its caller occupies memory for which others may
+// wait.
 type OwnCalls struct {
 	loader   *Loader
 	run      []Placed
@@ -23,11 +24,11 @@ type OwnCalls struct {
 
 	mu       sync.Mutex
 	reserved int              // number of calls for which memory is reserved and not in use; guarded by mu
-	under    map[hook.Own]int // number of calls in flight, by kind; guarded by mu
+	under    map[hook.Own]int // number of calls in progress, by kind; guarded by mu
 }
 
-// granted returns the memory, in bytes, of the largest call that the grants of any entry allow: a
-// model call or a tool call.
+// granted returns the maximum memory, in bytes, of one model or tool call that the grants of any
+// entry allow. It returns 0 if no entry has such a grant.
 func (o *OwnCalls) granted() (bytes int64) {
 	for _, p := range o.run {
 		if p.grants.Model {
@@ -40,7 +41,7 @@ func (o *OwnCalls) granted() (bytes int64) {
 	return bytes
 }
 
-// bytes returns the memory, in bytes, that one call of the given kind needs at most.
+// bytes returns the maximum memory, in bytes, that one call of the given kind needs.
 func (o *OwnCalls) bytes(of hook.Own) (bytes int64) {
 	for _, p := range o.run {
 		bytes += int64(p.within(of)) * p.worstCase()
@@ -48,8 +49,8 @@ func (o *OwnCalls) bytes(of hook.Own) (bytes int64) {
 	return bytes
 }
 
-// within returns the maximum number of instances of the entry that one call of the given kind, made
-// by a middleware, uses at once.
+// within returns the maximum number of instances of the entry that one call of the given kind by a
+// middleware uses at once.
 func (p Placed) within(of hook.Own) int {
 	switch {
 	case of == hook.OwnTool:
@@ -64,9 +65,10 @@ func (p Placed) within(of hook.Own) int {
 // ownCallsKey is the context key of a run's OwnCalls.
 type ownCallsKey struct{}
 
-// beyond reserves memory for one instance of mw if the number of its instances in use, which is
-// has, exceeds the run's reservation. The reservation covers all current hooks; beyond is a
-// safeguard for hooks that are added later. release is nil if no memory was reserved.
+// beyond reserves memory for one instance of mw if the run's reservation does not include it. The
+// argument has is the number of instances of mw in use, including this one. The reservation
+// includes the instances for all current hooks; beyond is a safeguard for hooks that are added
+// later. The result release ends the reservation. It is nil if no memory was reserved.
 func (o *OwnCalls) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
 	if o == nil {
 		return nil, nil // the run reserved no memory
@@ -87,10 +89,10 @@ func (o *OwnCalls) beyond(ctx context.Context, mw *Middleware, has int) (release
 	return nil, nil
 }
 
-// Take reserves the memory for one call of the given kind that a middleware makes. release ends the
-// reservation. The error is an *abi.Error. Its code is [abi.CodeLimit] if an entry's limit
-// "instances" is too low or the memory can never suffice, and [abi.CodeUnavailable] if the memory
-// is not free now.
+// Take reserves the memory for one call of the given kind by a middleware. The result release ends
+// the reservation. The error is an *abi.Error. Its code is [abi.CodeLimit] if an entry's limit
+// "instances" is too low or if that much memory can never be free. Its code is
+// [abi.CodeUnavailable] if the memory is not free now.
 func (o *OwnCalls) Take(ctx context.Context, of hook.Own) (release func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

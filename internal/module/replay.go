@@ -15,8 +15,8 @@ import (
 )
 
 // Replay repeats the calls of a bundle and compares their outcomes with the recording. It returns
-// an error if the module cannot be loaded or configured, the bundle's grants are invalid, or ctx is
-// done.
+// an error if the module cannot be loaded or configured, if the bundle's grants are invalid, or if
+// ctx is done.
 func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
 	m, err := l.LoadBytes(ctx, b.Module, b.Wasm, replay.LimitsOf(b))
 	if err != nil {
@@ -56,8 +56,8 @@ func (l *Loader) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, 
 	case errors.As(err, &fault):
 		out.Cause = ending.FaultText(fault)
 	case b.Fault.Judged, replay.AnsweredLate(b, err):
-		// The chain rejected the recorded answer. If the answer differs now, out.Differences says
-		// so.
+		// The chain rejected the recorded answer. If the module's answer is now another,
+		// out.Differences contains the difference.
 		out.Cause = b.Fault.Cause
 	}
 	out.Same = len(out.Differences) == 0

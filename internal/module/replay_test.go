@@ -69,8 +69,8 @@ func requireSame(t *testing.T, b *replay.Bundle) *replay.Result {
 	return r
 }
 
-// TestReplayFaults checks that each kind of fault is recorded and replays with exactly the same
-// fuel.
+// TestReplayFaults checks that each kind of fault is recorded, and that its replay uses exactly the
+// same fuel.
 func TestReplayFaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -122,8 +122,8 @@ func TestReplayFaults(t *testing.T) {
 	}
 }
 
-// requireCausesCompared checks that a replay accepts a cause that an earlier version recorded without the
-// functions or the printed reason, and no other cause.
+// requireCausesCompared checks that a replay accepts a cause that an earlier version recorded
+// without the functions or the printed reason. It must accept no other cause.
 func requireCausesCompared(t *testing.T, b *replay.Bundle) {
 	t.Helper()
 	if b.Fault.Limit == "hook_time" { // the replay runs out of fuel instead
@@ -145,7 +145,8 @@ func requireCausesCompared(t *testing.T, b *replay.Bundle) {
 }
 
 // TestReplayHistory checks that a replay reproduces a fault that depends on the instance's earlier
-// calls, the clock, random bytes and host replies, and that it reports any change of the bundle.
+// calls, the clock, random bytes and host replies. It also checks that the replay reports any
+// change of the bundle.
 func TestReplayHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -200,8 +201,8 @@ func TestReplayHistory(t *testing.T) {
 	}
 }
 
-// TestReplayJudged checks that a replay reproduces the fault of an answer that decodes but that the
-// chain rejects.
+// TestReplayJudged checks that a replay reproduces a fault in which the answer can be decoded but
+// the chain rejects it.
 func TestReplayJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -220,8 +221,8 @@ func TestReplayJudged(t *testing.T) {
 	require.Equal(t, []string{"it wrote another answer"}, replayed(t, b).Differences)
 }
 
-// TestReplayLate checks that a replay reproduces the fault of an answer that the host had no
-// time left to decode.
+// TestReplayLate checks that a replay reproduces a fault in which the host ran out of time while it
+// decoded the answer.
 func TestReplayLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -239,7 +240,7 @@ func TestReplayLate(t *testing.T) {
 	require.Len(t, replayed(t, b).Differences, 1)
 }
 
-// TestReplayDropped checks that a replay reports a history that was too large to record.
+// TestReplayDropped checks that a replay reports that the history was too large to record.
 func TestReplayDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -259,8 +260,8 @@ func TestReplayDropped(t *testing.T) {
 	require.Contains(t, again.Incomplete, "2 earlier calls of the same instance")
 }
 
-// TestBundleFiles checks the permissions and number of bundles, and that no other files are
-// removed.
+// TestBundleFiles checks the permissions and number of bundles. It also checks that no other files
+// are removed.
 func TestBundleFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "faults")

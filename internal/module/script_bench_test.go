@@ -16,8 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// BenchmarkScript compares a Go and a TypeScript middleware that read a whole conversation, each in
-// a clean instance per run.
+// BenchmarkScript compares a Go and a TypeScript middleware that read a whole conversation. Each
+// has a clean instance in each run.
 func BenchmarkScript(b *testing.B) {
 	const example = "examples/wasm-middlewares/patch-tool-calls"
 	l, err := NewLoader(b.Context(), nil)

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// runScript runs a script whose before_agent has the given body, and returns the value that the
-// body returns, as JSON.
+// runScript runs a script whose before_agent has the given body. It returns the JSON of the body's
+// value.
 func runScript(t *testing.T, l *Loader, body string) string {
 	t.Helper()
 	m := loadScript(
@@ -73,7 +73,8 @@ func TestScriptContext(t *testing.T) {
 	require.Less(t, draws[0], 1.0)
 }
 
-// TestScriptReadsJSON checks that values of the host are those of JSON.parse.
+// TestScriptReadsJSON checks that a script receives the same values from the host as from
+// JSON.parse.
 func TestScriptReadsJSON(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 70)
@@ -113,8 +114,8 @@ func TestScriptReadsJSON(t *testing.T) {
 	}
 }
 
-// TestScriptWritesJSON checks that the host receives values as JSON.stringify writes them, except
-// that unpaired surrogates are replaced.
+// TestScriptWritesJSON checks that the host receives the same JSON as JSON.stringify returns,
+// except that unpaired surrogates are replaced.
 func TestScriptWritesJSON(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `"same"`, runScript(t, newLoader(t), `
@@ -160,7 +161,8 @@ func TestScriptWritesJSON(t *testing.T) {
 	`))
 }
 
-// TestScriptReadsInputLater checks that a script can read all of an input after its hook.
+// TestScriptReadsInputLater checks that a script can read all of an input after its hook has
+// returned.
 func TestScriptReadsInputLater(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newLoader(t), `let first;
@@ -295,7 +297,7 @@ export default {
 	require.Contains(t, r.host.customs(), `name {"data":"data"}`)
 }
 
-// TestScriptUnawaitedPromises checks that the rejection of a promise that nothing awaits is logged.
+// TestScriptUnawaitedPromises checks that the rejection of a promise that no code awaits is logged.
 func TestScriptUnawaitedPromises(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -335,8 +337,8 @@ func TestScriptEndings(t *testing.T) {
 	require.ErrorAs(t, err, &paused)
 }
 
-// TestScriptIsClean checks that a script's memory, including changes to built-in objects, lasts for
-// the run, but not into the next.
+// TestScriptIsClean checks that a script's memory, including changes to built-in objects, remains
+// until the end of the run. The next run must not see it.
 func TestScriptIsClean(t *testing.T) {
 	t.Parallel()
 	m := loadScript(t, newLoader(t), `
@@ -363,7 +365,7 @@ export default {
 	}
 }
 
-// TestScriptFuel checks that a hook's fuel is deterministic.
+// TestScriptFuel checks that the fuel of a hook is deterministic.
 func TestScriptFuel(t *testing.T) {
 	t.Parallel()
 	const text = `export default { gateTool(input, ctx) {
@@ -384,7 +386,8 @@ func TestScriptFuel(t *testing.T) {
 	require.Len(t, fuel, 1)
 }
 
-// TestScriptReplay checks that a script's fault replays from its bundle alone, without the sources.
+// TestScriptReplay checks that a script's fault can be replayed from its bundle alone, without the
+// sources.
 func TestScriptReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it compiles many modules")
@@ -398,7 +401,7 @@ func TestScriptReplay(t *testing.T) {
 		"time":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
 		"fuel":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}},
 		"native":  {`const a = new Uint8Array(1e7); a.fill(1); /^(a+)+$/.test('a'.repeat(40) + 'b');`, "", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
-		// The engine does not poll inside indexOf, so the host stops it.
+		// The engine does not call the import "over" in indexOf, so the host stops the script.
 		"deaf": {`"a".repeat(4e6).indexOf("a".repeat(2e6) + "b");`, "", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -424,7 +427,7 @@ func replayScript(t *testing.T, text, place string, limits policy.Limits) *repla
 	require.NoError(t, os.Remove(m.Name()))
 	b, err := replay.Read(files[0])
 	require.NoError(t, err)
-	if !b.Call.Stopped { // on a busy machine it may be stopped before it reports its position
+	if !b.Call.Stopped { // on a busy machine, the script may be stopped before it reports its position
 		require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
 	}
 	again, err := newLoader(t).Replay(t.Context(), b)

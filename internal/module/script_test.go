@@ -81,13 +81,14 @@ export default defineMiddleware<Config>({
 	require.ErrorContains(t, err, "config: deny: is of type string")
 }
 
-// TestScriptFaults checks that scripts are stopped, limited and reported like other modules.
+// TestScriptFaults checks that the limits and the reports of faults apply to scripts as they do to
+// other modules.
 func TestScriptFaults(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
 	l := newLoader(t)
 	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
-	// With limited fuel the hook always ends at the same position.
+	// With limited fuel, the hook always ends at the same position.
 	shortLimit := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
 	const usedUp = "used more than its 50000000 fuel"
 	for name, tc := range map[string]struct {
@@ -142,7 +143,7 @@ func TestScriptFaults(t *testing.T) {
 			require.Equal(t, contract.HookBeforeAgent, fault.Hook)
 			require.Equal(t, m.Info().Digest, fault.Digest)
 
-			// The instance was discarded; another run starts with a clean one.
+			// The instance was discarded, and another run starts with a clean instance.
 			_, err = openRun(t, hook.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault.Cause, tc.want)
@@ -151,8 +152,8 @@ func TestScriptFaults(t *testing.T) {
 }
 
 // TestScriptTime checks that a script that runs out of time reports its position. On a busy machine
-// the grace may pass before the script polls even once. The host then stops it and no position is
-// reported, so the test tries again.
+// the grace may end before the script calls the import "over". The host then stops the script and
+// no position is reported, so the test tries again.
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -172,8 +173,8 @@ func TestScriptTime(t *testing.T) {
 	}
 }
 
-// TestScriptBytes checks that a script can be loaded from the bytes of its source or of its bundle,
-// and that its source can then import only the built-in package.
+// TestScriptBytes checks that a script can be loaded from the bytes of its source or of its bundle.
+// A script from the bytes of its source can import only the built-in package.
 func TestScriptBytes(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -231,7 +232,8 @@ func TestEngineImport(t *testing.T) {
 	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which only the engine of scripts may import")
 }
 
-// TestScriptFails checks errors that a script throws deliberately: the hook fails without a fault.
+// TestScriptFails checks the errors that a script throws on purpose. The hook then fails without a
+// fault.
 func TestScriptFails(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
@@ -264,7 +266,7 @@ func TestScriptFails(t *testing.T) {
 	}
 }
 
-// TestScriptRefused checks the errors for scripts that do not load.
+// TestScriptRefused checks the errors for scripts that cannot be loaded.
 func TestScriptRefused(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)

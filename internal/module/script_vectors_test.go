@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// vectorScript checks its input against the vector and returns the vector's answer.
+// vectorScript checks that its input is that of the vector, and returns the vector's answer.
 const vectorScript = `
 const want = $INPUT, answer = $ANSWER, failure = $ERROR;
 
@@ -41,8 +41,8 @@ export function $HOOK(input) {
 }
 `
 
-// TestScriptVectors checks that a script sees the input of each vector, and that the host gets the
-// vector's answer or error from it.
+// TestScriptVectors checks that a script receives the input of each vector, and that the host
+// receives the vector's answer or error from the script.
 func TestScriptVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")

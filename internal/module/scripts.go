@@ -92,9 +92,10 @@ func (l *Loader) loadScriptSource(
 	return l.loadScript(ctx, src, bundle.Code, limits)
 }
 
-// BundleScript bundles the script in a file with everything it imports into one JavaScript file
-// that Load accepts. It returns a file that is a bundle already unchanged. It bundles in a child
-// process if the loader uses child processes, and logs the warnings about the script.
+// BundleScript bundles the script in a file with everything that the script imports. The result is
+// one JavaScript file, which Load accepts. If the file is already a bundle, BundleScript returns
+// its content unchanged. BundleScript bundles in a child process if the loader uses child
+// processes, and logs the warnings about the script.
 func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) {
 	text, err := readModule(path, policy.Limits{})
 	if err != nil || javascript.IsBundle(text) {
@@ -114,7 +115,7 @@ func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) 
 	return b.Code, nil
 }
 
-// bundle bundles a script, in a child process if the loader has any.
+// bundle bundles a script. It does so in a child process if the loader uses child processes.
 func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (*javascript.Bundle, error) {
 	bundle, err := l.bundleInChild(ctx, s)
 	if errors.Is(err, sandbox.ErrNoChildren) {
@@ -134,7 +135,7 @@ func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (
 	return bundle, nil
 }
 
-// Limits of the child that bundles a script given as text. A script of 1 MiB takes less than 1 s of
+// Limits of the child process that bundles a script. A script of 1 MiB takes less than 1 s of
 // processor time and 150 MiB.
 const (
 	bundleMemory  = 512 << 20

@@ -22,7 +22,7 @@ import (
 // maxIdle is the maximum number of idle instances of an entry in a run.
 const maxIdle = 4
 
-// Open begins a run. It creates no instance; hook calls do.
+// Open begins a run. The instances are created later, by hook calls.
 func (mw *Middleware) Open(ctx context.Context, entry, run string) (hook.Session, error) {
 	own, _ := ctx.Value(ownCallsKey{}).(*OwnCalls)
 	return &session{mw: mw, ownCalls: own, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
@@ -36,7 +36,7 @@ type session struct {
 
 	mu     sync.Mutex
 	idle   []*worker
-	live   int // number of calls in flight
+	live   int // number of calls in progress
 	calls  int64
 	closed bool
 	stats  abi.EntryStats
@@ -50,13 +50,13 @@ type worker struct {
 
 	memory int64 // size of the instance, in bytes
 
-	release func() // releases the memory that exceeds the run's reservation; nil if there is none
+	release func() // releases memory outside of the run's reservation; nil if there is none
 
 	history replay.History // the instance's earlier calls; empty if faults are not recorded
 }
 
-// Call runs one hook in an instance that has no call in flight. It returns faults, errors of the
-// module, and errors that end the run as [hook.Session] documents.
+// Call runs one hook in an instance that has no call in progress. It returns faults, errors of the
+// module, and errors that end the run, as documented in [hook.Session].
 func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	began := time.Now()
 	inv, err := s.invocation(c, in)
@@ -81,8 +81,8 @@ func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	return err
 }
 
-// invocation returns the invocation for a hook call, with its input encoded. It returns the
-// invocation even if it also returns an error.
+// invocation returns the invocation for a hook call with its encoded input. The result is not nil
+// even if there is an error.
 func (s *session) invocation(c *hook.Call, in any) (*invoke.Invocation, error) {
 	m := s.mw.module
 	inv := invoke.New()
@@ -171,9 +171,9 @@ func (s *session) fuelLeft() int64 {
 	return max(0, s.mw.module.limits.RunFuel-s.stats.Fuel)
 }
 
-// runFuelError returns an error for the limit run_fuel if err says that the call ran out of fuel. It
-// is for calls that were limited to left, the rest of the run's fuel. Other errors are returned
-// unchanged.
+// runFuelError returns an error for the limit run_fuel if err means that the call ran out of fuel.
+// It must be called only if the fuel of the call was limited to left, the rest of the run's fuel.
+// Other errors are returned unchanged.
 func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 	var guest *sandbox.FaultError
 	if !errors.As(err, &guest) || guest.Kind != sandbox.FaultFuel {
@@ -183,8 +183,9 @@ func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 		What: fmt.Sprintf("the entry's hooks used %d fuel in this run", inv.Limits.RunFuel-left+int64(inv.Report.Fuel))}
 }
 
-// acquire returns an idle instance for the call, or a new one. It returns an error if the session
-// is closed or has reached the limit "instances", or if there is no memory for a new instance.
+// acquire returns an idle instance for the call. If none is idle, it returns a new one. It returns
+// an error if the session is closed or has reached the limit "instances", or if there is no memory
+// for a new instance.
 func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker, error) {
 	s.mu.Lock()
 	limit := inv.Limits.Instances
@@ -225,7 +226,8 @@ func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker,
 	return w, nil
 }
 
-// instantiate makes an instance. live is the number of calls in flight, including this one.
+// instantiate creates an instance. The argument live is the number of calls in progress, including
+// this one.
 func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	release, err := s.ownCalls.beyond(ctx, s.mw, live)
 	if err != nil {
@@ -236,8 +238,8 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	print := func(line []byte) { w.inv.Print(line) }
 	fuel := policy.ScheduleOf(&s.mw.module.limits)
 	in, err := s.mw.image.Instantiate(
-		// A module that cannot be reset is built again here. ctx may carry the invocation of
-		// another module, which waits for this call. The host calls of the build must not find it.
+		// A module that cannot be reset is built again here. Its host calls must not use the
+		// invocation in ctx, which may be that of another module that waits for this call.
 		invoke.LazyContext(ctx, s.mw.buildInvocation),
 		sandbox.InstanceConfig{
 			Stdout:   print,
@@ -261,8 +263,8 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	return w, nil
 }
 
-// release makes an instance idle after a call. It closes the instance instead if good is false, the
-// session is closed, or maxIdle instances are idle.
+// release makes an instance idle after a call. Instead, it closes the instance if good is false,
+// the session is closed, or maxIdle instances are idle.
 func (s *session) release(w *worker, good bool) {
 	s.mu.Lock()
 	s.live--
@@ -285,7 +287,7 @@ func (w *worker) close() {
 	}
 }
 
-// Close closes the idle instances. Calls in flight close theirs when they end.
+// Close closes the idle instances. Calls in progress close their instances when they end.
 func (s *session) Close() {
 	s.mu.Lock()
 	idle := s.idle
@@ -312,8 +314,8 @@ func (s *session) Stats() abi.EntryStats {
 	return hook.CloneStats(&s.stats)
 }
 
-// isFault reports whether err is a fault of this entry, rather than one that next returned or the
-// end of the run. The chain sets the entry of a fault only later.
+// isFault reports whether err is a fault of this entry, and not an error that next returned or the
+// end of the run. A fault of this entry has no entry yet, because the chain sets it later.
 func isFault(err error) bool {
 	if err == nil {
 		return false

@@ -33,7 +33,7 @@ import (
 )
 
 // TestIsolation checks that runs do not share instances, that a run starts from the image, and that
-// instances keep their memory within a run.
+// an instance's memory remains until the end of the run.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", policy.Limits{})
@@ -58,7 +58,7 @@ func TestIsolation(t *testing.T) {
 	require.ErrorIs(t, err, sandbox.ErrClosed)
 }
 
-// TestNested checks that a nested call of the same entry gets another instance, and that the number
+// TestNested checks that a nested call of the same entry uses another instance, and that the number
 // of instances is limited.
 func TestNested(t *testing.T) {
 	t.Parallel()
@@ -105,8 +105,8 @@ func TestNested(t *testing.T) {
 	require.ErrorContains(t, deepest, "guests call guests more than 2 deep")
 }
 
-// TestParallel checks that concurrent calls in one run succeed in an instance each, and that at
-// most maxIdle instances are kept for later calls.
+// TestParallel checks that concurrent calls in one run succeed, each in its own instance. At most
+// maxIdle instances are kept for later calls.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
@@ -118,7 +118,7 @@ func TestParallel(t *testing.T) {
 			wg.Go(func() {
 				outcome, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
 					inside.Done()
-					inside.Wait() // until all of them are in next
+					inside.Wait() // until all calls are in next
 					return abi.TextResult("done"), nil
 				})
 				if err != nil || outcome.Result.Content.String() != "done" {
@@ -152,7 +152,7 @@ func TestStats(t *testing.T) {
 	for range 2 {
 		_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
 			began := time.Now()
-			time.Sleep(10 * time.Millisecond) // waiting does not count
+			time.Sleep(10 * time.Millisecond) // waiting does not count as time of the hook
 			waited += time.Since(began)
 			return abi.TextResult("done"), nil
 		})
@@ -170,7 +170,7 @@ func TestStats(t *testing.T) {
 	require.Positive(t, stats.Fuel)
 }
 
-// hexOf decodes the bytes that wasi.wasm reports with one letter per half byte.
+// hexOf decodes the bytes that wasi.wasm reports as one letter per half byte.
 func hexOf(t *testing.T, custom string) []byte {
 	t.Helper()
 	letters := strings.Trim(strings.TrimPrefix(custom, "bytes "), `"`)
@@ -182,8 +182,8 @@ func hexOf(t *testing.T, custom string) []byte {
 	return b
 }
 
-// TestDeterminism checks that random bytes depend on run, entry and call, and that the clock
-// advances only in host calls that wait.
+// TestDeterminism checks that random bytes depend on the run, the entry and the call, and that the
+// clock advances only in host calls that wait.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	mw := configure(t, load(t, "wasi.wasm", policy.Limits{}), "{}")
@@ -217,7 +217,7 @@ func TestDeterminism(t *testing.T) {
 	require.NotEqual(t, one, randoms("two"), "another entry")
 }
 
-// TestPrinted checks that the output to stdout and stderr is logged, and included in a fault.
+// TestPrinted checks that output to stdout and stderr is logged, and that a fault contains it.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	m := load(t, "wasi.wasm", policy.Limits{})
@@ -231,7 +231,8 @@ func TestPrinted(t *testing.T) {
 	require.Equal(t, fault.Stderr, r.host.faults()[0].Stderr)
 }
 
-// TestInputLimit checks that an input over the limit is a fault with advice.
+// TestInputLimit checks that an input that exceeds the limit is a fault, and that the fault
+// contains advice.
 func TestInputLimit(t *testing.T) {
 	t.Parallel()
 	long := chain.Start{Messages: conversation(strings.Repeat("long ", 1000))}
@@ -300,7 +301,7 @@ func BenchmarkHook(b *testing.B) {
 	}
 }
 
-// encoding is a middleware that encodes inputs like a session, and calls no guest.
+// encoding is a middleware that encodes inputs like a session, but calls no guest.
 type encoding struct {
 	mw    *Middleware
 	input []byte
@@ -323,8 +324,8 @@ func (e *encoding) Call(_ context.Context, c *hook.Call, in, _ any) error {
 func (e *encoding) Stats() abi.EntryStats { return abi.EntryStats{} }
 func (e *encoding) Close()                {}
 
-// TestShown checks that splicing encoded messages into an input gives the same bytes as encoding
-// both together, also if other parts of the input look like a list.
+// TestShown checks that inserting encoded messages into an input has the same result as encoding
+// both together. This must also hold if other parts of the input look like a list.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	messages := conversation("hello", "{\"list\":0,\"revision\":1,\"total\":3}", "<&>\u2028")
@@ -406,8 +407,8 @@ func BenchmarkInput(b *testing.B) {
 	}
 }
 
-// TestRunFuel checks that RunFuel is 100 times Fuel by default, and that a hook that exceeds it
-// faults.
+// TestRunFuel checks that RunFuel is 100 times Fuel by default, and that a hook that exceeds
+// RunFuel faults.
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 100*sandbox.DefaultFuel, load(t, "puppet.wasm", policy.Limits{}).Limits().RunFuel)
@@ -417,7 +418,7 @@ func TestRunFuel(t *testing.T) {
 		load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
 
 	mw := configure(t, load(t, "puppet.wasm", policy.Limits{RunFuel: 5}), do("n"))
-	for range 2 { // each run has its own
+	for range 2 { // each run has its own RunFuel
 		_, err := open(t, mw).beforeAgent(t)
 		var fault *ending.FaultError
 		require.ErrorAs(t, err, &fault)
@@ -428,7 +429,7 @@ func TestRunFuel(t *testing.T) {
 }
 
 // TestInstancesBeyondReservation checks that a session with more instances than its run reserved
-// acquires memory for them, or fails.
+// reserves memory for them, or fails.
 func TestInstancesBeyondReservation(t *testing.T) {
 	t.Parallel()
 	const spare = 1
@@ -468,7 +469,7 @@ func TestInstancesBeyondReservation(t *testing.T) {
 	reservation.Release()
 }
 
-// TestAnswerBeforeHostCall checks that arguments passed after the answer do not overwrite it.
+// TestAnswerBeforeHostCall checks that arguments of a later host call do not overwrite the answer.
 func TestAnswerBeforeHostCall(t *testing.T) {
 	t.Parallel()
 	const answer, key, value = `{"instruction":"first"}`, "key", `"later, and longer than the answer is"`
@@ -495,7 +496,7 @@ func TestAnswerBeforeHostCall(t *testing.T) {
 		Data: []wasm.Data{at(0, answer), at(32, key), at(40, value)},
 		Code: []wasm.Code{{Body: []byte{
 			0x41, 0, 0x41, byte(len(answer)), 0x10, 0, // write
-			// local_set, with version -1, which means any version
+			// local_set with version -1, which means any version
 			0x41, 32, 0x41, byte(len(key)), 0x41, 40, 0x41, byte(len(value)), 0x42, 0x7f, 0x10, 1, 0x1a,
 			0x41, 0, 0x0b,
 		}}},

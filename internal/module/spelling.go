@@ -10,14 +10,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// Bounds on the exports that are checked for misspelled hooks, and on the warnings.
+// Limits on the exports that are checked for misspelled hooks, and on the warnings.
 const (
 	maxSpelling         = 2000
 	maxSpellingWarnings = 8
 )
 
-// warnOfSpelling warns of exports that look like misspelled hooks, and of a module without any hook
-// to call.
+// warnOfSpelling warns of exports that look like misspelled hooks, and of a module from which the
+// host calls no hook.
 func (m *Module) warnOfSpelling() {
 	if len(m.hooks) == 0 {
 		m.warn("describe: none of the hooks that the module exports is in its list of hooks, so the host never calls it")
@@ -34,8 +34,9 @@ func (m *Module) warnOfSpelling() {
 	}
 }
 
-// likelyHook returns the hook whose name the author of an export probably misspelled: the export
-// has the type of a hook, and nearly its name. It returns false if there is no such hook.
+// likelyHook returns the hook whose name the author of an export probably misspelled. Such an
+// export has the type of a hook, and almost the name of one. The second result is false if there is
+// no such hook.
 func likelyHook(e verify.ExportInfo, hook verify.FuncType) (abi.Hook, bool) {
 	if e.Kind != "function" || contract.Known(abi.Hook(e.Name)) || !e.Type.Equal(hook) {
 		return "", false

@@ -19,12 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// trap returns a configuration that makes stream.wasm trap after at batches of chunks, or never if
-// at is "0".
+// trap returns a configuration that makes stream.wasm trap after at batches of chunks. If at is
+// "0", stream.wasm does not trap.
 func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
 
-// streams makes a model call whose model sends pieces as chunks. received holds the chunks that
-// leave the chain. listen is called before each batch of chunks.
+// streams makes a model call whose model sends pieces as chunks. The result received is the chunks
+// that the chain sends to the caller. The function listen is called before each batch of chunks.
 func streams(
 	ctx context.Context,
 	r *testRun,
@@ -126,15 +126,15 @@ func TestStreamTime(t *testing.T) {
 	require.Equal(t, []string{"a"}, received)
 }
 
-// TestStreamFaults checks the chunks that leave the chain if the guest traps in the middle of a
-// stream, with and without on_fault: skip, and the replay of the fault.
+// TestStreamFaults checks the chunks that the chain sends if the guest traps in the middle of a
+// stream, with and without on_fault: skip. It also checks the replay of the fault.
 func TestStreamFaults(t *testing.T) {
 	t.Parallel()
 	for _, skip := range []bool{false, true} {
 		t.Run(fmt.Sprint(skip), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			piece := strings.Repeat("x", 2000) // the most that one reply holds
+			piece := strings.Repeat("x", 2000) // the maximum for one reply
 			e := hook.Entry{
 				Name:       "guard",
 				Middleware: configure(t, loadRecording(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2")),

@@ -15,12 +15,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// imports returns all functions that modules may import, for every transport.
+// imports returns the functions that modules may import, of all transports.
 func imports() []invoke.Import {
 	return slices.Concat(plain.Imports(), extism.Imports(), []invoke.Import{script.Import()})
 }
 
-// surface returns the functions that modules may import, and the check of their exports.
+// surface returns the functions that modules may import, and the check of the modules' exports.
 func surface() sandbox.Surface {
 	s := sandbox.Surface{Name: "ABI version 1", Exports: checkHooks}
 	for _, i := range imports() {
@@ -29,9 +29,9 @@ func surface() sandbox.Surface {
 	return s
 }
 
-// checkHooks returns a check that a module's hooks have the type that its transport requires. The
-// module's imports determine the transport. The error is a *verify.RefusedError if they belong to
-// two transports.
+// checkHooks returns a function that checks that a module's hooks have the type for its transport.
+// The module's imports determine the transport. If they belong to two transports, checkHooks
+// returns a *verify.RefusedError.
 func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	want := plain.HookType
 	switch isExtism, isNative := importsOf(imports); {
@@ -46,7 +46,7 @@ func checkHooks(imports []verify.ImportInfo) (verify.CheckExport, error) {
 	return func(name string) (verify.FuncType, bool) { return want, contract.Known(abi.Hook(name)) }, nil
 }
 
-// importsOf reports which transports a module's imports belong to.
+// importsOf reports whether a module has imports of Extism, and whether it has native imports.
 func importsOf(imports []verify.ImportInfo) (isExtism, isNative bool) {
 	for _, imp := range imports {
 		isExtism = isExtism || strings.HasPrefix(imp.Module, extism.ModulePrefix)

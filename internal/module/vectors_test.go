@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A vector is one file of testdata/abi: a hook's input and a module's answer. Hosts and SDKs test
-// with the same files.
+// A vector is one file of testdata/abi, with a hook's input and a module's answer. The tests of
+// hosts and SDKs use the same files.
 type vector struct {
 	Hook     abi.Hook        `json:"hook"`
 	About    string          `json:"about"`
@@ -42,8 +42,8 @@ type vector struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// shapeOf returns the types of the input and the answer of a hook. ok is false if the chain does
-// not call the hook.
+// shapeOf returns the types of the input and the answer of a hook. The result ok is false if the
+// chain does not call the hook.
 func shapeOf(h abi.Hook) (shape [2]any, ok bool) {
 	if !slices.Contains(calledHooks(), h) {
 		return shape, false
@@ -59,8 +59,8 @@ func compact(t *testing.T, raw json.RawMessage) string {
 	return b.String()
 }
 
-// TestVectors checks that a module reads the input of each vector byte for byte, and that the
-// answer of each vector returns from a module unchanged.
+// TestVectors checks that a module receives the input of each vector byte for byte. It also checks
+// that the host receives the answer of each vector unchanged.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../testdata/abi/*.json")
@@ -92,7 +92,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// vectorInput checks that the module reads exactly the vector's bytes.
+// vectorInput checks that the module receives exactly the vector's bytes.
 func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type) {
 	t.Helper()
 	in := reflect.New(shape).Interface()
@@ -108,7 +108,7 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	s.Close()
 }
 
-// configureSetter configures a module whose answers may set everything.
+// configureSetter configures a module that may set everything with its answers.
 func configureSetter(t *testing.T, m *Module) *Middleware {
 	t.Helper()
 	mw, err := Configure(t.Context(), m, "guard", nil, policy.Grants{SetModel: true, SetLimits: true})
@@ -151,7 +151,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	require.Equal(t, answer, string(got))
 }
 
-// unconfigured renames the module's export "configure", so that it is not called.
+// unconfigured renames the module's export "configure", so that the host does not call it.
 func unconfigured(t *testing.T, b []byte) []byte {
 	t.Helper()
 	require.Equal(t, 1, bytes.Count(b, []byte("configure")))

@@ -40,8 +40,8 @@ type Options struct {
 	Runs     int           // defaults to DefaultRuns
 }
 
-// A Row holds the usage of one hook: medians over all calls of the hook, unless a field says
-// otherwise.
+// A Row is the usage of one hook. Its values are medians over all calls of the hook, unless a field
+// says otherwise.
 type Row struct {
 	Hook      abi.Hook `json:"hook"`
 	Calls     int      `json:"calls"`
@@ -51,19 +51,21 @@ type Row struct {
 	BytesOut  int64    `json:"bytes_out"`
 	HostCalls int      `json:"host_calls"`
 	Pages     int64    `json:"pages_grown"` // pages of 64 KiB; the maximum of one call
-	// Failed counts the calls that returned an error, and Faulted those that faulted. Problem is
-	// the message of the first such call.
+	// Failed is the number of calls that returned an error, and Faulted is the number of calls that
+	// faulted. Problem is the message of the first such call.
 	Failed  int    `json:"failed,omitempty"`
 	Faulted int    `json:"faulted,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
 
 // Run runs the module's hooks on a conversation like an agent whose model and tools answer at once.
-// It returns a row per hook, in the order in which a run calls them. Every hook is called, even
-// after an earlier one failed or stopped the run, with two exceptions: call_tool is called only if
-// the module adds a tool, and the circuit breaker disables a module that faults repeatedly for the
-// rest of a run. Run returns an error if a message or the configuration is invalid, if the run
-// cannot start, or if ctx is done.
+// Run returns a row per hook, in the order in which an agent run calls them. Every hook is called,
+// even after an earlier hook failed or stopped the run, with two exceptions: call_tool is called
+// only if the module adds a tool, and the circuit breaker disables a module that faults repeatedly
+// for the rest of the run.
+//
+// Run returns an error if a message or the configuration is invalid, if the run cannot start, or if
+// ctx is done.
 func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	messages, err := benchMessages(o.Messages)
 	if err != nil {
@@ -88,7 +90,8 @@ func Run(ctx context.Context, m *module.Module, o *Options) ([]Row, error) {
 	return rows, nil
 }
 
-// benchMessages validates a conversation and sets the ids and origins that the host would set.
+// benchMessages validates a conversation and sets the ids and origins that the host sets in a run.
+// Nil is the sample conversation.
 func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 	if messages == nil {
 		if err := json.Unmarshal(sampleMessages, &messages); err != nil {
@@ -113,7 +116,8 @@ func benchMessages(messages []abi.Message) ([]abi.Message, error) {
 	return messages, nil
 }
 
-// A bench collects reports of hook calls. It is not safe for concurrent use.
+// A bench collects reports of hook calls, and is the host of its runs. It is not safe for
+// concurrent use.
 type bench struct {
 	messages []abi.Message
 	samples  map[abi.Hook][]module.CallReport
@@ -166,12 +170,12 @@ func median[N cmp.Ordered](samples []module.CallReport, of func(module.CallRepor
 	return all[len(all)/2]
 }
 
-// Where returns a fixed position: step 1 of a run. Where, Send and NewID implement hook.Host.
+// Where returns a fixed position, step 1 of a run. Where, Send and NewID implement hook.Host.
 func (b *bench) Where() abi.Run {
 	return abi.Run{ID: "run_bench", Agent: "bench", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
 }
 
-// Send returns e unchanged, and sends it nowhere.
+// Send returns e unchanged. It sends the event nowhere.
 func (b *bench) Send(e abi.Event) abi.Event { return e }
 
 // NewID returns an id for a message.
@@ -189,8 +193,8 @@ var benchTools = []abi.Tool{
 		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`)},
 }
 
-// run plays an agent run of one step in a new chain whose only entry is e. A hook that fails does
-// not end the run. run returns an error if the chain cannot be opened or ctx is done.
+// run plays an agent run of one step in a new chain whose only entry is e. The run continues if a
+// hook fails. The method returns an error if the chain cannot be opened or ctx is done.
 func (b *bench) run(ctx context.Context, e hook.Entry) error {
 	c, err := chain.New(e)
 	if err != nil {
@@ -298,7 +302,7 @@ func (b *bench) callModel(
 }
 
 // callTools makes two calls of the agent's tools, and one call of each tool that the module added.
-// It returns the conversation with the results added.
+// callTools returns the conversation with the results added.
 func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tools []abi.Tool) *message.List {
 	calls := []abi.Call{
 		{ID: "call_a", Name: "search", Arguments: `{"query":"orders","path":"."}`},

@@ -79,8 +79,8 @@ func TestBench(t *testing.T) {
 	require.Equal(t, rows, again)
 }
 
-// TestBenchTrouble checks that the last hook is called after earlier ones failed, but not after
-// repeated faults opened the breaker. It also checks the errors of Run.
+// TestBenchTrouble checks that the last hook is called after earlier hooks failed, but is not
+// called after repeated faults opened the breaker. It also checks the errors of Run.
 func TestBenchTrouble(t *testing.T) {
 	t.Parallel()
 	m := loadModule(t, "puppet.wasm")

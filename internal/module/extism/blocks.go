@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// blocks is the memory through which an Extism plug-in and the host exchange bytes. It lives on the
-// host's side. Offsets are never reused within a call, so that the use of a freed block is
-// detected.
+// blocks is the memory through which an Extism plug-in and the host exchange bytes. It is memory of
+// the host, outside of the plug-in's linear memory. Offsets are not reused within a call, so that
+// the use of a freed block is detected.
 type blocks struct {
 	list  []block // ascending by offset; freed blocks remain until most are freed
 	freed int     // number of freed blocks in list
@@ -31,18 +31,18 @@ type block struct {
 const (
 	// firstBlock is the offset of the first block. Offset 0 means no block.
 	firstBlock = 1 << 10
-	// blockGap is the minimum distance between blocks, so that an access that starts in one block
-	// and runs past its end hits no other.
+	// blockGap is the minimum distance between blocks. An access that runs past the end of one
+	// block therefore does not reach the next block.
 	blockGap = 16
-	// maxBlocks bounds the live blocks of one call. Ordinary plug-ins use a few per host call, and
-	// some languages' SDKs free none.
+	// maxBlocks is the maximum number of live blocks of one call. Ordinary plug-ins use a few
+	// blocks per host call, and the SDKs of some languages free none.
 	maxBlocks = 1 << 16
 	// minSpare is the minimum size of a block whose memory is reused. Without reuse, a plug-in
 	// could make the host allocate gigabytes per second, and the garbage collector would slow every
 	// other run.
 	minSpare = 64 << 10
-	// clearBytes is the amount of memory that is cleared between two checks of the time. It takes
-	// about 20 µs.
+	// clearBytes is the number of bytes that are cleared between two checks of the time. Clearing
+	// them takes about 20 µs.
 	clearBytes = 256 << 10
 )
 
@@ -67,9 +67,10 @@ func (s *blocks) checkSize(n uint64) error {
 	return nil
 }
 
-// fresh returns n zero bytes. It reuses the spare block if that has n to 2n bytes: a small block
-// must not keep a large one's memory alive. If it reuses memory, it calls look after each
-// clearBytes bytes that it has cleared, so that look can check the time.
+// fresh returns n zero bytes. It reuses the memory of the spare block if the spare block has n to
+// 2n bytes. It does not reuse a larger one, because a small block would keep all of that memory
+// alive. While fresh clears reused memory, it calls look after every clearBytes bytes, so that look
+// can check the time.
 func (s *blocks) fresh(n uint64, look func()) []byte {
 	if uint64(len(s.spare)) < n || uint64(len(s.spare)) > 2*n {
 		return make([]byte, n)
@@ -83,8 +84,8 @@ func (s *blocks) fresh(n uint64, look func()) []byte {
 	return b
 }
 
-// clearPiece clears b. It must remain a function call: the garbage collector can preempt the
-// clearing of a large block there.
+// clearPiece clears b. It must not be inlined, because the garbage collector can interrupt the
+// clearing of a large block only at a function call.
 //
 //go:noinline
 func clearPiece(b []byte) { clear(b) }
@@ -114,8 +115,8 @@ func (s *blocks) add(data []byte, shared bool) uint64 {
 	return at
 }
 
-// in returns the live block that contains the offset, or nil. The pointer is valid until a block is
-// added or freed.
+// in returns the live block that contains the offset. It returns nil if no live block does. The
+// pointer is valid until a block is added or freed.
 func (s *blocks) in(at uint64) *block {
 	if s.last < len(s.list) {
 		// For a smaller offset the unsigned difference exceeds any length.
@@ -142,7 +143,7 @@ func (s *blocks) in(at uint64) *block {
 	return &s.list[i]
 }
 
-// at returns the live block that starts at the offset, or nil.
+// at returns the live block that starts at the offset, or nil if none does.
 func (s *blocks) at(offset uint64) *block {
 	if b := s.in(offset); b != nil && b.at == offset {
 		return b
@@ -159,7 +160,7 @@ func (s *blocks) part(at, n uint64) []byte {
 	return b.data[at-b.at:][:n:n]
 }
 
-// free frees the block that starts at the offset, and reports whether there was one.
+// free frees the block that starts at the offset. It returns whether there was such a block.
 func (s *blocks) free(at uint64) bool {
 	b := s.at(at)
 	if b == nil {
@@ -174,7 +175,7 @@ func (s *blocks) free(at uint64) bool {
 	return true
 }
 
-// load64 reads a little-endian number of eight bytes. Missing bytes are 0.
+// load64 reads a little-endian number of eight bytes. Bytes that are missing in b are 0.
 func load64(b []byte) uint64 {
 	if len(b) >= 8 {
 		return binary.LittleEndian.Uint64(b)

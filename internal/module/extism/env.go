@@ -30,10 +30,10 @@ type envFunction struct {
 	grant  string
 	fuel   policy.FuelClass
 
-	// quick implements functions that copy bytes between the plug-in and its blocks. They do not
-	// count as host calls, because a plug-in needs thousands to read its input.
+	// quick implements a function that copies bytes between the plug-in and its blocks. Such calls
+	// do not count as host calls, because a plug-in needs thousands of them to read its input.
 	quick func(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
-	// do implements the other functions, except those that wait, which send implements.
+	// do implements any other function that does not wait. send implements a function that waits.
 	do   func(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 	send func(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 }
@@ -118,14 +118,14 @@ func (row *envFunction) call(ctx context.Context, g *sandbox.Guest, stack []uint
 	inv.End()
 }
 
-// outside aborts the guest, which passed the offset at to the function name although no block
-// contains the n bytes there.
+// outside aborts the guest because no block contains the n bytes at the offset at. The argument
+// name is the function that the guest called.
 func outside(inv *invoke.Invocation, g *sandbox.Guest, name string, n, at uint64) {
 	inv.Abort(g, &CallError{fmt.Sprintf("%s: %d bytes at offset %#x are in no block", name, n, at)})
 }
 
-// give passes b to the guest: it adds a read-only block with b, charges for it, and returns its
-// offset. It aborts the guest if the block would exceed a limit.
+// give passes b to the guest: it adds a read-only block with b, charges the guest for the bytes,
+// and returns the offset of the block. It aborts the guest if the block would exceed a limit.
 func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64 {
 	if err := p.checkSize(uint64(len(b))); err != nil {
 		inv.Abort(g, err)
@@ -135,8 +135,8 @@ func (p *plugin) give(inv *invoke.Invocation, g *sandbox.Guest, b []byte) uint64
 }
 
 // whole returns the content of the block that starts at offset at, without copying it. At offset 0
-// the content is empty. If no block starts there, or the block is larger than output_bytes, whole
-// aborts g; name is the name of the function or argument in the error.
+// the content is empty. whole aborts the guest if no block starts at the offset, or if the block is
+// larger than output_bytes. The argument name is the function or argument that the error names.
 func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	if at == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (p *plugin) whole(inv *invoke.Invocation, g *sandbox.Guest, name string, at
 	return b.data
 }
 
-// take is like whole, but charges for the bytes and returns a copy of them.
+// take is like whole, but charges the guest for the bytes and returns a copy of them.
 func (p *plugin) take(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) []byte {
 	b := p.whole(inv, g, name, at)
 	g.Charge(len(b))
@@ -172,8 +172,8 @@ func alloc(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) 
 	stack[0] = p.add(p.fresh(n, g.CheckLimits), false)
 }
 
-// free implements the function free. As in Extism, it ignores offsets at which no live block
-// starts: some SDKs free blocks that a host call has freed.
+// free implements the function free. Like Extism, it ignores offsets at which no live block starts,
+// because some SDKs free blocks that a host call has already freed.
 func free(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) {
 	if p.free(stack[0]) && stack[0] == p.inputAt {
 		p.input = nil
@@ -214,8 +214,8 @@ func storeWord(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	binary.LittleEndian.PutUint64(p.change(inv, g, "store_u64", stack[0], 8), stack[1])
 }
 
-// change returns the n bytes at an offset for writing. It first copies a block that is read-only.
-// If no block contains the bytes, change aborts the guest.
+// change returns the n bytes at an offset for writing. If their block is read-only, change first
+// replaces the block's memory with a copy. If no block contains the bytes, change aborts the guest.
 func (p *plugin) change(inv *invoke.Invocation, g *sandbox.Guest, name string, at, n uint64) []byte {
 	if b := p.in(at); b != nil && b.shared {
 		g.Charge(len(b.data)) // p.own copies it
@@ -233,8 +233,8 @@ func memoryBytes(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint
 	stack[0] = uint64(p.bytes)
 }
 
-// reset implements the function reset: it frees all blocks, and clears the input, the output and
-// the error. Later blocks still get new offsets.
+// reset implements the function reset. It frees all blocks and clears the input, the output and the
+// error. Offsets of freed blocks are not reused.
 func reset(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, _ []uint64) {
 	for i := range p.list {
 		if b := &p.list[i]; !b.shared {
@@ -287,7 +287,8 @@ func outputSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 }
 
 // named returns the bytes whose offset and length are the parameters on the stack. If no block
-// contains them, it aborts the guest; name is the name of the function in the error.
+// contains the bytes, named aborts the guest. The argument name is the function that the error
+// names.
 func (p *plugin) named(inv *invoke.Invocation, g *sandbox.Guest, name string, stack []uint64) []byte {
 	if stack[1] == 0 {
 		return nil
@@ -318,9 +319,9 @@ func errorGet(p *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64)
 
 func zero(_ *plugin, _ *invoke.Invocation, _ *sandbox.Guest, stack []uint64) { stack[0] = 0 }
 
-// configGet implements config_get. Its result is the offset of a block with a configuration value:
-// a string's text, or the JSON of any other value. The result is 0 if there is no such value, or if
-// it is null or empty.
+// configGet implements config_get. Its result is the offset of a block with a configuration value.
+// The block contains the text of a string, or the JSON of any other value. The result is 0 if the
+// configuration has no such value, or if the value is null or empty.
 func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	name := p.whole(inv, g, "config_get: the name", stack[0])
 	config := inv.Config
@@ -342,11 +343,12 @@ func configGet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint
 	stack[0] = p.give(inv, g, []byte(text))
 }
 
-// varPrefix is the prefix of the run-local keys that hold Extism variables.
+// varPrefix is the prefix of the run-local keys under which Extism variables are stored.
 const varPrefix = "var/"
 
-// varKey returns the run-local key of a variable, and frees the block with its name. It aborts the
-// guest if the name is too long or not valid UTF-8.
+// varKey returns the run-local key of the variable whose name is in the block at offset at, and
+// frees that block. varKey aborts the guest if the name is too long or not valid UTF-8. The
+// argument name is the function that the error names.
 func (p *plugin) varKey(inv *invoke.Invocation, g *sandbox.Guest, name string, at uint64) string {
 	b := p.whole(inv, g, name+": the name", at)
 	switch {
@@ -404,8 +406,8 @@ func varSet(p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64)
 	}
 }
 
-// variable encodes a variable, which may be any bytes, in the form that [replay.Blob] decodes. Text
-// becomes a string that other middlewares can read.
+// variable returns the JSON of a variable, which [replay.Blob] decodes. Text becomes a string,
+// which other middlewares can read. Any other bytes become an object with base64.
 func variable(b []byte) ([]byte, error) {
 	binary := func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) }
 	if utf8.Valid(b) && !bytes.ContainsFunc(b, binary) {

@@ -24,8 +24,8 @@ type httpRequest struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// sendHTTP implements http_request. An error aborts the guest, as in Extism, because http_request
-// cannot return one.
+// sendHTTP implements http_request. Like Extism, it aborts the guest on an error, because
+// http_request cannot return one.
 func sendHTTP(ctx context.Context, p *plugin, inv *invoke.Invocation, g *sandbox.Guest, stack []uint64) {
 	const name = "http_request"
 	if !inv.Running() {
@@ -92,8 +92,8 @@ func readRequest(inv *invoke.Invocation, request, body []byte) (*abi.HTTPRequest
 	return q, nil
 }
 
-// headerLines encodes headers as Extism does: an object in which repeated headers are joined with
-// commas.
+// headerLines returns the JSON of response headers in Extism's form, an object. Values of repeated
+// headers are joined with commas.
 func headerLines(list []abi.HTTPHeader) ([]byte, error) {
 	lines := map[string]string{}
 	for _, h := range list {

@@ -17,8 +17,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// ParseManifest parses a manifest and warns of each key that has no effect. It returns an error
-// unless b is a valid manifest that names exactly one module.
+// ParseManifest parses an Extism manifest. It returns a warning for each key that has no effect,
+// and an error unless b is a valid manifest that names exactly one module.
 func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	if err := jsoncodec.Valid(b); err != nil {
 		return m, nil, fmt.Errorf("not valid JSON: %w", err)
@@ -55,8 +55,9 @@ func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
 	}
 }
 
-// LowerLimits returns l with each limit lowered to the manifest's. It warns of limits of the
-// manifest that are higher than those of l, and of max_var_bytes, which has no effect.
+// LowerLimits returns l with each limit lowered to the limit in the manifest. It returns a warning
+// for each limit of the manifest that is higher than that of l, and for max_var_bytes, which has no
+// effect.
 func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []string) {
 	if m.Memory != nil && m.Memory.MaxPages > 0 {
 		limit := cmp.Or(l.MemoryBytes, sandbox.DefaultMemoryBytes)

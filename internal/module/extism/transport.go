@@ -1,11 +1,13 @@
 // Package extism is the transport of Extism plug-ins. Hooks are exports of type () -> i32. Input,
-// output, errors, variables and logs go through Extism's imports. The host calls of the ABI are
+// output, errors, variables and logs pass through Extism's imports. The host calls of the ABI are
 // functions of extism:host/user.
 //
-// Other hosts run Extism's kernel as a module of its own. Here, [Imports] implements it on the
-// host's side. A well-behaved plug-in sees the behaviour of Extism's Go SDK; the tests compare the
-// two. The package also reads Extism manifests. It imports package plain for the table of host
-// calls, and never package module.
+// Other hosts run Extism's kernel as a WebAssembly module. In this package, the functions of
+// [Imports] implement the kernel in Go. A correct plug-in behaves as it does in Extism's Go SDK,
+// and the tests compare both.
+//
+// The package also parses Extism manifests. It imports package plain for the table of host calls.
+// It must not import package module.
 package extism
 
 import (
@@ -48,9 +50,9 @@ func (Transport) HostBytes(l *policy.Limits) int64 { return int64(blockBytes(l))
 // HookType returns [HookType].
 func (Transport) HookType() verify.FuncType { return HookType }
 
-// Start initializes a language's runtime as Extism does: it calls hs_init for Haskell, and
-// otherwise __wasm_call_ctors, unless an _initialize has already run the constructors. ctx carries
-// the invocation for building the image, as it did for _initialize.
+// Start initializes a language's runtime in the same way as Extism. It calls hs_init for Haskell.
+// For other languages it calls __wasm_call_ctors, unless _initialize has already run the
+// constructors. ctx contains the invocation for building the image.
 func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invocation) error {
 	i32s := []api.ValueType{api.ValueTypeI32, api.ValueTypeI32}
 	var initialized, constructors, haskell bool
@@ -77,10 +79,10 @@ func (Transport) Start(ctx context.Context, in *sandbox.Instance, _ *invoke.Invo
 // Pack does nothing: an Extism module needs no preparation for its image.
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
-// Call calls the hook, which reads its input and returns its output through Extism's blocks. failed
-// reports whether the hook returned an error.
+// Call calls the hook, which reads its input and returns its output through blocks. The result
+// failed reports whether the hook returned an error.
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
-	defer func() { inv.State = nil }() // the invocation may outlive its blocks
+	defer func() { inv.State = nil }() // the invocation may be used after its blocks are gone
 	p := pluginOf(inv)
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook))
 	if err != nil {
@@ -102,9 +104,9 @@ func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Inv
 	return true, err
 }
 
-// explain returns the JSON of an [abi.Error] for a failed call: the error that the plug-in set or
-// returned, if it has that form, or a new one. late returns an error when the time for decoding the
-// plug-in's error is used up; explain then returns that error.
+// explain returns the JSON of an [abi.Error] for a failed call. This is the text that the plug-in
+// set or returned, if that text is an abi.Error, or a new error. When the time for decoding the
+// text is used up, late returns an error, which explain returns.
 func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	said, object := p.failure, false
 	if len(said) == 0 {
@@ -131,7 +133,8 @@ func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	}
 }
 
-// maxRemembered bounds the text of error_set that a fault includes after a trap, in bytes.
+// maxRemembered is the maximum length, in bytes, of the text of error_set that a fault contains
+// after a trap.
 const maxRemembered = 1 << 10
 
 // A plugin is the state of one call of an Extism plug-in.
@@ -147,7 +150,7 @@ type plugin struct {
 	headers   []byte // headers of the last HTTP response, as JSON
 }
 
-// pluginOf returns the plug-in's state in the invocation. It creates the state on the first call,
+// pluginOf returns the plug-in's state in the invocation. If there is none, it creates the state
 // with the input as the first block.
 func pluginOf(inv *invoke.Invocation) *plugin {
 	if p, ok := inv.State.(*plugin); ok {
@@ -160,8 +163,8 @@ func pluginOf(inv *invoke.Invocation) *plugin {
 	return p
 }
 
-// free frees the block that starts at the offset, and reports whether there was one. The memory is
-// not reused while it holds the input, the answer or the error.
+// free frees the block that starts at the offset. It returns whether there was such a block. The
+// memory is not reused if it contains the input, the answer or the error.
 func (p *plugin) free(at uint64) bool {
 	b := p.at(at)
 	if b == nil {
@@ -182,15 +185,15 @@ func (p *plugin) own(b *block) {
 	}
 }
 
-// blockBytes returns the limit of block memory in one call: four times the largest of input_bytes,
-// output_bytes and reply_bytes, but at most memory_bytes. Blocks count in addition to linear
-// memory, as in Extism.
+// blockBytes returns the limit of block memory in one call, in bytes. The limit is four times the
+// largest of input_bytes, output_bytes and reply_bytes, but at most memory_bytes. As in Extism,
+// block memory does not count as linear memory.
 func blockBytes(l *policy.Limits) int {
 	return min(int(l.MemoryBytes), 4*max(l.InputBytes, l.OutputBytes, l.ReplyBytes))
 }
 
-// A CallError is the cause of a fault: a host call failed, and the Extism function by which the
-// plug-in made it cannot return an error.
+// A CallError is the cause of a fault: a host call failed, and the Extism function for the call
+// cannot return an error.
 type CallError struct{ text string }
 
 func (e *CallError) Error() string { return e.text }

@@ -16,20 +16,21 @@ import (
 )
 
 // A userFunction is a host call of the ABI as a function of extism:host/user. Its argument, if any,
-// is the offset of a block with JSON. It returns the offset of a block with the reply: the reply of
-// the ABI's host call, {} if that reply is empty, or {"error": {…}}.
+// is the offset of a block with JSON. Its result is the offset of a block with the reply of the
+// ABI's host call. The block contains {} if the reply is empty, and {"error": {…}} if the call
+// failed.
 type userFunction struct {
 	name string
 	bare bool // whether the function has no argument
-	// waits reports whether the call may block. After such a call the guest's clock advances.
+	// waits reports whether the call may block. After such a call, the guest's clock advances.
 	waits bool
 	fuel  policy.FuelClass // fuel class of the native import of the same name
-	// do makes the call. It is called only if [invoke.Invocation.CheckAvailable] returns nil.
+	// do makes the call. It is called only if [invoke.Invocation.CheckAvailable] returned nil.
 	do func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error)
 }
 
-// userFunctions returns all functions of extism:host/user, in the order of the ABI's table.
-// Reading, writing and logging go through extism:host/env.
+// userFunctions returns all functions of extism:host/user, in the order of the ABI's table. Host
+// calls for reading, writing and logging are functions of extism:host/env instead.
 func userFunctions() []userFunction {
 	rows := []userFunction{
 		{name: "next", waits: true, do: func(ctx context.Context, inv *invoke.Invocation, arg []byte) ([]byte, error) {
@@ -111,8 +112,8 @@ func userFunctions() []userFunction {
 	return rows
 }
 
-// userImports returns the imports of extism:host/user. They cost as much as the native imports of
-// the same names.
+// userImports returns the imports of extism:host/user. Each costs as much fuel as the native import
+// of the same name.
 func userImports() []invoke.Import {
 	var out []invoke.Import
 	rows := userFunctions()
@@ -235,8 +236,8 @@ func (a *keyArg) delta() int64 {
 	return *a.Delta
 }
 
-// keyed returns a function that decodes its argument as a keyArg, rejects a key of more than
-// [contract.MaxKey] bytes, and calls do.
+// keyed returns a function that decodes its argument as a keyArg and calls do with it. The function
+// returns an error for a key of more than [contract.MaxKey] bytes.
 func keyed(
 	do func(ctx context.Context, inv *invoke.Invocation, a *keyArg) ([]byte, error),
 ) func(context.Context, *invoke.Invocation, []byte) ([]byte, error) {

@@ -13,14 +13,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// An AnswerError is the cause of a fault: the hook's answer is malformed.
+// An AnswerError is the cause of a fault because a hook's answer is malformed.
 type AnswerError struct{ Text string }
 
 func (e *AnswerError) Error() string { return e.Text }
 
-// DecodeAnswer decodes the output of a hook that succeeded. Without output, out stays unchanged.
-// The error is an [*AnswerError], or a *sandbox.FaultError if decoding takes too long; see
-// AnswerDeadline.
+// DecodeAnswer decodes the output of a hook that succeeded. If there is no output, out stays
+// unchanged. The error is an [*AnswerError], or a *sandbox.FaultError if decoding takes too long;
+// see [Invocation.AnswerDeadline].
 func (inv *Invocation) DecodeAnswer(out any) error {
 	if len(inv.Output) == 0 {
 		return nil
@@ -38,17 +38,17 @@ func (inv *Invocation) DecodeAnswer(out any) error {
 
 const (
 	// answerGrace is the time that decoding an answer may take after the hook's time is used up.
-	// Most answers take microseconds.
+	// Decoding most answers takes microseconds.
 	answerGrace = 5 * time.Millisecond
-	// maxStep caps the time between two checks that counts as decoding. The work between two checks
-	// takes less; the rest is time in which the scheduler ran something else, which can be seconds
-	// with a thousand runs.
+	// maxStep is the maximum time between two checks that counts as decoding. The work between two
+	// checks takes less than maxStep. In the rest of the time, the scheduler ran something else;
+	// with a thousand runs this can take seconds.
 	maxStep = answerGrace
 )
 
-// AnswerDeadline returns a function that returns an error once decoding the answer takes too long.
-// Decoding counts towards the hook's time, because a module can craft an answer that takes more
-// than 100 ms to decode. For short answers, AnswerDeadline returns nil instead of a function.
+// AnswerDeadline returns a function that returns an error when decoding the answer has taken too
+// long. Decoding counts towards the hook's time, because an attacker can write an answer that takes
+// more than 100 ms to decode. For short answers, AnswerDeadline returns nil instead of a function.
 func (inv *Invocation) AnswerDeadline() func() error {
 	if len(inv.Output) <= smallJSON {
 		return nil
@@ -71,12 +71,13 @@ func (inv *Invocation) AnswerDeadline() func() error {
 	}
 }
 
-// maxMessage bounds the message of a module's error, in bytes.
+// maxMessage is the maximum length of the message of a module's error, in bytes.
 const maxMessage = 8 << 10
 
-// DecodeFailure decodes the error object of a hook that failed. Without output it returns a generic
-// error. An unknown code becomes [abi.CodeInternal], and a longer message is cut to maxMessage
-// bytes. Malformed output is a fault, as in DecodeAnswer.
+// DecodeFailure decodes the error object of a hook that failed. If there is no output, it returns
+// an error with a generic message. An unknown code becomes [abi.CodeInternal], and a message of
+// more than maxMessage bytes is truncated. If the output is malformed, the second result is the
+// same as in DecodeAnswer.
 func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 	if len(inv.Output) == 0 {
 		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without an error message", inv.Hook)}, nil

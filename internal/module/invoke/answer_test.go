@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// TestSlowAnswer checks that decoding a long answer counts towards the hook's time, but that short
-// answers and the time in which other processes run do not. Decoding 8 MB of tiny elements takes
+// TestSlowAnswer checks that decoding a long answer counts towards the hook's time. Short answers,
+// and the time in which other processes run, must not count. Decoding 8 MB of tiny elements takes
 // about 100 ms.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()

@@ -9,10 +9,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// maxEmit bounds the JSON of an event, in bytes. It is checked before the event is copied.
+// maxEmit is the maximum size of the JSON of an event, in bytes. The size is checked before the
+// event is copied.
 const maxEmit = 1 << 20
 
-// Emit emits the custom event that b encodes as JSON. The reply is empty.
+// Emit emits the custom event whose JSON is b. The reply is empty.
 func (inv *Invocation) Emit(b []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "emit", Bytes: []replay.Blob{b}} },

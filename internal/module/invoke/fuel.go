@@ -15,13 +15,14 @@ func (inv *Invocation) chargeCall(g *sandbox.Guest, class policy.FuelClass) {
 	}
 }
 
-// ChargeBytes charges the guest for n bytes that it passes to the host. ChargeBytes must be called
-// before the host stores the bytes, so that a guest without fuel stores nothing.
+// ChargeBytes charges the guest for n bytes that the guest passes to the host. It must be called
+// before the host stores the bytes, so that nothing is stored for a guest without fuel.
 func (inv *Invocation) ChargeBytes(g *sandbox.Guest, n int) {
 	g.ChargeFuel(int64(n) * policy.ScheduleOf(inv.Limits).Byte)
 }
 
-// chargeReply charges the guest for a reply of n bytes, if its fuel schedule prices replies.
+// chargeReply charges the guest for a reply of n bytes, if the fuel schedule has a cost for
+// replies.
 func (inv *Invocation) chargeReply(g *sandbox.Guest, n int) {
 	if policy.ScheduleOf(inv.Limits).Reply {
 		g.Charge(n)

@@ -10,14 +10,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Take copies an argument of n bytes at ptr out of the guest's memory. Errors name the argument by
-// the string what. If the argument lies outside of the memory, is too large, or exceeds the fuel or
-// the run's memory, Take aborts the guest and does not return.
+// Take copies an argument of n bytes at ptr out of the guest's memory. The argument what is the
+// name of the guest's argument in errors. If the bytes lie outside of the memory, are too many, or
+// exceed the fuel or the run's memory, Take aborts the guest and does not return.
 func (inv *Invocation) Take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	return inv.takeInto(nil, g, what, ptr, n)
 }
 
-// TakeBriefly is like Take, but the result is valid only until the next call of TakeBriefly.
+// TakeBriefly is like Take, but its result is valid only until the next call of TakeBriefly.
 func (inv *Invocation) TakeBriefly(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	return inv.takeInto(&inv.takeBuffer, g, what, ptr, n)
 }
@@ -28,8 +28,8 @@ func (inv *Invocation) TakeAnswer(g *sandbox.Guest, ptr, n uint64) {
 	inv.Output = inv.takeInto(&inv.outputBuffer, g, "the answer", ptr, n)
 }
 
-// takeInto is like Take. If buffer is not nil and calls are not recorded, takeInto copies the
-// argument into *buffer, which it replaces with a larger one if necessary.
+// takeInto is like Take. If buffer is not nil and calls are not recorded, takeInto copies the bytes
+// into *buffer, which it replaces with a larger buffer if necessary.
 func (inv *Invocation) takeInto(buffer *[]byte, g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	if n == 0 {
 		return nil
@@ -54,9 +54,10 @@ func (inv *Invocation) takeInto(buffer *[]byte, g *sandbox.Guest, what string, p
 	return *buffer
 }
 
-// holdTaken accounts for n bytes that are copied from the guest to buffer. The outputBuffer
-// receives an answer, which replaces the previous answer. Any other buffer receives an argument,
-// which counts twice: for its bytes, and for the values that are decoded from them.
+// holdTaken counts n bytes that are copied from the guest to buffer towards the run's memory. If
+// buffer is outputBuffer, the bytes are an answer, which replaces the previous answer. Otherwise
+// they are an argument, which counts twice: for its bytes, and for the values that are decoded from
+// them. holdTaken returns an error if the run's memory is used up.
 func (inv *Invocation) holdTaken(buffer *[]byte, n int) error {
 	if buffer != &inv.outputBuffer {
 		return inv.holdReply(2 * n)

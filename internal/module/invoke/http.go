@@ -10,9 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// HTTP sends the request that is encoded as JSON, if its host is granted, and replies with the
-// response. A fault bundle records the request and the response as the module sees them, without
-// secrets.
+// HTTP sends the request whose JSON is given, if the entry has a grant for the request's host. The
+// reply is the response. A fault bundle records the request and the response in the form that the
+// module sees, which has no secrets.
 func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} },
@@ -44,8 +44,8 @@ func (inv *Invocation) SendRequest(
 	return res, err
 }
 
-// hostOf returns the host of a URL, with its port if it has one. It returns HOST if the URL has none
-// that a grant can name.
+// hostOf returns the host of a URL, with its port if the URL has one. It returns HOST if the URL
+// has no host that a grant can name.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || len(u.Host) > maxHost || strings.ContainsAny(u.Host, ",;'\"[]{}() ") {
@@ -54,5 +54,5 @@ func hostOf(address string) string {
 	return u.Host
 }
 
-// maxHost is the length in bytes of the longest host and port.
+// maxHost is the maximum length of a host with its port, in bytes.
 const maxHost = 253 + len(":65535")

@@ -11,12 +11,12 @@ import (
 type Import struct {
 	sandbox.Import
 
-	Does  string           // describes what a module can do with the import
-	Grant string           // the grant that it requires; empty if none
-	Fuel  policy.FuelClass // the class that determines its cost
+	Does  string           // what a module can do with the import
+	Grant string           // the grant that the import requires; empty if it requires none
+	Fuel  policy.FuelClass // the class that determines the import's cost
 }
 
-// ValueTypes converts letters to types: i is an i32, I an i64.
+// ValueTypes returns the type of each letter: i means i32, I means i64.
 func ValueTypes(letters string) []api.ValueType {
 	types := make([]api.ValueType, len(letters))
 	for i := range letters {

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Encode encodes in as the hook's input, adds the messages that the entry may read, and accounts
-// for the memory of both.
+// Encode sets inv.Input to the JSON of in and the messages that the entry may read. It counts the
+// memory of both towards the run's memory.
 func (inv *Invocation) Encode(in any) (err error) {
 	if inv.Input, err = inv.encoded(in); err == nil {
 		err = inv.hold(int64(len(inv.Input)))

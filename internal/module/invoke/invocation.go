@@ -1,11 +1,12 @@
-// Package invoke holds the state of one call of a module's export, and the
-// host calls that the guest can make during it.
+// Package invoke implements one call of a module's export: its state, and the host calls that the
+// guest can make during the call.
 //
 // A transport passes the arguments of an import as Go values, and receives a reply or an *abi.Error
 // for the guest. The package enforces the limits and grants of package policy, charges fuel, and
-// records or replays every answer that the run gives. It does not depend on the form in which a
-// guest passes its arguments: it does not import the transports (packages plain, extism and script)
-// or package module, all of which import it.
+// records or replays every answer of the run.
+//
+// The package does not depend on the form in which a guest passes its arguments. It must not import
+// the transports (packages plain, extism and script) or package module, because they import it.
 package invoke
 
 import (
@@ -22,11 +23,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// An Invocation is one call of a module's export and the state that the host keeps for it. Only the
-// goroutine of that call may use it.
+// An Invocation is one call of a module's export with the state that the host has for the call.
+// Only the goroutine of that call may use it.
 //
 // Its methods implement the host calls of the ABI, independently of how a transport passes
-// arguments. They return an *abi.Error for errors that the guest sees.
+// arguments. For errors that the guest sees, the methods return an *abi.Error.
 type Invocation struct {
 	Hook    abi.Hook
 	Limits  *policy.Limits
@@ -34,7 +35,7 @@ type Invocation struct {
 	Config  json.RawMessage // the reply of the config import; nil if that import is unavailable
 	Grants  policy.Grants
 	LogFunc func(level int32, text string) // defaults to Call's log
-	// Readable rewrites logged text for people. Nil leaves it unchanged.
+	// Readable changes logged text for human readers. If nil, the text stays unchanged.
 	Readable func(text string) string
 	Now      int64 // the guest's clock, in nanoseconds
 
@@ -45,11 +46,11 @@ type Invocation struct {
 	Run, Entry string
 	Nth        int64 // number of the call among the entry's calls in the run, from 1
 
-	Entered  bool           // whether the guest was called
+	Entered  bool           // whether the call of the guest has started
 	inside   bool           // whether a host call is in progress, or aborted the guest
-	guest    *sandbox.Guest // the guest that makes host calls; set by the first of them
+	guest    *sandbox.Guest // the guest that makes host calls; nil before the first one
 	Recorder *replay.Recorder
-	Replay   *replay.Player // answers host calls in place of the run
+	Replay   *replay.Player // answers host calls instead of the run
 	Report   sandbox.Report
 	Grown    int64 // growth of the instance's memory, in bytes
 	Err      error // the error of the call; nil if it succeeded
@@ -65,25 +66,25 @@ type Invocation struct {
 	BytesIn   int64 // copied to the guest
 	BytesOut  int64 // copied from the guest
 
-	// heldReply and heldOutput are the numbers of bytes for which the run's memory limit is charged
-	// because of the last host call and of the answer.
+	// heldReply and heldOutput are the numbers of bytes that count towards the run's memory for the
+	// last host call and for the answer.
 	heldReply, heldOutput int64
 
 	inputBuffer, replyBuffer []byte // reused for the input, and for replies with messages
 	outputBuffer, takeBuffer []byte // reused for the answer, and for arguments of host calls
 }
 
-// pool holds invocations for reuse, with their buffers.
+// pool contains invocations with their buffers for reuse.
 var pool = sync.Pool{New: func() any { return new(Invocation) }}
 
-// maxReusedBuffer bounds the capacity of a buffer that is reused, in bytes.
+// maxReusedBuffer is the maximum capacity of a buffer that is reused, in bytes.
 const maxReusedBuffer = 64 << 10
 
 // New returns an empty invocation. The caller must call Release.
 func New() *Invocation { return pool.Get().(*Invocation) }
 
-// Release returns the invocation to the pool. A recorded invocation is not reused, because its
-// recording and, through a tool that outlives the call, its context may still be referenced.
+// Release makes the invocation available for reuse. A recorded invocation is not reused, because
+// its recording may still be referenced. So may its context, if a tool outlives the call.
 func (inv *Invocation) Release() {
 	if inv.Recorder != nil {
 		return
@@ -105,7 +106,7 @@ func reusable(buffer []byte) []byte {
 	return buffer[:0]
 }
 
-// RandomSeed returns the seed of the guest's random bytes.
+// RandomSeed returns the seed from which the guest's random bytes are generated.
 func (inv *Invocation) RandomSeed() string {
 	if inv.Nth == 0 {
 		return inv.Seed
@@ -115,7 +116,7 @@ func (inv *Invocation) RandomSeed() string {
 
 type contextKey struct{}
 
-// An invocationContext is a context that carries an invocation.
+// An invocationContext is a context with an invocation.
 type invocationContext struct {
 	context.Context
 	v *Invocation
@@ -129,7 +130,7 @@ func (c *invocationContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Context returns a context that carries the invocation to imports.
+// Context returns a context with the invocation, which [Of] returns.
 func (inv *Invocation) Context(ctx context.Context) context.Context {
 	return &invocationContext{ctx, inv}
 }
@@ -152,17 +153,17 @@ func (c *lazyContext) Value(key any) any {
 	return c.v
 }
 
-// LazyContext returns a context that carries the result of make. It calls make when the guest first
-// makes a host call. Most images are built without a host call.
+// LazyContext returns a context with an invocation that make creates. make is called when the guest
+// makes its first host call. Most images are built without host calls.
 func LazyContext(ctx context.Context, make func() *Invocation) context.Context {
 	return &lazyContext{Context: ctx, make: make}
 }
 
-// Of returns the invocation that ctx carries. It panics if there is none.
+// Of returns the invocation of ctx. It panics if ctx has none.
 func Of(ctx context.Context) *Invocation { return ctx.Value(contextKey{}).(*Invocation) }
 
-// Clock returns the guest's time in nanoseconds. It is the time of the input, and advances to the
-// host's clock after host calls that wait. A replay returns the recorded times.
+// Clock returns the guest's time in nanoseconds. The time is that of the input, and advances to the
+// host's clock after host calls that wait. During a replay, Clock returns the recorded times.
 func (inv *Invocation) Clock() int64 {
 	if inv.Replay != nil {
 		return inv.Replay.Clock()
@@ -174,9 +175,9 @@ func (inv *Invocation) Clock() int64 {
 // Running reports whether a run, or a recording of one, can answer host calls.
 func (inv *Invocation) Running() bool { return inv.Call != nil || inv.Replay != nil }
 
-// Ask makes a host call by calling do, records it, and returns its reply. During a replay, it
-// returns the recorded reply instead. q returns a description of the call; Ask calls q only if
-// calls are recorded or replayed.
+// Ask makes a host call by calling do, records the call, and returns the reply. During a replay, it
+// returns the recorded reply instead. The function q returns a description of the call. Ask calls q
+// only if calls are recorded or replayed.
 func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	if inv.Replay != nil {
 		call := q()
@@ -189,7 +190,7 @@ func (inv *Invocation) Ask(q func() replay.HostCall, do func() ([]byte, error)) 
 	return reply, err
 }
 
-// count counts a host call and returns an error beyond the limit.
+// count counts a host call. It returns a *policy.LimitError if the limit host_calls is exceeded.
 func (inv *Invocation) count() error {
 	if inv.HostCalls++; inv.HostCalls > inv.Limits.HostCalls {
 		return &policy.LimitError{
@@ -201,7 +202,7 @@ func (inv *Invocation) count() error {
 	return nil
 }
 
-// wait calls fn, which may block. The time does not count as the guest's.
+// wait calls fn, which may block. The time of fn does not count as the guest's time.
 func (inv *Invocation) wait(fn func()) {
 	if inv.guest == nil {
 		fn()
@@ -210,11 +211,11 @@ func (inv *Invocation) wait(fn func()) {
 	inv.guest.Wait(fn)
 }
 
-// smallJSON is the size of JSON that is decoded without checking the time, in bytes.
+// smallJSON is the maximum size, in bytes, of JSON that is decoded without checking the time.
 const smallJSON = 16 << 10
 
-// checkTime aborts the guest if its time or fuel is used up, or the call was canceled. Otherwise it
-// returns nil. Long-running host calls call it regularly.
+// checkTime aborts the guest if its time or fuel is used up, or if the call was canceled. Otherwise
+// it returns nil. Long-running host calls must call it regularly.
 func (inv *Invocation) checkTime() error {
 	if inv.guest != nil {
 		inv.guest.CheckLimits()
@@ -222,8 +223,8 @@ func (inv *Invocation) checkTime() error {
 	return nil
 }
 
-// Begin starts a host call: it counts and charges it. The caller must call End, unless the guest is
-// aborted.
+// Begin starts a host call: it counts the call and charges its fuel. The caller must call End,
+// unless the guest is aborted.
 func (inv *Invocation) Begin(g *sandbox.Guest, class policy.FuelClass) {
 	inv.inside, inv.guest = true, g // remains set if the host call aborts the guest
 	if err := inv.count(); err != nil {
@@ -235,7 +236,7 @@ func (inv *Invocation) Begin(g *sandbox.Guest, class policy.FuelClass) {
 // End ends a host call that Begin started.
 func (inv *Invocation) End() { inv.inside = false }
 
-// Abort ends the guest in a host call with err. It does not return.
+// Abort stops the guest with err during a host call. It does not return.
 func (inv *Invocation) Abort(g *sandbox.Guest, err error) {
 	inv.inside = true
 	g.Abort(err)

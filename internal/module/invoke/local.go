@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// LocalGet returns a run-local value and its version as JSON. The reply is empty if there is no
-// such value.
+// LocalGet returns a run-local value and its version as JSON. The reply is empty if the value does
+// not exist.
 func (inv *Invocation) LocalGet(key string) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall {
 		return replay.HostCall{Name: "local_get", Bytes: []replay.Blob{replay.Blob(key)}}

@@ -21,7 +21,7 @@ func (inv *Invocation) log(level int32, text string) {
 	}
 }
 
-// rewrite applies Readable to text.
+// rewrite returns the result of Readable for text, or text if Readable is nil.
 func (inv *Invocation) rewrite(text string) string {
 	if inv.Readable == nil {
 		return text
@@ -36,8 +36,8 @@ func (inv *Invocation) Print(line []byte) {
 	inv.log(contract.LogInfo, text)
 }
 
-// logRoom returns how many of n bytes of log text fit the limits. It logs a warning when log_bytes
-// is first exceeded.
+// logRoom returns how many of n bytes of log text the limits allow. It logs a warning when
+// log_bytes is first exceeded.
 func (inv *Invocation) logRoom(n int) int {
 	left := inv.Limits.LogBytes - inv.logged
 	inv.logged += n
@@ -48,8 +48,8 @@ func (inv *Invocation) logRoom(n int) int {
 	return max(0, min(n, left, inv.Limits.LogLineBytes))
 }
 
-// LogGuest logs the guest's text of n bytes, cut to the limits on log text. read returns the first
-// keep bytes of the text.
+// LogGuest logs the guest's text of n bytes, truncated to the limits on log text. The function read
+// returns the first keep bytes of the text.
 func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(keep int) []byte) {
 	keep := inv.logRoom(n)
 	if keep == 0 && n > 0 {
@@ -63,21 +63,21 @@ func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(
 		text = fmt.Appendf(text, "… (%d bytes more)", n-len(text))
 	}
 	if level >= contract.LogError {
-		g.Explain(text) // SDKs log why they are about to trap
+		g.Explain(text) // SDKs log the cause before they trap
 	}
 	shown := inv.rewrite(string(text))
 	inv.Remember(shown)
 	inv.wait(func() { inv.log(level, shown) })
 }
 
-// Bounds on the log lines that a fault includes.
+// Limits on the log lines that a fault contains.
 const (
 	recentLines = 16
 	recentBytes = 1 << 10 // per line
 )
 
-// Remember keeps a line that the guest printed or logged, for the report of a fault. It keeps the
-// last recentLines lines.
+// Remember stores a line that the guest printed or logged, for the report of a fault. Only the last
+// recentLines lines are stored.
 func (inv *Invocation) Remember(text string) {
 	text = Printable(text, recentBytes)
 	if len(inv.Recent) == recentLines {
@@ -86,7 +86,8 @@ func (inv *Invocation) Remember(text string) {
 	inv.Recent = append(inv.Recent, text)
 }
 
-// Printable cuts s to limit bytes and replaces characters that do not print, other than tabs.
+// Printable truncates s to limit bytes, and replaces characters that are not printable, except
+// tabs.
 func Printable(s string, limit int) string {
 	if len(s) > limit {
 		s = truncate.Text(s, limit) + "…"

@@ -8,8 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// hold accounts for n bytes that the host keeps during the call; see [hook.Control.Hold]. The error
-// is a [*policy.LimitError] if the run's memory limit is reached.
+// hold counts n bytes that the host keeps during the call towards the run's memory; see
+// [hook.Control.Hold]. It returns a [*policy.LimitError] if the limit on the run's memory is
+// reached.
 func (inv *Invocation) hold(n int64) error {
 	if inv.Call == nil {
 		return nil
@@ -24,7 +25,7 @@ func (inv *Invocation) hold(n int64) error {
 	return err
 }
 
-// holdReply accounts for n bytes of arguments or reply until the next host call.
+// holdReply is like hold for n bytes of arguments or reply, which count until the next host call.
 func (inv *Invocation) holdReply(n int) error {
 	if err := inv.hold(int64(n)); err != nil {
 		return err
@@ -33,9 +34,10 @@ func (inv *Invocation) holdReply(n int) error {
 	return nil
 }
 
-// DropReply releases the memory that the invocation holds for the last host call.
+// DropReply discards the reply of the last host call, and subtracts the call's bytes from the run's
+// memory.
 func (inv *Invocation) DropReply() {
-	inv.Pending = nil // the next reply must not expose this one
+	inv.Pending = nil // the guest must not read this reply in place of the next one
 	inv.replyBuffer, inv.takeBuffer = reusable(inv.replyBuffer), reusable(inv.takeBuffer)
 	_ = inv.hold(-inv.heldReply)
 	inv.heldReply = 0

@@ -10,7 +10,7 @@ import (
 // MessagesBriefly is like Messages, but the reply is valid only until the next host call.
 func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
 	var buffer []byte
-	if inv.Recorder == nil { // the recorder keeps the reply
+	if inv.Recorder == nil { // the recorder stores the reply
 		buffer = inv.replyBuffer[:0]
 	}
 	reply, err := inv.appendMessages(buffer, list, from, to)

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Next makes the call that the hook wraps, with a patch of the model request or the tool call. An
+// Next makes the call that the hook wraps. The patch changes the model request or the tool call; an
 // empty patch changes nothing.
 func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 	return inv.Ask(
@@ -51,7 +51,8 @@ func (inv *Invocation) Next(ctx context.Context, patch []byte) ([]byte, error) {
 	)
 }
 
-// Decode decodes an argument of a host call. An empty argument leaves out unchanged.
+// Decode decodes the JSON of a host call's argument, which the argument what names in errors. If
+// the JSON is empty, out stays unchanged.
 func (inv *Invocation) Decode(what string, b []byte, out any) error {
 	if len(b) == 0 {
 		return nil
@@ -65,7 +66,8 @@ func (inv *Invocation) Decode(what string, b []byte, out any) error {
 }
 
 // callPatch decodes a patch of a tool call. It also scans the arguments, so that the time that the
-// chain will spend validating them counts as the guest's. The chain reports errors in them.
+// chain needs to validate them counts as the guest's time. The chain returns the errors in the
+// arguments.
 func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, err error) {
 	if err = inv.Decode(what, patch, &p); err == nil && p.Arguments != nil {
 		_ = jsoncodec.ValidUntil([]byte(*p.Arguments), inv.checkTime)
@@ -73,7 +75,7 @@ func (inv *Invocation) callPatch(what string, patch []byte) (p abi.CallPatch, er
 	return p, err
 }
 
-// warnUnknown warns about unknown keys, in a run once for each key.
+// warnUnknown logs a warning for each unknown key. In a run, it does so once per key.
 func (inv *Invocation) warnUnknown(what string, keys []string) {
 	for _, key := range keys {
 		text := fmt.Sprintf("%s: unknown key %s", what, key)

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// Model makes a model call on behalf of the module.
+// Model makes a model call for the module.
 func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "model", Bytes: []replay.Blob{request}} },
@@ -35,7 +35,7 @@ func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error
 	)
 }
 
-// Tool calls one of the agent's tools on behalf of the module.
+// Tool calls one of the agent's tools for the module.
 func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "tool", Bytes: []replay.Blob{request}} },
@@ -65,7 +65,7 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 	)
 }
 
-// CheckGrants returns an error if an answer changes what the entry's grants do not include.
+// CheckGrants returns an error if an answer makes a change for which the entry has no grant.
 func (inv *Invocation) CheckGrants(answer any) error {
 	a, ok := answer.(*abi.BeforeAgentAnswer)
 	switch {
@@ -81,7 +81,8 @@ func (inv *Invocation) CheckGrants(answer any) error {
 	return nil
 }
 
-// syncClock advances the guest's clock to the host's, after a call that waited.
+// syncClock advances the guest's clock to the host's clock. It is called after host calls that
+// wait.
 func (inv *Invocation) syncClock() { inv.Now = inv.Call.Where().NowMS * 1e6 }
 
 func notGranted(grant string) *abi.Error {

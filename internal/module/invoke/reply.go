@@ -12,7 +12,7 @@ import (
 )
 
 // CheckAvailable returns an error if the named host call cannot be answered. A host call needs a
-// run or its recording; for "config", a configuration is enough.
+// run or a recording of one. The host call "config" needs only a configuration.
 func (inv *Invocation) CheckAvailable(name string) error {
 	if inv.Running() || name == "config" && inv.Config != nil {
 		return nil
@@ -25,9 +25,9 @@ func Unavailable(name string) error {
 	return &abi.Error{Code: abi.CodeUnavailable, Message: name + " is not available while the module's image is built"}
 }
 
-// SetReply makes a host call's reply or error pending, and returns its length, negated for an
-// error. A reply that exceeds reply_bytes or the run's memory becomes an error with
-// [abi.CodeLimit]. If err ends the run or is [replay.ErrDiverged], SetReply aborts the guest.
+// SetReply makes a host call's reply or error pending, and returns its length in bytes. The length
+// of an error is negative. A reply that exceeds reply_bytes or the run's memory becomes an error
+// with [abi.CodeLimit]. If err ends the run or is [replay.ErrDiverged], SetReply aborts the guest.
 func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32 {
 	if err != nil && (ending.Is(err) || errors.Is(err, replay.ErrDiverged)) {
 		g.Abort(err)

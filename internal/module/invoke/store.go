@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
-// stored answers a host call that uses durable values. It calls do, or returns an error if the
-// entry does not have the grant "store". q describes the call, as for Ask. Waiting for the database
-// does not count towards the guest's time.
+// stored answers a host call for durable values by calling do. It returns an error if the entry
+// does not have the grant "store". The function q returns a description of the call, as in Ask. The
+// time in which do waits for the database does not count as the guest's time.
 func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
 	return inv.Ask(q, func() (reply []byte, err error) {
 		if !inv.Grants.Store {
@@ -25,8 +25,8 @@ func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error
 	})
 }
 
-// StoreGet returns a durable value and its version as JSON. The reply is empty if there is no such
-// value.
+// StoreGet returns a durable value and its version as JSON. The reply is empty if the value does
+// not exist.
 func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{Name: "store_get", Bytes: []replay.Blob{replay.Blob(key)}}
@@ -39,12 +39,13 @@ func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error)
 	})
 }
 
-// maxTTLSeconds is the longest time to live that a guest can pass. Stores may allow less.
+// maxTTLSeconds is the longest time to live that a guest can pass. A store may have a lower
+// maximum.
 const maxTTLSeconds = 1 << 32
 
-// StoreSet sets a durable value if it has the given version; see hook.Values. The value expires
-// after ttl seconds, or never if ttl is 0. StoreSet fails if ttl is negative or above
-// maxTTLSeconds. It returns the value's new version as JSON.
+// StoreSet sets a durable value if its current version is version; see hook.Values. The value
+// expires after ttl seconds, or never if ttl is 0. StoreSet returns the value's new version as
+// JSON. It returns an error if ttl is negative or above maxTTLSeconds.
 func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
 	return inv.stored(func() replay.HostCall {
 		return replay.HostCall{

@@ -39,12 +39,12 @@ func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, er
 	)
 }
 
-// Recv returns, as JSON, the pending chunks of the stream. After the last chunk it returns the end
-// of the stream, and then empty replies.
+// Recv returns the pending chunks of the stream as JSON. After the last chunk it returns the end of
+// the stream, and from then on empty replies.
 func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "recv"} }, func() ([]byte, error) {
 		defer inv.syncClock()
-		// One byte of text takes up to six bytes of JSON.
+		// A byte of text takes up to six bytes in JSON.
 		const escaped, frame = 6, 1 << 10
 		var got contract.Received
 		var err error
@@ -56,7 +56,7 @@ func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
 	})
 }
 
-// Send passes chunks to the outer middlewares, and blocks until they are accepted.
+// Send passes chunks to the outer middlewares. It blocks until they have accepted the chunks.
 func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
 	return inv.Ask(
 		func() replay.HostCall { return replay.HostCall{Name: "send", Bytes: []replay.Blob{b}} },

@@ -18,14 +18,14 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// header begins every bundle and identifies it.
+// header is the start of every bundle, which identifies it as a bundle.
 const header = "// agent-runner script 1\n"
 
-// IsBundle reports whether b is a bundle, rather than the source of a script.
+// IsBundle reports whether b is a bundle, and not the source of a script.
 func IsBundle(b []byte) bool { return bytes.HasPrefix(b, []byte(header)) }
 
-// Package is the name of the built-in package with helpers for scripts. It is not looked up in
-// node_modules.
+// Package is the name of the package with helpers for scripts. The package is built in and not read
+// from node_modules.
 const Package = "@agent-runner/middleware"
 
 //go:embed engine/middleware.js
@@ -42,30 +42,32 @@ const (
 
 // A Source is the source of a script.
 type Source struct {
-	// Entry is the script's file. Root is the folder that contains the script's imports, except those
-	// from Workspace, which is nil if the script is in no workspace. All paths are absolute.
+	// Entry is the script's file. The script's imports are in the folder Root, except those from
+	// Workspace. Workspace is nil if the script is in no workspace. All paths are absolute.
 	Entry     string     `json:"entry"`
 	Root      string     `json:"root"`
 	Workspace *Workspace `json:"workspace,omitempty"`
-	// Text is the script's text if it is not in a file. Entry is then its name below Root, and it
-	// can import only [Package].
+	// Text is the script's text if the script is not in a file. Entry is then the script's name in
+	// Root, and the script can import only [Package].
 	Text *string `json:"text,omitempty"`
-	// Guarded makes Build reject sources that could crash the bundler or keep it busy; see [guard].
-	// Set it to bundle untrusted scripts in this process rather than in a child process.
+	// Guarded makes Build return an error for sources that could crash the bundler or make it run
+	// for a long time; see [guard]. It must be set when an untrusted script is bundled in this
+	// process and not in a child process.
 	Guarded bool `json:"guarded,omitempty"`
 }
 
-// SourceOf returns the source of a script that is not in a file.
+// SourceOf returns the source of a script that is not in a file. Only the last element of name is
+// used.
 func SourceOf(name, text string) Source {
 	return Source{Entry: filepath.Join(alone, filepath.Base(name)), Root: alone, Text: &text}
 }
 
-// alone is the value of Source.Root for scripts without files.
+// alone is the Source.Root of scripts without files.
 var alone = string(filepath.Separator)
 
-// FindSource returns the source of a script in a file. The root is the nearest folder, from the
-// script's own upwards, that has a package.json or node_modules. Without one, the root is the
-// script's own folder. The project may belong to a [Workspace].
+// FindSource returns the source of a script in a file. The root is the nearest folder with a
+// package.json or node_modules, from the script's folder upwards. If there is no such folder, the
+// root is the script's folder. The project may belong to a [Workspace].
 func FindSource(path string) (Source, error) {
 	entry, err := filepath.Abs(path)
 	if err == nil {
@@ -87,25 +89,26 @@ func FindSource(path string) (Source, error) {
 	}
 }
 
-// A Bundle is a script and everything it imports in one JavaScript file with a source map.
+// A Bundle is one JavaScript file that contains a script, everything that the script imports, and a
+// source map.
 type Bundle struct {
 	Code []byte `json:"code"`
-	// Inputs are the bundled files with the SHA-256 of each.
+	// Inputs maps the bundled files to their SHA-256.
 	Inputs   map[string]string `json:"inputs"`
 	Warnings []string          `json:"warnings,omitempty"`
 }
 
-// Build bundles and transpiles a script. A mistake in the script is a [*ScriptError]
-// that shows where it is. A script with a Text is bundled in memory: the result does
-// not depend on any file. Building takes time and memory that grow faster than the
-// script: bundle untrusted scripts in a child process, see [Job].
+// Build bundles and transpiles a script. A mistake in the script is a [*ScriptError], which
+// contains the position of the mistake. A script with a Text is bundled in memory, and the result
+// does not depend on any file. The time and memory for building grow faster than the size of the
+// script. Untrusted scripts should therefore be bundled in a child process; see [Job].
 func Build(s Source) (*Bundle, error) {
 	if s.Text != nil && s.Guarded && computesPaths(s) {
 		return nil, searches(s)
 	}
 	b := &builder{source: s, inputs: map[string]string{}}
 	out := api.Build(api.BuildOptions{
-		EntryPoints:   []string{"script"}, // resolved to s.Entry, whose name esbuild could take for a pattern
+		EntryPoints:   []string{"script"}, // resolved to s.Entry, whose name could be a pattern for esbuild
 		AbsWorkingDir: s.Root,
 		Outfile:       filepath.Join(s.Root, "script.js"), // not written
 		Bundle:        true,
@@ -140,7 +143,7 @@ func Build(s Source) (*Bundle, error) {
 			code = f.Contents
 		}
 	}
-	// The map quotes the sources with the line that load appended.
+	// The sources in the map contain the line that load appended.
 	sourceMap = bytes.ReplaceAll(sourceMap, []byte(`\n`+noMap+`"`), []byte(`"`))
 	code = append(code, mapMark...)
 	code = base64.StdEncoding.AppendEncode(code, sourceMap)
@@ -155,15 +158,15 @@ func Build(s Source) (*Bundle, error) {
 	return bundle, nil
 }
 
-// mapMark begins the comment that contains a bundle's source map.
+// mapMark is the start of the comment that contains a bundle's source map.
 const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 
-// noMap is appended to each source. esbuild reads the source map that the last such
-// comment of a file names, from anywhere on the disk, and the sources that
-// the map names. It ignores URLs of an unknown scheme.
+// noMap is appended to each source. esbuild reads the source map that the last such comment of a
+// file names, and the sources that the map names. Both can be anywhere on the disk. esbuild ignores
+// URLs of an unknown scheme.
 const noMap = "//# sourceMappingURL=none:"
 
-// searches returns the error that rejects s, a script without files that imports a computed path.
+// searches returns the error for s, a script without files that imports a computed path.
 func searches(s Source) *ScriptError {
 	return &ScriptError{
 		fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
@@ -171,17 +174,18 @@ func searches(s Source) *ScriptError {
 	}
 }
 
-// importCall matches a call of import or require in esbuild's output; constantCall matches one with
-// a constant path.
+// importCall matches a call of import or require in esbuild's output, and constantCall matches such
+// a call with a constant path.
 var (
 	importCall   = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\(`)
 	constantCall = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\("[^"\\]*"[,)]`)
 )
 
-// computesPaths reports whether a script may have an import() or require() of a computed path, for
-// which esbuild would search the disk. It examines the output of a transformation, which reads no
-// file and prints all such calls in one form. It therefore also returns true for strings that
-// contain the text of such a call. In a child, the jail hides the disk instead.
+// computesPaths reports whether a script without files may contain an import() or require() of a
+// computed path. esbuild would search the disk for matching files. computesPaths examines the
+// output of a transformation, which reads no file and prints all such calls in one form. It
+// therefore also returns true for strings that contain the text of such a call. In a child process
+// this check is not needed, because the jail hides the disk.
 func computesPaths(s Source) bool {
 	if guard([]byte(*s.Text)) != nil {
 		return false // the plugin rejects it with a better message
@@ -193,20 +197,20 @@ func computesPaths(s Source) bool {
 	return len(importCall.FindAllIndex(out.Code, -1)) != len(constantCall.FindAllIndex(out.Code, -1))
 }
 
-// searchedFiles reports whether a script without files has an import() or require() of a computed
-// path, such as import(`./${x}.js`). esbuild looks for matching files without asking the plugin.
-// Build rejects the script whether files match or not, so that the result does not reveal which
-// files exist.
+// searchedFiles reports whether a script without files contains an import() or require() of a
+// computed path, such as import(`./${x}.js`). esbuild searches for matching files without calling
+// the plugin. Build returns an error whether or not files match, so that the result does not reveal
+// which files exist.
 func (b *builder) searchedFiles(out api.BuildResult) bool {
 	found := slices.ContainsFunc(out.Warnings, func(m api.Message) bool { return m.ID == "empty-glob" })
-	// The plugin reports all other imports that fail, in its own words.
+	// The plugin returns its own errors for all other imports that fail.
 	missing := slices.ContainsFunc(out.Errors,
 		func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") })
 	return found || missing || b.foreign
 }
 
 // inProject replaces messages about files outside of the project, such as a package.json that
-// esbuild read without asking the plugin. The replacement does not quote the file.
+// esbuild read without calling the plugin. The new message contains no text of the file.
 func (b *builder) inProject(messages []api.Message) []api.Message {
 	for i, m := range messages {
 		if m.Location == nil || filepath.IsLocal(m.Location.File) {
@@ -219,12 +223,12 @@ func (b *builder) inProject(messages []api.Message) []api.Message {
 	return messages
 }
 
-// A ScriptError is an error in the script.
+// A ScriptError is a mistake in the script.
 type ScriptError struct{ Text string }
 
 func (e *ScriptError) Error() string { return e.Text }
 
-// mistakes combines esbuild's messages into one error, each with its source line.
+// mistakes returns esbuild's messages as one error. Each message is followed by its source line.
 func mistakes(messages []api.Message) error {
 	var b strings.Builder
 	for i, m := range messages {
@@ -246,7 +250,7 @@ func mistakes(messages []api.Message) error {
 	return &ScriptError{b.String()}
 }
 
-// place returns the position of a message as "file:line:column: ", or "" if it has none.
+// place returns the position of a message as "file:line:column: ", or "" if the message has none.
 func place(m api.Message) string {
 	if m.Location == nil {
 		return ""
@@ -261,13 +265,12 @@ type builder struct {
 	mu     sync.Mutex // esbuild loads files concurrently
 	inputs map[string]string
 	total  int
-	// foreign reports whether esbuild requested another file while it bundled a script without
-	// files.
+	// foreign reports whether esbuild requested another file while it bundled a script without files.
 	foreign bool
 }
 
-// inner is the plugin data of the requests that the builder itself makes to esbuild's resolver. The
-// builder's plugin leaves them to esbuild.
+// inner is the plugin data of requests that the builder makes to esbuild's resolver. The builder's
+// plugin does not handle these requests.
 type inner struct{}
 
 // setup makes esbuild call resolve for each import and load for each file.
@@ -292,8 +295,8 @@ func (b *builder) setup(build api.PluginBuild) {
 
 const builtIn = "agent-runner"
 
-// resolve resolves an import like esbuild, but only within the project. For a script without files
-// it returns an error.
+// resolve resolves an import like esbuild, but returns an error for files outside of the project.
+// For a script without files it always returns an error.
 func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
 	if b.source.Text != nil {
 		return api.OnResolveResult{}, fmt.Errorf("a script that comes without its files can import %s alone, not %q",
@@ -327,7 +330,7 @@ func (b *builder) hint(path string) string {
 	)
 }
 
-// inside returns an error if path, with symbolic links resolved, is outside of the project.
+// inside returns an error if path is outside of the project after symbolic links are resolved.
 func (b *builder) inside(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -339,7 +342,7 @@ func (b *builder) inside(path string) error {
 	return nil
 }
 
-// loaders selects a loader by file extension.
+// loaders maps file extensions to esbuild's loaders.
 var loaders = map[string]api.Loader{
 	".js": api.LoaderJS, ".mjs": api.LoaderJS, ".cjs": api.LoaderJS, ".jsx": api.LoaderJSX,
 	".ts": api.LoaderTS, ".mts": api.LoaderTS, ".cts": api.LoaderTS, ".tsx": api.LoaderTSX,
@@ -387,8 +390,8 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
 }
 
-// content returns the content of a file, or of the script without a file. It counts the content
-// towards the limits, and records its SHA-256.
+// content returns the content of a file, or of the script without a file. It counts the bytes
+// towards the limits, and records their SHA-256.
 func (b *builder) content(path string) (content []byte, err error) {
 	if b.source.Text != nil {
 		content = []byte(*b.source.Text)

@@ -91,8 +91,8 @@ export const deny = () => "not this one";
 	require.Fail(t, "the call is not in the bundle")
 }
 
-// TestWorkspace checks that a script can import what npm installed for its workspace, and the other
-// packages of the workspace.
+// TestWorkspace checks that a script can import the packages that npm installed for its workspace,
+// and the other packages of the workspace.
 func TestWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, workspaces := range []string{
@@ -137,7 +137,8 @@ export const helper = (...all) => all.join() + "of a helper";
 }
 
 // TestBuildRefused checks the errors for imports from outside of the project, other imports that
-// cannot be bundled, and malformed scripts. No error quotes a file outside of the project.
+// cannot be bundled, and malformed scripts. No error may contain text of a file outside of the
+// project.
 func TestBuildRefused(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret.txt")

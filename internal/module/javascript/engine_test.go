@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
-// TestEngine checks that the engine has the imports and exports of a native module, and can be
-// reset.
+// TestEngine checks that the engine has the imports and exports of a native module, and that its
+// instances can be reset.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	m, err := wasm.Decode(Engine(), wasm.DefaultLimits())
@@ -36,8 +36,8 @@ func TestEngine(t *testing.T) {
 	require.ElementsMatch(t, own, exports)
 }
 
-// TestVendored checks that the engine is the reviewed file, and that the glue was compiled from its
-// source.
+// TestVendored checks that quickjs.wasm has the hash in build.sh, and that glue.wasm is what
+// build.sh compiles.
 func TestVendored(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("engine/build.sh")

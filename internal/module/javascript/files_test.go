@@ -25,7 +25,7 @@ func plant(t *testing.T) string {
 	return dir
 }
 
-// answerOf returns everything that the author of a script learns from building it: the error, or
+// answerOf returns everything that the author of a script receives when it is built: the error, or
 // the bundle with its source map.
 func answerOf(s Source) string {
 	bundle, err := Build(s)
@@ -43,9 +43,9 @@ func mapOf(b *Bundle) string {
 	return string(m)
 }
 
-// TestUploadReadsNoFile checks that the result of building a script without files neither quotes
-// the files that the script refers to nor depends on their existence. The scripts refer to a file
-// in every way that a bundler supports.
+// TestUploadReadsNoFile checks that the result of building a script without files contains no text
+// of the files to which the script refers, and does not depend on their existence. The scripts
+// refer to a file in every way that a bundler supports.
 func TestUploadReadsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
@@ -82,8 +82,8 @@ func TestUploadName(t *testing.T) {
 	}
 }
 
-// TestProjectReadsNoOtherFile checks that the result of building a project does not quote a file
-// outside of it that the project refers to.
+// TestProjectReadsNoOtherFile checks that the result of building a project contains no text of
+// files outside of the project to which the project refers.
 func TestProjectReadsNoOtherFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
@@ -102,14 +102,14 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	entry := filepath.Join(root, "guard.ts")
 	for kind, text := range scripts {
 		if strings.Contains(kind, "pattern") || strings.HasPrefix(kind, "glob") {
-			continue // without a jail these search the whole disk
+			continue // without a jail, these search the whole disk
 		}
 		require.NoError(t, os.WriteFile(entry, []byte(text), 0o600))
 		s, err := FindSource(entry)
 		require.NoError(t, err)
 		require.NotContains(t, strings.ReplaceAll(answerOf(s), text, ""), canary, kind)
 	}
-	// esbuild reads these files without asking the plugin.
+	// esbuild reads these files without calling the plugin.
 	require.NoError(t, os.WriteFile(entry, []byte(`import x from "y"; export default x;`), 0o600))
 	for name, content := range map[string]string{
 		"tsconfig.json": fmt.Sprintf(`{"extends": %q, "compilerOptions": {"paths": {"y": [%q]}, "baseUrl": %q}}`, dir+"/tsconfig.json", dir+"/secret.js", dir),
@@ -124,8 +124,8 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	}
 }
 
-// TestOwnComments checks that text that looks like a source map comment stays in a string and in
-// the source that the map quotes, and that errors neither show nor count the line that load
+// TestOwnComments checks that text that looks like a source map comment is preserved in a string
+// and in the source map. It also checks that errors neither contain nor count the line that load
 // appends.
 func TestOwnComments(t *testing.T) {
 	t.Parallel()

@@ -8,14 +8,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// Bounds on the source lines that an error quotes.
+// Limits on the source lines in an error.
 const (
 	frameLines  = 2   // lines quoted before the position, and as many after it
 	frameColumn = 160 // maximum number of bytes quoted of a line
 )
 
-// frame formats source lines with a mark at a position. first is the number of the first line.
-// Lines and columns start at 1; columns count bytes.
+// frame formats source lines with a mark at a position. The argument first is the number of the
+// first line. Lines and columns start at 1, and columns count bytes.
 func frame(lines []string, first, line, column int) string {
 	width := len(fmt.Sprint(first + len(lines) - 1))
 	var b strings.Builder

@@ -2,9 +2,9 @@ package javascript
 
 import "fmt"
 
-// Limits on a source file that is bundled in this process and not in a child. The bundler recurses,
-// takes exponential time for some nestings, and cannot be interrupted. Ordinary sources have at
-// most about 20 levels and a few arrow functions in an expression.
+// Limits on a source file that is bundled in this process and not in a child process. The bundler
+// is recursive, takes exponential time for some nestings, and cannot be interrupted. Ordinary
+// sources have at most about 20 levels, and a few arrow functions in an expression.
 const (
 	guardBytes  = 1 << 20
 	guardDepth  = 200
@@ -12,10 +12,10 @@ const (
 	guardRun    = 1_000
 )
 
-// guard rejects a source that could keep the bundler busy or crash the process. It counts
-// characters, including those in strings and comments, so that nothing can be hidden from it. It is
-// coarse: minified packages may not pass. Hosts that accept untrusted scripts bundle in a child
-// process instead.
+// guard returns an error for a source that could make the bundler run for a long time or crash the
+// process. It counts characters, including those in strings and comments, so that no source can
+// avoid the check. Some harmless sources fail the check, such as minified packages. Hosts that
+// accept untrusted scripts should bundle in a child process instead.
 func guard(source []byte) error {
 	if len(source) > guardBytes {
 		return fmt.Errorf("a source of %d bytes; at most %d can be bundled in this process", len(source), guardBytes)

@@ -10,8 +10,8 @@ import (
 // JobName is the name of the bundling job for sandbox.RunJob.
 const JobName = "bundle"
 
-// Job returns the job that bundles a script in a child process. Its input is a [Source], its output
-// a [Bundle] or a [ScriptError].
+// Job returns the job that bundles a script in a child process. Its input is the JSON of a
+// [Source], and its output is decoded by [JobResult].
 func Job() child.Handler {
 	return child.Handler{Name: JobName, Do: func(input []byte) ([]byte, error) {
 		var s Source
@@ -23,7 +23,7 @@ func Job() child.Handler {
 		var mistake *ScriptError
 		switch {
 		case errors.As(err, &mistake):
-			out.Mistake = mistake.Text // a mistake's text may exceed the length of a child's error
+			out.Mistake = mistake.Text // the text may be longer than the maximum for a child's error
 		case err != nil:
 			return nil, err
 		default:
@@ -38,8 +38,8 @@ type jobOutput struct {
 	Mistake string  `json:"mistake,omitempty"`
 }
 
-// JobResult decodes the output of the job. It returns a [*ScriptError] for an error in the script,
-// and another error for malformed output.
+// JobResult decodes the output of the job. It returns a [*ScriptError] for a mistake in the script,
+// and another error if the output is malformed.
 func JobResult(output []byte) (*Bundle, error) {
 	var out jobOutput
 	switch err := json.Unmarshal(output, &out); {

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// maxSegments bounds the number of segments in a source map. A segment takes 20 bytes of memory.
+// maxSegments is the maximum number of segments in a source map. A segment takes 20 bytes of
+// memory.
 const maxSegments = 8 << 20
 
 // A Map maps positions of a bundle to positions in the sources. See https://tc39.es/ecma426/.
@@ -23,7 +24,8 @@ type Map struct {
 	segments []segment // in ascending order of line and column
 }
 
-// A segment is the source position of the code up to the next segment. All numbers start at 0.
+// A segment is the position in a source of the code from the segment's position in the bundle up to
+// the next segment. All numbers start at 0.
 type segment struct {
 	line, column       int32 // position in the bundle
 	source             int32 // index of the source; -1 if the code has no source
@@ -64,8 +66,8 @@ func ReadMap(bundle []byte) (*Map, error) {
 	return m, nil
 }
 
-// decode decodes mappings: lines are separated by semicolons and segments by commas. A segment is
-// one, four or five numbers relative to the previous one.
+// decode decodes mappings. Semicolons separate lines, and commas separate segments. A segment is
+// one, four or five numbers, relative to the previous segment.
 func (m *Map) decode(mappings string) error {
 	var now segment
 	var fields [5]int32
@@ -108,8 +110,9 @@ func compareSegments(a, b segment) int {
 
 const base64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// vlq decodes up to five variable-length numbers: base64 digits of five bits, the lowest first. The
-// sixth bit marks continuation, and the lowest bit of a number is its sign.
+// vlq decodes up to five numbers of variable length. A number consists of base64 digits of five
+// bits each, the lowest digit first. The sixth bit of a digit says that another digit follows, and
+// the lowest bit of a number is its sign.
 func vlq(text string, out *[5]int32) (n int, err error) {
 	value, shift := uint64(0), 0
 	for i := range len(text) {
@@ -151,8 +154,8 @@ type Position struct {
 // String returns file:line:column.
 func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.Source, p.Line, p.Column) }
 
-// Find returns the position in a source file that line and column of the bundle come from, and
-// whether there is one. Lines and columns start at 1.
+// Find returns the position in a source for a line and a column of the bundle. The second result is
+// false if there is none. Lines and columns start at 1.
 func (m *Map) Find(line, column int) (Position, bool) {
 	if m == nil || line < 1 || column < 1 || line > 1<<30 || column > 1<<30 {
 		return Position{}, false
@@ -174,8 +177,8 @@ func (m *Map) Find(line, column int) (Position, bool) {
 	}, true
 }
 
-// Frame returns the source lines around a position with a mark at it, or "" if the map does not
-// contain the source.
+// Frame returns the source lines around a position, with a mark at the position. It returns "" if
+// the map does not contain the source.
 func (m *Map) Frame(p Position) string {
 	if m == nil || p.source >= len(m.contents) || m.contents[p.source] == "" {
 		return ""
@@ -195,14 +198,14 @@ func (m *Map) Frame(p Position) string {
 // position matches positions of the bundle in the engine's output.
 var position = regexp.MustCompile(`<script>:(\d+):(\d+)`)
 
-// preludeFrames matches frames of the prelude in the engine's stack traces, and the frame of the engine's own
-// function that the prelude called.
+// preludeFrames matches frames of the prelude in the engine's stack traces. It also matches the
+// frame of the engine's own function that the prelude called.
 var preludeFrames = regexp.MustCompile(
 	`(?m)(?:^[ \t]*at \S+ \(native\)\n)?^[ \t]*at (?:\S+ \(host:\d+:\d+\)|host:\d+:\d+)(?:\n|$)`,
 )
 
-// WithoutPrelude removes the frames of the prelude, which is the host's own code, from stack traces in
-// text.
+// WithoutPrelude removes the frames of the prelude from stack traces in text, because the prelude
+// is code of the host.
 func WithoutPrelude(text string) string {
 	if !strings.Contains(text, "host:") {
 		return text
@@ -210,8 +213,8 @@ func WithoutPrelude(text string) string {
 	return strings.TrimSuffix(preludeFrames.ReplaceAllLiteralString(text, ""), "\n")
 }
 
-// Translate replaces positions of the bundle in text with positions in the sources. Positions that
-// have none stay as they are.
+// Translate replaces positions of the bundle in text with positions in the sources. Positions
+// without a source stay unchanged.
 func (m *Map) Translate(text string) string {
 	if m == nil || !strings.Contains(text, "<script>:") {
 		return text
@@ -224,8 +227,8 @@ func (m *Map) Translate(text string) string {
 	})
 }
 
-// First returns the source position of the first frame in stack that has a source position, and
-// whether there is such a frame.
+// First returns the position in a source of the first frame in stack that has one. The second
+// result is false if no frame has one.
 func (m *Map) First(stack string) (Position, bool) {
 	for _, s := range position.FindAllString(stack, 64) {
 		if p, ok := m.find(s); ok {
@@ -237,7 +240,7 @@ func (m *Map) First(stack string) (Position, bool) {
 
 func (m *Map) find(s string) (Position, bool) {
 	groups := position.FindStringSubmatch(s)
-	line, _ := strconv.Atoi(groups[1]) // a number out of range becomes 0 or the maximum, and neither maps to a source
+	line, _ := strconv.Atoi(groups[1]) // out of range becomes 0 or the maximum, which map to no source
 	column, _ := strconv.Atoi(groups[2])
 	return m.Find(line, column)
 }

@@ -14,8 +14,8 @@ func bundleOf(sourceMap string) []byte {
 
 func TestMap(t *testing.T) {
 	t.Parallel()
-	// Line 3 of the bundle: column 1 from a.ts:1:1, column 6 from b.ts:11:3, column
-	// 9 from nowhere. Line 4, column 3: from a.ts:10:1, and with a name.
+	// In line 3 of the bundle, column 1 is from a.ts:1:1, column 6 from b.ts:11:3, and column 9
+	// from no source. In line 4, column 3 is from a.ts:10:1, and has a name.
 	m, err := ReadMap(
 		bundleOf(
 			`{"version":3,"sources":["a.ts","b.ts"],"sourcesContent":["one\r\ntwo\tthree\nfour",null],"mappings":";;AAAA,KCUE,G;EDDFA"}`,
@@ -70,7 +70,7 @@ func TestMapRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-// FuzzReadMap checks that no map, and no lookup in one, makes the host panic.
+// FuzzReadMap checks that no source map, and no search in one, makes the host panic.
 func FuzzReadMap(f *testing.F) {
 	f.Add(`{"version":3,"sources":["a.ts"],"sourcesContent":["x"],"mappings":";;AAAA,KAUE,G"}`, 3, 1)
 	f.Add(`{"version":3,"sources":[],"mappings":"A,D;ggggggC"}`, 1, 1)
@@ -86,7 +86,8 @@ func FuzzReadMap(f *testing.F) {
 	})
 }
 
-// TestWithoutPrelude checks that stack traces have the frames of scripts, and not those of the host.
+// TestWithoutPrelude checks that stack traces contain the frames of scripts, but no frames of the
+// prelude.
 func TestWithoutPrelude(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Limits on what findWorkspace reads. A project can be hostile.
+// Limits on what findWorkspace reads, because a project can be hostile.
 const (
 	maxManifest   = 1 << 20 // bytes of a package.json
 	maxPatterns   = 100
@@ -20,8 +20,8 @@ const (
 	maxMembers    = 1_000
 )
 
-// A Workspace is the npm workspace that contains a script's project. npm installs the packages of all
-// its members in the workspace's own node_modules.
+// A Workspace is the npm workspace to which a script's project belongs. npm installs the
+// dependencies of all members in the node_modules of the workspace.
 type Workspace struct {
 	Root string `json:"root"` // the folder whose package.json has workspaces
 	// Members are the folders of the packages, without symbolic links. They are below Root.
@@ -29,9 +29,9 @@ type Workspace struct {
 }
 
 // findWorkspace returns the workspace of the project in the folder root, or nil if the project
-// belongs to none. The workspace is the nearest folder above root whose package.json lists root in
-// its workspaces, as npm requires. root must not contain symbolic links. The search ends at a
-// folder that users share, such as /tmp, where anyone can write a package.json.
+// belongs to none. As in npm, this is the nearest folder above root whose package.json lists root
+// in its workspaces. The path root must not contain symbolic links. The search ends at a folder
+// that users share, such as /tmp, because anyone can write a package.json there.
 func findWorkspace(root string) *Workspace {
 	for dir := filepath.Dir(root); !isShared(dir); dir = filepath.Dir(dir) {
 		w := &Workspace{Root: dir, Members: members(dir)}
@@ -45,14 +45,15 @@ func findWorkspace(root string) *Workspace {
 	return nil
 }
 
-// isShared reports whether users can write to a folder without removing each other's files.
+// isShared reports whether several users can write to a folder without removing each other's files,
+// or the folder cannot be read.
 func isShared(dir string) bool {
 	info, err := os.Stat(dir)
 	return err != nil || info.Mode()&fs.ModeSticky != 0
 }
 
-// members returns the folders of the packages that a package.json in dir lists as workspaces, without
-// those that a pattern after "!" excludes.
+// members returns the folders of the packages that a package.json in dir lists as workspaces. It
+// omits those that a pattern after "!" excludes.
 func members(dir string) []string {
 	text, err := readRegular(filepath.Join(dir, "package.json"), maxManifest)
 	if err != nil {
@@ -71,15 +72,16 @@ func members(dir string) []string {
 	return slices.Sorted(maps.Keys(e.found))
 }
 
-// An expansion finds the folders that patterns match. It follows no symbolic links.
+// An expansion collects the folders that patterns match. It does not follow symbolic links.
 type expansion struct {
 	root     string // the folder of the workspace, which is not a member
 	found    map[string]bool
 	excludes bool // whether the current pattern excludes the folders that it matches
-	entries  int  // number of further entries of folders that may be compared
+	entries  int  // number of entries that may still be compared
 }
 
-// expand matches the components of a pattern with the folders in dir.
+// expand compares the components of a pattern with the folders in dir, and adds the folders that
+// match.
 func (e *expansion) expand(dir string, components []string) {
 	if len(components) == 0 {
 		e.add(dir)
@@ -104,7 +106,8 @@ func (e *expansion) expand(dir string, components []string) {
 	}
 }
 
-// add adds or removes a folder that a pattern matches, if it is a package.
+// add adds a folder that a pattern matches, or removes it if the pattern excludes. It ignores
+// folders without a package.json, and does not add more than maxMembers folders.
 func (e *expansion) add(dir string) {
 	info, err := os.Lstat(filepath.Join(dir, "package.json"))
 	switch {
@@ -136,8 +139,8 @@ func (e *expansion) folders(dir string) (names []string) {
 	return names
 }
 
-// patterns returns the workspaces of a package.json: a list, or, as Yarn writes it, an object with the
-// list.
+// patterns returns the workspaces of a package.json, which are a list, or in Yarn's form an object
+// with the list.
 func patterns(manifest []byte) []string {
 	var file struct {
 		Workspaces json.RawMessage `json:"workspaces"`
@@ -156,14 +159,14 @@ func patterns(manifest []byte) []string {
 	return object.Packages
 }
 
-// within reports whether path is dir, or below it.
+// within reports whether path is dir or below dir.
 func within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// Top returns the folder that contains everything that the script may import: the workspace's root, or
-// the project's if there is no workspace.
+// Top returns the folder that contains everything that the script may import. This is the root of
+// the workspace, or the root of the project if there is no workspace.
 func (s Source) Top() string {
 	if s.Workspace != nil {
 		return s.Workspace.Root
@@ -171,9 +174,9 @@ func (s Source) Top() string {
 	return s.Root
 }
 
-// contains reports whether the script may import the file at path, which has no symbolic links: it is
-// in the project or, if the project belongs to a workspace, in one of the workspace's packages or in
-// its node_modules.
+// contains reports whether the script may import the file at path, which must not contain symbolic
+// links. The script may import files of the project. If the project belongs to a workspace, it may
+// also import files of the workspace's packages and of the workspace's node_modules.
 func (s Source) contains(path string) bool {
 	if within(s.Root, path) {
 		return true

@@ -45,8 +45,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestMembersAreBounded checks that many patterns over many folders and links read a bounded number of
-// entries.
+// TestMembersAreBounded checks that the number of entries that are read is limited for many
+// patterns over many folders and links.
 func TestMembersAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,10 +1,10 @@
-// Package plain is the transport that users know as native: modules that import the ABI directly,
-// without Extism or JavaScript. Hooks are exports of type (input_len: i32) -> i32, and host calls are
-// imports that leave their reply pending for the import "read".
+// Package plain is the transport of native modules, which import the ABI directly, without Extism
+// or JavaScript. Hooks are exports of type (input_len: i32) -> i32. Host calls are imports. Their
+// reply is pending until the guest reads it with the import "read".
 //
-// [Imports] goes into the sandbox's surface, and [Transport] calls hooks. The package translates
-// between Wasm parameters and the methods of [invoke.Invocation], and does nothing else. It imports no
-// other transport.
+// [Imports] returns the imports for the sandbox, and [Transport] calls hooks. The package converts
+// between Wasm parameters and the arguments of the methods of [invoke.Invocation]. It must not
+// import another transport.
 package plain
 
 import (
@@ -24,23 +24,23 @@ import (
 // Transport calls the hooks of native modules.
 type Transport struct{}
 
-// Name returns "native", the name of this transport in reports and stored descriptions.
+// Name returns "native", the transport's name in reports and stored descriptions.
 func (Transport) Name() string { return "native" }
 
-// HostBytes returns 0, because the transport itself holds no memory.
+// HostBytes returns 0, because the transport needs no memory of its own.
 func (Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
 // HookType returns [HookType].
 func (Transport) HookType() verify.FuncType { return HookType }
 
-// Start does nothing: the module's start function has prepared the instance.
+// Start does nothing, because the module's start function has prepared the instance.
 func (Transport) Start(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
-// Pack does nothing: a native module needs no preparation for its image.
+// Pack does nothing, because a native module needs no preparation for its image.
 func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
 
 // Call calls the hook with the length of its input. The hook copies the input with the import
-// "read". failed reports whether the hook returned an error.
+// "read". The result failed reports whether the hook returned an error.
 func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	results, err := in.Call(inv.Context(ctx), string(inv.Hook), api.EncodeI32(int32(len(inv.Pending))))
 	if err != nil {
@@ -64,9 +64,9 @@ type function struct {
 	abitable.Import
 	fuel policy.FuelClass
 
-	// do makes the host call. It is called only if [invoke.Invocation.CheckAvailable] returns nil.
+	// do makes the host call. It is called only if [invoke.Invocation.CheckAvailable] returned nil.
 	do func(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) (reply []byte, err error)
-	// raw replaces do for imports whose result is not the length of a reply.
+	// raw is used instead of do for imports whose result is not the length of a reply.
 	raw func(inv *invoke.Invocation, g *sandbox.Guest, p []uint64)
 }
 
@@ -139,10 +139,10 @@ func (row *function) reply(ctx context.Context, inv *invoke.Invocation, g *sandb
 	return row.do(ctx, inv, g, p)
 }
 
-// number converts a parameter that is a signed i32.
+// number returns a parameter of type i32 as an int.
 func number(p uint64) int { return int(api.DecodeI32(p)) }
 
-// u32 converts a parameter that is a pointer or a length.
+// u32 returns a parameter of type i32 as an unsigned number, such as a pointer or a length.
 func u32(p uint64) uint64 { return uint64(api.DecodeU32(p)) }
 
 func read(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
@@ -166,7 +166,8 @@ func logText(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
 	inv.LogGuest(g, level, int(n), func(keep int) []byte { return g.Read(uint32(ptr), uint32(keep)) })
 }
 
-// changed returns an index instead of the length of a reply.
+// changed implements the import "changed", whose result is an index instead of the length of a
+// reply.
 func changed(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
 	inv.Pending = nil
 	err := invoke.Unavailable("changed")

@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abitable"
 )
 
-// TestImplementations checks that the table's imports are those that the host implements.
+// TestImplementations checks that the host implements exactly the imports in the ABI's table.
 func TestImplementations(t *testing.T) {
 	t.Parallel()
 	for _, row := range abitable.Imports() {

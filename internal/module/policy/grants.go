@@ -10,13 +10,13 @@ import (
 	"github.com/agent-runner/agent-runner/internal/egress"
 )
 
-// Grants are the powers of an entry. The zero value allows reading all messages, and nothing else.
+// Grants are the permissions of an entry. The zero value permits only reading all messages.
 type Grants struct {
-	Read  hook.Read // the messages that it can read; defaults to hook.ReadAll
-	Model bool      // whether it may call models
-	Tools []string  // names of the agent's tools that it may call
-	HTTP  []string  // hosts that it may send requests to; see [egress.Pattern]
-	Store bool      // whether it may use durable values
+	Read  hook.Read // the messages that the entry may read; defaults to hook.ReadAll
+	Model bool      // whether the entry may call models
+	Tools []string  // names of the agent's tools that the entry may call
+	HTTP  []string  // hosts to which the entry may send requests; see [egress.Pattern]
+	Store bool      // whether the entry may use durable values
 	// SetModel and SetLimits allow before_agent to set the run's model and parameters, and its limits.
 	SetModel, SetLimits bool
 	// SetLabels allows an entry of an operator's ring to remove labels of messages.
@@ -25,8 +25,8 @@ type Grants struct {
 
 const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store, set:model, set:limits, set:labels"
 
-// ParseGrants parses grants as configurations write them, such as "read:last", "model",
-// "tool:NAME", "http:HOST", "store", "set:model", "set:limits" and "set:labels".
+// ParseGrants parses the grants of a configuration, such as "read:last", "model", "tool:NAME",
+// "http:HOST", "store", "set:model", "set:limits" and "set:labels".
 func ParseGrants(list []string) (Grants, error) {
 	var g Grants
 	for _, s := range list {

@@ -1,6 +1,6 @@
-// Package policy holds what an operator allows one module: its [Limits], its
-// [Grants], and the fuel schedules that price host calls. It checks values and
-// fills in defaults; packages invoke and sandbox enforce them.
+// Package policy defines what an operator allows a module: its [Limits], its [Grants], and the fuel
+// schedules with the costs of host calls. The package checks values and sets defaults. Packages
+// invoke and sandbox enforce the limits and grants.
 package policy
 
 import (
@@ -12,42 +12,45 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// Limits bounds one module. A zero field has its default. Exceeding a limit is a fault that names
-// it, unless the field's comment says otherwise.
+// Limits are the limits of one module. A field that is zero has its default. Unless the field's
+// comment says otherwise, exceeding a limit is a fault that names the limit.
 type Limits struct {
-	// The sandbox's limits: size, memory, time per hook, and output to stdout and stderr. LogBytes
-	// and LogLineBytes also apply, separately, to the import "log"; excess text is dropped or cut.
+	// The sandbox's limits are on size, memory, time per hook, and output to stdout and stderr.
+	// LogBytes and LogLineBytes also apply to the import "log", which has its own count. Text
+	// beyond LogBytes is dropped, and lines are truncated to LogLineBytes.
 	sandbox.Limits
 
-	// InputBytes bounds a hook's input. The default is 8 MiB.
+	// InputBytes is the maximum size of a hook's input, in bytes. The default is 8 MiB.
 	InputBytes int
 
-	// OutputBytes bounds a hook's answer, and each argument of a host call. Default 8 MiB.
+	// OutputBytes is the maximum size, in bytes, of a hook's answer and of each argument of a host
+	// call. The default is 8 MiB.
 	OutputBytes int
 
-	// ReplyBytes bounds the reply of one host call. In place of a larger reply, the guest receives an
-	// error with code limit; a larger response to an Extism plug-in's HTTP request is a fault. The
-	// default is 8 MiB.
+	// ReplyBytes is the maximum size of the reply of one host call, in bytes. Instead of a larger
+	// reply, the guest receives an error with code limit. A larger response to an HTTP request of
+	// an Extism plug-in is a fault. The default is 8 MiB.
 	ReplyBytes int
 
-	// HostCalls bounds the host calls of one hook. Calls of WASI, and those with which Extism
-	// plug-ins copy bytes, do not count. The default is 10,000.
+	// HostCalls is the maximum number of host calls of one hook. Calls of WASI do not count, and
+	// neither do the calls with which Extism plug-ins copy bytes. The default is 10,000.
 	HostCalls int
 
-	// FuelSchedule is the version of the fuel schedule, which prices host calls. The default is
-	// [FuelSchedule], the newest. A replay uses the version of the recording.
+	// FuelSchedule is the version of the fuel schedule, which defines the costs of host calls. The
+	// default is the newest version, [FuelSchedule]. A replay uses the version of the recording.
 	FuelSchedule int
 
-	// RunFuel bounds the fuel of all hooks of one entry in a run, or in the rest of a run that was
-	// paused. Concurrent hooks may each use all that is left. The default is 100 times Fuel.
+	// RunFuel is the maximum fuel of all hooks of one entry in a run. A run that was paused starts
+	// again with all of RunFuel. Concurrent hooks may each use all of the remaining fuel. The
+	// default is 100 times Fuel.
 	RunFuel int64
 
-	// Instances bounds the entry's concurrent calls in a run, nested or parallel. Each has its own
-	// instance. The default is 64.
+	// Instances is the maximum number of the entry's concurrent calls in a run, nested or parallel.
+	// Each call has its own instance. The default is 64.
 	Instances int
 }
 
-// Defaults of [Limits]. Package sandbox has those of the sandbox's limits.
+// Defaults of [Limits]. Package sandbox defines the defaults of the sandbox's limits.
 const (
 	DefaultInputBytes  = 8 << 20
 	DefaultOutputBytes = 8 << 20
@@ -59,11 +62,11 @@ const (
 // runHooks is the default RunFuel in multiples of Fuel.
 const runHooks = 100
 
-// MaxBytes is the largest value of a limit in bytes. Lengths are i32 in the ABI.
+// MaxBytes is the maximum value of a limit in bytes. Lengths in the ABI are of type i32.
 const MaxBytes = 1 << 30
 
-// WithDefaults returns l with defaults in place of zero fields, except for the sandbox's limits. It
-// returns an error if a field is out of range.
+// WithDefaults returns l with its zero fields set to their defaults. It leaves the sandbox's limits
+// unchanged. WithDefaults returns an error if a field is out of range.
 func WithDefaults(l Limits) (Limits, error) {
 	for _, f := range []struct {
 		name  string
@@ -96,11 +99,11 @@ func WithDefaults(l Limits) (Limits, error) {
 	return l, nil
 }
 
-// A LimitError is the cause of a fault: the module exceeded a limit.
+// A LimitError is the cause of a fault because the module exceeded a limit.
 type LimitError struct {
 	Limit string // name of the limit, such as "output_bytes"
 	Max   int
-	What  string // description of the value that exceeded the limit
+	What  string // the value that exceeded the limit, in words
 	Fix   string // advice; may be empty
 }
 

@@ -23,22 +23,22 @@ import (
 // Options configures [Call].
 type Options struct {
 	Hook   abi.Hook
-	Input  json.RawMessage // defaults to {}; the common part is optional
+	Input  json.RawMessage // defaults to {}; the fields that all hooks have are optional
 	Config json.RawMessage
 	Grants policy.Grants
-	// Messages is used for lists of messages that the input does not contain.
+	// Messages are the contents of the lists of messages that the input does not contain.
 	Messages []abi.Message
-	// Next holds the replies to the hook's calls of next, in order, as JSON: {"response": …},
+	// Next are the replies to the hook's calls of next, in order, as JSON: {"response": …},
 	// {"result": …} or {"error": …}.
 	Next []json.RawMessage
-	// Event receives the events and log lines of the hook; optional.
+	// Event is called with the events and log lines of the hook. It may be nil.
 	Event func(abi.Event)
 }
 
-// Call calls one hook of the module outside of an agent and returns its answer, or nil if there is
-// none. The error is an *abi.Error if the hook failed, or an *ending.FaultError if it faulted. Any
-// other error says why the hook could not be called: for example, an option is invalid or ctx is
-// done.
+// Call calls one hook of the module without an agent. It returns the hook's answer, or nil if the
+// hook gives none. The error is an *abi.Error if the hook failed, and an *ending.FaultError if it
+// faulted. Any other error means that the hook could not be called, for example because an option
+// is invalid or ctx is done.
 func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
 	in, answer := contract.Exchange(o.Hook)
 	switch {
@@ -77,9 +77,8 @@ func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, e
 	return abijson.Marshal(answer)
 }
 
-// showLists sets p.Lists to the lists of messages that the hook can read. Each list has the items
-// that the input in contains for it, or messages if there are none. showLists sets the ID of items
-// without one.
+// showLists sets p.Lists to the lists of messages that the hook can read. The items of a list are
+// those in the input in, or messages if in contains none. Items without an ID get one.
 func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	revisions := message.NewRevisions()
 	v := reflect.ValueOf(in).Elem()
@@ -106,7 +105,8 @@ func showLists(p *chain.Probe, in any, messages []abi.Message) {
 	p.Shown = func(n int, l abi.List) { places[n].Set(reflect.ValueOf(l)) }
 }
 
-// next returns a function that returns the replies in order, and an error after the last one.
+// next returns a function that returns the replies in order. After the last reply, the function
+// returns an error.
 func (o *Options) next() func(context.Context, any) (any, error) {
 	n := 0
 	return func(context.Context, any) (any, error) {
@@ -142,12 +142,12 @@ type prober struct {
 	ids   int
 }
 
-// Where returns a fixed position: step 1 of a run. Where, Send and NewID implement hook.Host.
+// Where returns a fixed position, step 1 of a run. Where, Send and NewID implement hook.Host.
 func (p *prober) Where() abi.Run {
 	return abi.Run{ID: "run_probe", Agent: "probe", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
 }
 
-// Send passes e to p.event, if that is set, and returns e unchanged.
+// Send calls p.event with e, if p.event is not nil. It returns e unchanged.
 func (p *prober) Send(e abi.Event) abi.Event {
 	if p.event != nil {
 		p.event(e)

@@ -7,7 +7,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 )
 
-// A Blob is a byte string. Its JSON is a string if it is UTF-8, and {"base64": "…"} otherwise.
+// A Blob is a byte string. Its JSON is a string if the bytes are UTF-8, and {"base64": "…"}
+// otherwise.
 type Blob []byte
 
 type base64Blob struct {

@@ -1,10 +1,10 @@
-// Package replay records hook calls and plays them back, so that another machine
-// can reproduce a fault.
+// Package replay records hook calls and replays them, so that a fault can be reproduced on another
+// machine.
 //
-// A [Recorder] collects everything that a call's outcome depends on. A [Bundle] is a fault with the
-// recordings of its instance; a [Dir] stores the newest bundles as files. A [Player] answers a
-// guest from a recording, and Compare reports how a replayed call differs. The package runs no
-// guest; package module does, and imports this package.
+// A [Recorder] records everything that determines a call's outcome. A [Bundle] is a fault with the
+// recordings of its instance. A [Dir] stores the newest bundles as files. A [Player] answers a
+// guest from a recording. Compare returns the differences between a replayed call and its
+// recording. The package does not run guests. Package module does so, and imports this package.
 package replay
 
 import (
@@ -21,9 +21,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// A Bundle is a fault and everything it depended on, so that another machine can reproduce it. It
-// contains what the module saw: its configuration, inputs including the conversation, and the
-// host's replies. Modules never see API keys.
+// A Bundle is a fault and everything that determined it, so that the fault can be reproduced on
+// another machine. The bundle contains the data that the module received: its configuration, its
+// inputs, which include the conversation, and the host's replies. Modules never receive API keys.
 type Bundle struct {
 	Version int           `json:"version"` // 1
 	Time    time.Time     `json:"time"`
@@ -36,8 +36,8 @@ type Bundle struct {
 	Limits  policy.Limits `json:"limits"`
 
 	Fault Fault `json:"fault"`
-	// Call is the call that faulted. Earlier are the calls that its instance served before in the
-	// run, and Dropped is the number of earlier calls that are missing.
+	// Call is the call that faulted. Earlier are the earlier calls of the same instance in the run.
+	// Dropped is the number of earlier calls that are missing.
 	Call    Recording   `json:"visit"`
 	Earlier []Recording `json:"earlier,omitempty"`
 	Dropped int         `json:"dropped,omitempty"`
@@ -45,7 +45,7 @@ type Bundle struct {
 	Wasm []byte `json:"-"`
 }
 
-// A Fault is the fault as it was reported.
+// A Fault is the recorded report of a fault.
 type Fault struct {
 	Stage  ending.Stage `json:"stage"`
 	Cause  string       `json:"cause"`
@@ -53,7 +53,7 @@ type Fault struct {
 	Value  int64        `json:"value,omitempty"`
 	Stack  []string     `json:"stack,omitempty"`
 	Stderr []string     `json:"stderr,omitempty"`
-	// Judged is set if the module's call succeeded, but the chain rejected its answer.
+	// Judged is set if the module's call succeeded but the chain rejected its answer.
 	Judged bool `json:"judged,omitempty"`
 }
 
@@ -83,8 +83,8 @@ func (b *Bundle) encode(w io.Writer, module *PackedModule) error {
 	return z.Close()
 }
 
-// Read reads a bundle from a file, which is untrusted. It returns an error if the file is malformed
-// or too large, or if the module does not have the bundle's digest.
+// Read reads a bundle from a file. The file is untrusted. Read returns an error if the file is
+// malformed or too large, or if the module does not have the digest in the bundle.
 func Read(path string) (*Bundle, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {

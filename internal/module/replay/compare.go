@@ -17,8 +17,7 @@ type Result struct {
 	Same bool `json:"same"`
 	// Differences lists the differences from the recording, one sentence each.
 	Differences []string `json:"differences,omitempty"`
-	// Incomplete describes missing parts of the recording. It is empty if the recording is
-	// complete.
+	// Incomplete describes the parts of the recording that are missing. It is empty if none are.
 	Incomplete string `json:"incomplete,omitempty"`
 
 	Cause string `json:"cause"` // cause of the fault in the replay; empty if there was none
@@ -30,11 +29,11 @@ type Result struct {
 type Outcome struct {
 	Fuel   uint64
 	Output []byte
-	Calls  int // recorded host calls that were repeated
+	Calls  int // number of recorded host calls that were repeated
 	Err    error
 }
 
-// Compare returns the differences of a replayed call from r, one sentence each.
+// Compare returns the differences between a replayed call and r, one sentence each.
 func (r *Recording) Compare(now *Outcome) []string {
 	var out []string
 	var failed *abi.Error
@@ -49,8 +48,8 @@ func (r *Recording) Compare(now *Outcome) []string {
 	return append(out, r.compareWork(now)...)
 }
 
-// compareWork returns the differences in fuel, output and number of host calls. It ignores whether
-// the calls succeeded.
+// compareWork returns the differences in fuel, output and number of host calls. It does not compare
+// whether the calls succeeded.
 func (r *Recording) compareWork(now *Outcome) []string {
 	var out []string
 	if r.Fuel != now.Fuel {
@@ -65,8 +64,8 @@ func (r *Recording) compareWork(now *Outcome) []string {
 	return out
 }
 
-// Compare returns the differences of a replay of the bundle's faulting call from its recording, one
-// sentence each.
+// Compare returns the differences between a replay of the bundle's faulting call and the recording,
+// one sentence each.
 func Compare(b *Bundle, now *Outcome) []string {
 	if b.Fault.Judged {
 		return b.Call.Compare(now)
@@ -80,15 +79,16 @@ func Compare(b *Bundle, now *Outcome) []string {
 	case !errors.As(now.Err, &fault):
 		out = append(out, "it did not fault")
 	case b.Fault.Limit == "hook_time" && (fault.Limit == "fuel" || fault.Limit == "hook_time"):
-		// The recorded call ran out of time, the replay out of the fuel that it had used by then.
+		// The recorded call ran out of time. The replay ran out of fuel, because its limit was the
+		// fuel that the recorded call had used.
 	default:
 		out = append(out, b.Fault.compare(fault)...)
 	}
 	return append(out, b.Call.compareWork(now)...)
 }
 
-// AnsweredLate reports whether the module's call succeeded both times, but the host had no time
-// left to decode the recorded answer.
+// AnsweredLate reports whether the module's call succeeded in the recording and in the replay, but
+// the host ran out of time while it decoded the recorded answer.
 func AnsweredLate(b *Bundle, err error) bool {
 	return err == nil && b.Fault.Limit == "hook_time" && !b.Call.Stopped
 }
@@ -108,8 +108,9 @@ func (f *Fault) compare(now *ending.FaultError) []string {
 	return out
 }
 
-// sameCause reports whether the text of a fault with a limit is the recorded one. Recordings of
-// earlier versions lack the end of some causes: the functions, or a logged panic.
+// sameCause reports whether text, the cause of a fault with a limit, is the recorded cause. In
+// recordings of earlier versions, some causes lack their end, which names the functions or a logged
+// panic.
 func (f *Fault) sameCause(text, limit string) bool {
 	if f.Cause == text {
 		return true

@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// A PackedModule is a module in the form that bundles contain. It is compressed once, for its first
-// bundle.
+// A PackedModule is a module in the form that bundles contain. It is compressed only once, when its
+// first bundle is written.
 type PackedModule struct {
 	Wasm []byte
 	once sync.Once
@@ -46,7 +46,7 @@ func (p *PackedModule) write(z *zip.Writer) error {
 	return err
 }
 
-// A Dir is a directory of bundles. It keeps the newest maxBundles.
+// A Dir is a directory with the newest maxBundles bundles.
 type Dir struct {
 	path string
 	mu   sync.Mutex
@@ -65,8 +65,8 @@ var (
 	unsafeCharacters = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
 
-// Write writes a bundle atomically, removes the oldest bundles beyond maxBundles, and returns the
-// path of the new one.
+// Write writes a bundle atomically, and removes the oldest bundles beyond maxBundles. It returns
+// the path of the new bundle.
 func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ func (d *Dir) Write(b *Bundle, module *PackedModule) (path string, err error) {
 	return path, d.prune()
 }
 
-// prune removes the oldest bundles beyond maxBundles, and no other files.
+// prune removes the oldest bundles beyond maxBundles. It removes no other files.
 func (d *Dir) prune() error {
 	entries, err := os.ReadDir(d.path) // sorted by name, and therefore by time
 	if err != nil {

@@ -9,13 +9,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
-// minReplayTime is the minimum hook time of a replay. The machine may be slower than the one that
-// recorded, and fuel ends the guest anyway.
+// minReplayTime is the minimum hook time of a replay, because the machine may be slower than that
+// of the recording. The fuel limit ends guests that run too long.
 const minReplayTime = time.Minute
 
-// LimitsOf returns the limits of the recording, with a hook time that slower machines do not
-// reach: a call that ran out of time ends at the fuel that it had used by then. Bundles without a
-// fuel schedule were recorded under version 1.
+// LimitsOf returns the limits for replaying a bundle. They are the recorded limits with a longer
+// hook time, so that a slower machine does not reach it. A recorded call that ran out of time ends
+// in the replay at the fuel that it had used. Bundles without a fuel schedule were recorded under
+// version 1.
 func LimitsOf(b *Bundle) policy.Limits {
 	l := b.Limits
 	l.FuelSchedule = cmp.Or(l.FuelSchedule, 1)
@@ -23,8 +24,8 @@ func LimitsOf(b *Bundle) policy.Limits {
 	return l
 }
 
-// Incomplete says what is missing from the bundle because it was too large to keep. It returns an
-// empty string if nothing is missing.
+// Incomplete describes the parts that are missing in the bundle because they were too large to
+// keep. It returns "" if none are missing.
 func Incomplete(b *Bundle) string {
 	var missing []string
 	if b.Dropped > 0 {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// ErrDiverged is the error of a replay in which the module does something other than recorded.
+// ErrDiverged is the error of a replay in which the module makes other host calls than in the
+// recording.
 var ErrDiverged = errors.New("the replay differs from the recording")
 
 // A Player answers a guest from a recording.
@@ -16,8 +17,8 @@ type Player struct {
 	clockReads int // number of times that the guest read the clock
 }
 
-// Clock returns the next recorded time, in the unit in which it was recorded. After the last one,
-// it repeats that one; without any, it returns 0.
+// Clock returns the next recorded time, in the unit of the recording. After the last recorded time,
+// it returns that time again. If no time was recorded, it returns 0.
 func (p *Player) Clock() int64 {
 	if len(p.Recording.Clock) == 0 {
 		return 0
@@ -28,8 +29,8 @@ func (p *Player) Clock() int64 {
 }
 
 // MaxFuel returns the fuel that the call may use. This is left, unless the recorded call ran out of
-// time. In that case the replay ends at the fuel that the recorded call had used, because time is
-// not reproducible. p may be nil.
+// time. Because time is not reproducible, the replay of such a call ends at the fuel that the
+// recorded call had used. The receiver may be nil.
 func (p *Player) MaxFuel(left int64) int64 {
 	if p == nil || !p.Recording.Stopped {
 		return left
@@ -37,8 +38,8 @@ func (p *Player) MaxFuel(left int64) int64 {
 	return int64(min(uint64(left), max(p.Recording.Fuel, 1)-1))
 }
 
-// Answer returns the recorded reply to a host call, or the recorded error. The error wraps
-// [ErrDiverged] if the next recorded call is not q.
+// Answer returns the recorded reply to a host call, or the recorded error. If the next recorded
+// call is not q, it returns an error that wraps [ErrDiverged].
 func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	if p.Calls == len(p.Recording.Calls) {
 		if p.Recording.Cut {
@@ -58,8 +59,8 @@ func (p *Player) Answer(q *HostCall) ([]byte, error) {
 	return known.Reply, nil
 }
 
-// Accept reports whether the next recorded call has this name and these numbers, and if so advances
-// past it.
+// Accept reports whether the next recorded call has this name and these numbers. If so, it advances
+// to the call after it.
 func (p *Player) Accept(name string, numbers ...int64) bool {
 	if p.Calls == len(p.Recording.Calls) {
 		return false

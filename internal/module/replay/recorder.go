@@ -5,22 +5,22 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain/ending"
 )
 
-// Bounds on what is kept of an instance's calls, in bytes of inputs, replies and arguments.
+// Limits on the recordings of an instance, in bytes of inputs, replies and arguments.
 const (
 	maxVisitBytes   = 32 << 20 // maximum for the current call
 	maxHistoryBytes = 16 << 20 // maximum for all earlier calls of the instance together
 )
 
-// A History holds the earlier calls of an instance in the run. Instances keep their memory between
-// calls, so a fault may depend on them.
+// A History is the recordings of an instance's earlier calls in the run. A fault may depend on
+// these calls, because the instance's memory remains between calls.
 type History struct {
 	recordings []Recording
 	size       int // size of the recordings in bytes
 	dropped    int // number of missing recordings, which are the earliest
 }
 
-// A Recorder records what the outcome of a call depends on. It copies nothing, because inputs and
-// replies do not change. A nil recorder records nothing.
+// A Recorder records what determines the outcome of a call. It does not copy inputs and replies,
+// because they do not change. The methods Begin, Clock, Add and End of a nil recorder do nothing.
 type Recorder struct {
 	recording Recording
 	size      int
@@ -28,7 +28,7 @@ type Recorder struct {
 	earlier   History  // a copy of the history at the start of the call
 }
 
-// Begin sets the history of the instance that makes the call.
+// Begin sets the history to that of the instance that makes the call.
 func (r *Recorder) Begin(h *History) {
 	if r != nil {
 		r.history, r.earlier = h, *h
@@ -42,8 +42,8 @@ func (r *Recorder) Clock(now int64) {
 	}
 }
 
-// Add records a host call with its reply or error, unless err ends the run. Once the host calls
-// exceed maxVisitBytes, Add sets Cut, and the recorder records no further host calls or clock
+// Add records a host call with its reply or error, unless err ends the run. When the host calls
+// exceed maxVisitBytes, Add sets Cut. From then on, the recorder records no host calls and no clock
 // readings.
 func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	if r == nil || r.recording.Cut || err != nil && ending.Is(err) {
@@ -60,9 +60,9 @@ func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	r.recording.Calls = append(r.recording.Calls, q)
 }
 
-// End completes the recording and adds it to the instance's history. If the history grows too large
-// or the recording is incomplete, the whole history is dropped, because a replay needs all of its
-// calls.
+// End completes the recording and adds it to the instance's history. If the history is then too
+// large or the recording is incomplete, End drops the whole history, because a replay needs all of
+// its calls.
 func (r *Recorder) End(outcome Recording) {
 	if r == nil {
 		return
@@ -76,13 +76,13 @@ func (r *Recorder) End(outcome Recording) {
 	}
 }
 
-// Complete sets the recording to outcome, with the clock and the host calls that were recorded.
+// Complete sets the recording to outcome, together with the recorded clock readings and host calls.
 func (r *Recorder) Complete(outcome Recording) {
 	outcome.Clock, outcome.Calls, outcome.Cut = r.recording.Clock, r.recording.Calls, r.recording.Cut
 	r.recording = outcome
 }
 
-// Fill adds the recording and the instance's earlier calls to a bundle.
+// Fill sets the recording and the instance's earlier calls in a bundle.
 func (r *Recorder) Fill(b *Bundle) {
 	b.Version = version
 	b.Call, b.Earlier, b.Dropped = r.recording, r.earlier.recordings, r.earlier.dropped

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A keyword describes the required form of the value of a JSON Schema keyword.
+// A keyword is the required form of the value of a JSON Schema keyword.
 type keyword struct {
 	want string
 	is   func(v any) bool
-	// schemas tells whether the value is a schema, contains schemas, or neither.
+	// schemas says whether the value is a schema, contains schemas, or does neither.
 	schemas inside
 }
 
@@ -111,8 +111,8 @@ func isType(v any) bool {
 	return ok && slices.Contains(jsonTypes, name)
 }
 
-// checkKeywords returns an error that names the path of the first keyword with a value of the wrong
-// form. The validator's own errors name Go types.
+// checkKeywords returns an error for the first keyword whose value has the wrong form. The error
+// names the keyword's path. The validator's own errors are not used, because they name Go types.
 func checkKeywords(v any, path string) error {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -128,7 +128,7 @@ func checkKeywords(v any, path string) error {
 			continue
 		}
 		value, at := object[name], strings.TrimPrefix(path+"/"+name, "/")
-		if name == "items" && isA[[]any](value) { // draft-07: one schema per element
+		if name == "items" && isA[[]any](value) { // in draft-07, one schema per element
 			k = known["allOf"]
 		}
 		if !k.is(value) {
@@ -159,8 +159,8 @@ func checkKeywords(v any, path string) error {
 	return nil
 }
 
-// describe describes a value for an error message: a scalar by its JSON value, a container as "a
-// list" or "an object".
+// describe returns a value in words for an error message. A scalar is its JSON, and a container is
+// "a list" or "an object".
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -1,6 +1,6 @@
-// Package schema compiles the JSON Schema that a module gives for its configuration, and checks
-// configurations against it. Modules are untrusted: a schema has bounded size and work, and refers
-// only to itself. The package does not depend on package module.
+// Package schema compiles the JSON Schema of a module's configuration, and checks configurations
+// with it. Modules are untrusted, so the size of a schema and the work of checking it are limited,
+// and a schema can refer only to itself. The package must not import package module.
 package schema
 
 import (
@@ -21,16 +21,17 @@ import (
 )
 
 const (
-	// maxSchema bounds the size of a schema, in bytes.
+	// maxSchema is the maximum size of a schema, in bytes.
 	maxSchema = 64 << 10
-	// maxValues bounds the number of values in a schema with each reference replaced by its target.
-	// It bounds the work of checking one value of a configuration.
+	// maxValues is the maximum number of values in a schema after each reference is replaced by its
+	// target. It limits the work of checking one value of a configuration.
 	maxValues = 50_000
 )
 
-// Compile compiles a module's schema. The validator follows references without a bound, and schemas
-// are untrusted. Compile therefore rejects recursive references, references that multiply beyond
-// maxValues, and references to other documents. It returns nil if raw is empty or null.
+// Compile compiles a module's schema. It returns nil if raw is empty or null. The validator follows
+// references without a limit. Because schemas are untrusted, Compile returns an error for recursive
+// references, for references that multiply the schema beyond maxValues, and for references to other
+// documents.
 func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -65,7 +66,7 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if err != nil {
 		return nil, cutError(err)
 	}
-	// Resolve does not check the draft. Validate does, but that would be too late.
+	// Resolve does not check the draft, and an error of Validate would be too late.
 	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") &&
 		!strings.Contains(s, "json-schema.org/draft-07/") {
 		return nil, fmt.Errorf("$schema is %.64q; want draft 2020-12 or draft-07", s)
@@ -73,7 +74,8 @@ func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	return resolved, nil
 }
 
-// Size returns the number of values in a schema that [Compile] accepts, with each reference replaced by its target.
+// Size returns the number of values in a schema after each reference is replaced by its target.
+// [Compile] must accept the schema.
 func Size(raw json.RawMessage) int {
 	var tree any
 	if json.Unmarshal(raw, &tree) != nil {
@@ -87,15 +89,16 @@ func Size(raw json.RawMessage) int {
 	return n
 }
 
-// A sizer counts the values of a schema with each reference replaced by its target.
+// A sizer counts the values of a schema as if each reference were replaced by its target.
 type sizer struct {
 	root any
-	refs map[string]int // size of each reference's target; 0 while it is measured
+	refs map[string]int // size of each reference's target; 0 while the target is being measured
 }
 
-// of returns the number of values in a part of a schema, including the targets of references. top
-// reports whether part is the whole schema; only the whole schema may have an $id. of returns an
-// error if there are more than maxValues values, or if a reference is not allowed or has no target.
+// of returns the number of values in a part of a schema, including the targets of references. The
+// argument top reports whether part is the whole schema, because only the whole schema may have an
+// $id. The method returns an error if there are more than maxValues values, or if a reference is
+// not allowed or has no target.
 func (w *sizer) of(part any, top bool) (int, error) {
 	work := 1
 	add := func(n int, err error) error {
@@ -153,7 +156,7 @@ func (w *sizer) ofRef(ref string) (int, error) {
 	return work, err
 }
 
-// follow returns the value that a JSON pointer in a URI fragment points to.
+// follow returns the value to which a JSON pointer in a URI fragment points.
 func follow(v any, pointer string) (any, error) {
 	pointer, err := url.PathUnescape(pointer)
 	if err != nil {
@@ -185,7 +188,8 @@ func follow(v any, pointer string) (any, error) {
 }
 
 // Check validates a configuration against a schema. The error begins with the path of the invalid
-// value, unless that is the whole configuration or the configuration is not valid JSON.
+// value. The path is missing if the value is the whole configuration, or if the configuration is
+// not valid JSON.
 func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 	if err := jsoncodec.Valid(config); err != nil {
 		return err
@@ -211,13 +215,13 @@ func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
 // validating matches the validator's description of the position in the schema.
 var validating = regexp.MustCompile(`^(?s)validating ([^:]*): (.*)$`)
 
-// configError returns a validator's error with the position in the schema replaced by the position
-// in the configuration, and without Go terms.
+// configError returns a validator's error without Go terms. It replaces the position in the schema
+// with the position in the configuration.
 func configError(err error) error {
 	text, at, path := err.Error(), "", ""
 	for m := validating.FindStringSubmatch(text); m != nil; m = validating.FindStringSubmatch(text) {
-		// A position that does not extend the last one is the target of a reference, which applies
-		// to the same value.
+		// A position that does not extend the previous position is the target of a reference. It
+		// applies to the same value.
 		if step, ok := strings.CutPrefix(m[1], at); ok {
 			path += configPath(step)
 		}
@@ -260,7 +264,8 @@ func explain(text string) string {
 	return text
 }
 
-// configPath converts steps in the schema to the path between two values of a configuration.
+// configPath returns the path between two values of a configuration that corresponds to steps in
+// the schema.
 func configPath(steps string) string {
 	var b strings.Builder
 	list := strings.Split(steps, "/")
@@ -280,7 +285,8 @@ func configPath(steps string) string {
 // pointerEscapes decodes the escapes of JSON pointers.
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// cutError shortens an error that may contain a whole schema or configuration.
+// cutError returns an error with a truncated text, because the text may contain a whole schema or
+// configuration.
 func cutError(err error) error {
 	const limit = 500
 	text := strings.Join(strings.Fields(err.Error()), " ")

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// TestHostileSchema checks that Compile rejects hostile schemas, such as recursive or multiplying
-// references, with short errors.
+// TestHostileSchema checks that Compile rejects hostile schemas, such as those with recursive or
+// multiplying references, and that the errors are short.
 func TestHostileSchema(t *testing.T) {
 	t.Parallel()
 	bomb := `{"$ref":"#/$defs/d0","$defs":{`
@@ -45,7 +45,7 @@ func TestHostileSchema(t *testing.T) {
 				require.Less(t, len(err.Error()), 600)
 				return
 			}
-			// The schema is harmless whether it is accepted or not.
+			// The schema must do no harm whether or not it is accepted.
 			if err == nil {
 				_ = Check(compiled, []byte(`{"a":1}`))
 			}
@@ -64,7 +64,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add([]byte(`{"multipleOf":0,"$id":"x","uniqueItems":true}`), []byte(`[1,1]`))
 	f.Fuzz(func(t *testing.T, schema, config []byte) {
 		if jsoncodec.Valid(schema) != nil {
-			return // the strict decoder of describe's answer rejects it before Compile
+			return // the decoder of describe's answer rejects it before Compile is called
 		}
 		compiled, err := Compile(schema)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
-// An Error is the cause of a fault: an uncaught error of a script.
+// An Error is the cause of a fault because a script has an uncaught error or exceeded a limit.
 type Error struct {
 	Text  string
 	Limit *ExceededLimit // the limit that the script exceeded; may be nil
@@ -19,14 +19,15 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Bounds on the stored parts of a thrown value, which can have any size.
+// Limits on the stored parts of a thrown value, which can have any size.
 const (
 	maxThrown = 2 << 10 // bytes
 	maxStack  = 30      // lines
 )
 
-// thrown converts the outcome and the output of a call to an error. If the script exceeded a limit,
-// the error says that instead. Its positions are those in the sources, where known.
+// thrown returns the error for the outcome and the output of a call. If the script exceeded a
+// limit, the error says so instead of naming the thrown value. Positions are those in the sources,
+// if known.
 func (s *Transport) thrown(inv *invoke.Invocation, outcome int32) error {
 	var t javascript.Thrown
 	switch outcome {

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-// A script that exceeds a limit is asked to end, so that it can report its position. The grace is
-// the amount beyond the limit that it may use before the host stops it.
+// A script that exceeds a limit must end by itself, so that it can report its position. If it
+// exceeds the limit by more than the grace, the host stops it.
 const (
 	graceTime = 50 * time.Millisecond
 	graceFuel = 20_000_000
@@ -31,9 +31,10 @@ func WithGrace(l sandbox.Limits) sandbox.Limits {
 	return l
 }
 
-// isOver reports whether the script must end because it exceeded a limit. The engine calls the
-// import too often for it to count as a host call. If the script must end because of its time,
-// isOver records that like a host call, because time differs between a recording and its replay.
+// isOver reports whether the script must end because it exceeded a limit. Calls of the import do
+// not count as host calls, because the engine makes too many of them. If the script must end
+// because of its time, isOver records this like a host call, because the time differs between a
+// recording and its replay.
 func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	s := stateOf(inv)
 	s.polls++
@@ -50,7 +51,7 @@ func isOver(inv *invoke.Invocation, g *sandbox.Guest) bool {
 	return true
 }
 
-// An ExceededLimit is a limit that a script exceeded, and the text that says so.
+// An ExceededLimit is a limit that a script exceeded, and the text for the error.
 type ExceededLimit struct {
 	Limit string // name of the limit, such as "fuel"
 	Value int64
@@ -69,7 +70,7 @@ func timeExceeded(l *policy.Limits) *ExceededLimit {
 	}
 }
 
-// Import returns the function by which the engine asks whether the script must end.
+// Import returns the import by which the engine asks whether the script must end.
 func Import() invoke.Import {
 	return invoke.Import{Does: "ask whether it exceeded a limit and must end", Import: sandbox.Import{
 		Module: javascript.ImportModule, Name: javascript.ImportOver, Results: []api.ValueType{api.ValueTypeI32},
@@ -81,11 +82,11 @@ func Import() invoke.Import {
 		}}}
 }
 
-// overCall is the name of the recorded call that says that the script had to end because of its
-// time.
+// overCall is the name of the recorded host call that means that the script had to end because of
+// its time.
 const overCall = "over"
 
-// A state holds the host's data for one call of a script.
+// A state is the host's data for one call of a script.
 type state struct {
 	polls int64          // number of times that the script asked whether it must end
 	over  *ExceededLimit // the exceeded limit; nil if none

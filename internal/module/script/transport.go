@@ -1,10 +1,9 @@
-// Package script is the transport of scripts in TypeScript and JavaScript. The
-// module is the engine of package javascript, which speaks the ABI as native
-// modules do.
+// Package script is the transport of scripts in TypeScript and JavaScript. The module is the engine
+// of package javascript, which has the imports and exports of a native module.
 //
-// The package evaluates a script when its image is built, asks it to end when it passes a limit,
-// and converts an uncaught error into an [Error] with positions in the author's sources. It never
-// bundles a script or loads a module: package module does.
+// The package evaluates a script when its image is built, makes the script end when it exceeds a
+// limit, and returns an uncaught error as an [Error] with positions in the author's sources. It
+// does not bundle scripts or load modules; package module does.
 package script
 
 import (
@@ -24,8 +23,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/sandbox/verify"
 )
 
-// Transport calls the hooks of one script. The engine speaks the native ABI; the transport adds
-// evaluating the script when its image is built, and errors with positions in the sources.
+// Transport calls the hooks of one script. The hooks of the engine are those of a native module. In
+// addition, the transport evaluates the script when its image is built, and returns errors with
+// positions in the sources.
 type Transport struct {
 	Bundle []byte
 	memory int64 // memory for the script's values, in bytes
@@ -33,27 +33,28 @@ type Transport struct {
 	where  func() *javascript.Map
 }
 
-// Memory that the engine needs in addition to a script's values: its stack and data, and allocator
-// overhead.
+// Memory that the engine needs in addition to a script's values. It contains the engine's stack,
+// its data, and the overhead of the allocator.
 const (
 	engineBytes = 1_280 << 10
 	minMemory   = 4 << 20
-	// freeBytes is free memory in a script's image, so that an ordinary hook does not have to grow
-	// the memory.
+	// freeBytes is the amount of free memory in a script's image, in bytes. An ordinary hook then
+	// does not have to grow the memory.
 	freeBytes = 2 << 20
 )
 
-// DefaultStackBytes is the default of StackBytes for scripts. One call in a script takes several
-// calls of large functions in the engine. The interpreter's own limit is lower, because reaching it
-// is an error with a position.
+// DefaultStackBytes is the default of StackBytes for scripts. One call in a script makes several
+// calls of large functions in the engine. The interpreter has its own, lower limit, whose error has
+// a position in the script.
 const (
 	DefaultStackBytes = 8 << 20
 	stackRatio        = 48 // estimated ratio of Wasm stack to interpreter stack
 	maxStackBytes     = 512 << 10
 )
 
-// New returns the transport of a script. The script's values get seven eighths of the memory limit
-// beyond engineBytes. New returns a *policy.LimitError if the memory limit is less than minMemory.
+// New returns the transport of a script. The script's values get seven eighths of the part of the
+// memory limit that exceeds engineBytes. New returns a *policy.LimitError if the memory limit is
+// less than minMemory.
 func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	if l.MemoryBytes < minMemory {
 		return nil, &policy.LimitError{
@@ -77,17 +78,17 @@ func New(bundle []byte, l sandbox.Limits) (*Transport, error) {
 	return s, nil
 }
 
-// HostBytes returns 0, because the transport itself holds no memory.
+// HostBytes returns 0, because the transport needs no memory of its own.
 func (s *Transport) HostBytes(*policy.Limits) int64 { return 0 }
 
-// HookType returns the function type of the engine's hooks, which is the native one.
+// HookType returns the function type of the engine's hooks, which is that of native modules.
 func (s *Transport) HookType() verify.FuncType { return plain.HookType }
 
 // Name returns "javascript".
 func (s *Transport) Name() string { return "javascript" }
 
-// Readable replaces positions in the bundle with positions in the sources, and removes the host's own
-// frames of stack traces.
+// Readable replaces positions in the bundle with positions in the sources, and removes the
+// prelude's frames from stack traces.
 func (s *Transport) Readable(text string) string {
 	text = javascript.WithoutPrelude(text)
 	if !strings.Contains(text, "<script>:") {
@@ -107,7 +108,7 @@ func (s *Transport) Start(ctx context.Context, in *sandbox.Instance, inv *invoke
 }
 
 // evaluate calls an export of the engine that evaluates the pending code. It returns an [*Error] if
-// the code threw or exceeded a limit.
+// the code threw an error or exceeded a limit.
 func (s *Transport) evaluate(
 	ctx context.Context,
 	in *sandbox.Instance,
@@ -125,8 +126,8 @@ func (s *Transport) evaluate(
 	return nil
 }
 
-// enter calls an export. If the host stopped the script, the error reports the limit without the
-// grace.
+// enter calls an export of the engine. If the host stopped the script, the error contains the limit
+// without the grace.
 func (s *Transport) enter(
 	ctx context.Context,
 	in *sandbox.Instance,
@@ -148,14 +149,15 @@ func (s *Transport) enter(
 	return 0, err
 }
 
-// Pack runs the engine's garbage collector and makes freeBytes of free memory in the instance,
+// Pack runs the engine's garbage collector, and makes freeBytes of memory in the instance free
 // before its image is taken.
 func (s *Transport) Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error {
 	_, err := in.Call(inv.Context(ctx), javascript.ExportPack, freeBytes)
 	return err
 }
 
-// Call calls the hook's function in the script. failed reports whether the function failed.
+// Call calls the hook's function in the script. The result failed reports whether the function
+// failed.
 func (s *Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
 	outcome, err := s.enter(ctx, in, inv, string(inv.Hook))
 	if err != nil {
