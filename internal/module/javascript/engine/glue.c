@@ -1,10 +1,9 @@
-// The glue between the ABI and the JavaScript engine: it translates hooks and
-// host calls, so that a script looks to the host like any other module. Package
-// javascript links it to the engine. build.sh compiles it.
+// The code between the ABI and the JavaScript engine. It translates hooks and host calls, so that
+// the host can call a script in the same way as any other module. build.sh compiles this file, and
+// package javascript links the result with the engine.
 //
-// The glue has no static data and no stack of its own. Persistent data is stored
-// at the bottom of the engine's stack; JavaScript gets the upper part of the
-// stack.
+// The code has no static data and no stack of its own. Persistent data is stored at the bottom of
+// the engine's stack, and JavaScript uses the upper part of the stack.
 
 #include "abi.h"
 
@@ -13,8 +12,8 @@ typedef unsigned long long u64;
 #define ENGINE(name) __attribute__((import_module("engine"), import_name(#name))) extern
 #define EXPORT(name) __attribute__((export_name(#name)))
 
-// A value is a cell of the engine that contains a JavaScript value. Functions
-// return 0 if there is not enough memory. The caller frees a returned value.
+// A value is a cell of the engine that contains a JavaScript value. Functions that return a value
+// return 0 if there is not enough memory. The caller must free a returned value.
 typedef u64 *value;
 
 struct name;
@@ -83,24 +82,24 @@ ENGINE(realloc) void *realloc(void *p, int bytes);
 ENGINE(malloc) void *malloc(int bytes);
 ENGINE(free) void free(void *p);
 
-// Whether a limit was passed, and the script is to end: the host ends it some time
-// later anyway, but then nobody learns where in the script that was.
+// script_over returns 1 if the script exceeded a limit and must end. If the script continues, the
+// host stops it later, but then the error has no position in the script.
 __attribute__((import_module("agent_runner_script"), import_name("over"))) extern int script_over(void);
 
 __attribute__((import_module("wasi_snapshot_preview1"), import_name("random_get"))) extern int random_get(void *p, int length);
 
-// Outcomes of a hook. 0 and 1 are those of the ABI; only scripts return the
-// others.
+// The outcomes of a hook. 0 and 1 are those of the ABI, and the others are only for scripts.
 enum { DONE, FAILED, THREW, BROKEN, PENDING };
 
-// What dispatch is called with beside the numbers of hooks.
+// The values of dispatch's parameter what other than the numbers of hooks.
 enum { LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4 };
 
-// What host is called with beside the numbers of imports: to encode a value for the next call, to
-// parse a text, and to name a member of inputs that is parsed when it is read.
+// The first arguments of host other than the numbers of imports. ENCODE encodes a value for the next
+// host call, PARSE parses a text, and LAZY defines a member of inputs that is parsed when the script
+// reads it.
 enum { ENCODE = -1, PARSE = -2, LAZY = -3 };
 
-// A key is the atom of a key in JSON, in the cache of the parser.
+// A key is an entry of the parser's cache, with the atom of a key in JSON.
 struct key {
 	unsigned atom;
 	int length;
@@ -121,8 +120,8 @@ struct descriptor {
 	u64 value, getter, setter;
 };
 
-// A lazy is a member of inputs that is parsed when it is read. Its getter finds the JSON in the
-// member raw.
+// A lazy is a member of inputs that is parsed when the script reads it. Its getter reads the JSON
+// from the member raw.
 struct lazy {
 	unsigned key, raw;
 	u64 getter, setter;
@@ -138,8 +137,8 @@ struct json {
 	u64 *values; // a stack of the elements of arrays that are not complete
 	int top, room;
 	unsigned char *at;
-	unsigned char *unescaped; // room for a string without its escapes, and for eight bytes more
-	int length;               // of the text
+	unsigned char *unescaped; // memory for a string with decoded escapes, and for eight more bytes
+	int length;               // length of the text
 	int frozen;               // whether to freeze objects and arrays
 	int input;                // whether the value is the input of a hook
 	int lazies;
@@ -169,7 +168,7 @@ struct slots {
 	struct json json;
 };
 
-// The slots are at the bottom of the stack. JavaScript gets at most the upper half.
+// The slots are at the bottom of the stack. JavaScript uses at most the upper half of the stack.
 #define slots ((struct slots *)64)
 
 static value box(u64 v) {
@@ -180,7 +179,8 @@ static value box(u64 v) {
 
 static int broken(value v) { return !v || qjs_is_exception(v); }
 
-// pending reads the pending bytes and appends a zero byte. Eight bytes can be read at each of them.
+// pending returns the pending bytes with a zero byte after them, or 0 if there is not enough memory.
+// Eight bytes can be read at the address of each pending byte.
 static char *pending(int length) {
 	char *p = malloc(length + 8);
 	if (p) p[abi_read(p, length)] = 0;
@@ -189,7 +189,7 @@ static char *pending(int length) {
 
 #include "json.h"
 
-// parse_bytes parses a text as pending returns it, and frees it.
+// parse_bytes parses a text that pending returned, and frees the text.
 static value parse_bytes(char *p, int length) {
 	u64 v = json_parse((unsigned char *)p, length);
 	if (v == json->exception) v = JS_ParseJSON(json->context, p, length, slots->name);
@@ -204,7 +204,8 @@ static value parse(int length) {
 	return p ? parse_bytes(p, length) : box(JS_ThrowOutOfMemory(json->context));
 }
 
-// reply parses the reply of a host call, and throws it if the call failed.
+// reply parses the reply of a host call. The argument n is the length of the reply. If n is
+// negative, the call failed, and reply throws the parsed error.
 static value reply(int n) {
 	value v = parse(n < 0 ? -n : n);
 	if (n >= 0 || broken(v)) return v;
@@ -214,8 +215,8 @@ static value reply(int n) {
 	return 0;
 }
 
-// text returns argument i as a string, and its length in slot n; 0 if it is undefined. The argument
-// true stands for the text that json_encode wrote.
+// text returns argument i as a string, and stores the length of the string in slot n. If the
+// argument is undefined, text returns 0. If it is true, text returns the text that json_encode wrote.
 static char *text(int i, int count, value *arguments, int n) {
 	slots->length[n] = 0;
 	if (i >= count || *arguments[i] == json->undefined) return 0;
@@ -240,7 +241,7 @@ static void free_text(char *p) {
 static value parse_text(value v) {
 	int length;
 	char *s = qjs_get_string_len(v, &slots->length[0]);
-	char *p = s ? malloc((length = slots->length[0]) + 8) : 0; // eight bytes can be read at each
+	char *p = s ? malloc((length = slots->length[0]) + 8) : 0; // eight bytes can be read at each byte
 	if (p) memcpy(p, s, length + 1);
 	if (s) qjs_free_cstring(s);
 	return p ? parse_bytes(p, length) : box(JS_ThrowOutOfMemory(json->context));
@@ -315,7 +316,7 @@ static value call(int op, int count, value *arguments) {
 	return result;
 }
 
-// Imports of the engine.
+// The imports of the engine.
 
 EXPORT(host_call) value host_call(char *name, int length, value self, int count, value *arguments) {
 	return call(number(0, count, arguments), count, arguments);
@@ -326,8 +327,8 @@ EXPORT(host_interrupt) int host_interrupt(void) { return script_over(); }
 EXPORT(host_module_normalize) char *host_module_normalize(char *base, char *name) { return 0; }
 EXPORT(host_module_load) char *host_module_load(char *name, int *length) { return 0; }
 
-// The engine calls this when a promise without a handler is rejected, and when it gets
-// a handler later. The first rejection that stays unhandled is reported.
+// The engine calls host_promise_rejection when a promise without a handler is rejected, and when
+// such a promise gets a handler later. The first rejection without a handler is reported.
 EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value reason, int handled) {
 	int which = promise ? qjs_get_value_ptr(promise) : 0;
 	if (handled && slots->lost && slots->promise == which) {
@@ -343,7 +344,7 @@ EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value 
 	}
 }
 
-// Exports for the host.
+// The exports for the host.
 
 static void named(u64 text, int last) {
 	((u64 *)slots->name)[0] = text;
@@ -351,8 +352,8 @@ static void named(u64 text, int last) {
 	slots->name[7] = last;
 }
 
-// tell writes an exception that JavaScript code did not handle: its text in the first
-// line, and the stack in the following ones.
+// tell writes the exception that JavaScript code did not catch. The first line is the text of the
+// exception, and the following lines are the stack.
 static int tell(value v) {
 	if (v) qjs_free_value(v);
 	value thrown = qjs_get_exception();
@@ -372,7 +373,7 @@ static int tell(value v) {
 	return BROKEN;
 }
 
-// dispatch calls the prelude and returns the outcome.
+// dispatch calls the prelude's function with what and v, and returns the outcome.
 static int dispatch(int what, value v) {
 	if (broken(v)) return tell(v);
 	value n = qjs_new_number(what);
@@ -387,7 +388,7 @@ static int dispatch(int what, value v) {
 	return outcome;
 }
 
-// finish runs pending jobs until all promises that can settle have settled.
+// finish runs pending jobs until all promises that can settle have settled. It returns the outcome.
 static int finish(int outcome) {
 	while (qjs_is_job_pending())
 		if (qjs_execute_pending_job() < 0) return tell(0);
@@ -431,8 +432,8 @@ EXPORT(script_load) int script_load(int length) {
 	return dispatch(CATCH, qjs_get_exception());
 }
 
-// pack is called last, before the image is taken. It grows the memory in advance,
-// so that ordinary hooks need not.
+// pack is the last call before the image is taken. It makes room bytes of memory free, so that
+// ordinary hooks do not have to grow the memory.
 EXPORT(script_pack) void script_pack(int room) {
 	qjs_run_gc();
 	free(malloc(room));

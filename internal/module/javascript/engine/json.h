@@ -1,6 +1,6 @@
-// A parser for the host's JSON, which takes less work than JS_ParseJSON: it finds keys in a
-// cache and copies strings in one piece. It gives up at unpaired surrogates, at invalid text and
-// beyond DEPTH levels. JS_ParseJSON then decides.
+// A parser for the host's JSON. It is faster than JS_ParseJSON, because it caches keys and copies
+// strings in one piece. It fails at unpaired surrogates, at invalid text and beyond DEPTH levels. The
+// caller then uses JS_ParseJSON.
 
 #define json (&slots->json)
 
@@ -9,13 +9,13 @@ typedef unsigned __attribute__((aligned(1))) unaligned_word;
 
 enum { DEPTH = 128, ROOM = 4096, MAX_KEPT = 64 << 10, PIECE = 256 };
 
-// Flags of JS_GetOwnPropertyNames: strings, and enumerable ones only.
+// Flags of JS_GetOwnPropertyNames for the enumerable properties whose names are strings.
 enum { ENUMERABLE_STRINGS = 1 << 0 | 1 << 4 };
 
 // Flags of properties.
 enum { CONFIGURABLE = 1 << 0, WRITABLE = 1 << 1, ENUMERABLE = 1 << 2, GETSET = 1 << 4 };
 
-// The writer gives up beyond this length, so that twice of it is an int.
+// The maximum length of text that the writer writes. Twice this length must fit in an int.
 enum { MAX_TEXT = 1 << 29 };
 
 static int json_start(void) {
@@ -49,7 +49,8 @@ static int json_start(void) {
 	return 1;
 }
 
-// json_push adds a value to the stack, which takes it.
+// json_push adds a value to the stack, which then owns the value. If there is not enough memory,
+// json_push frees the value and returns 0.
 static int json_push(u64 v) {
 	if (json->top == json->room) {
 		int room = json->room ? 2 * json->room : 64;
@@ -69,23 +70,24 @@ static void json_space(void) {
 	while (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r') json->at++;
 }
 
-// json_special returns 0 if none of eight bytes ends a string, begins an escape, or must be an escape
-// in a string. Otherwise the lowest bit of the result is in the first such byte.
+// json_special searches eight bytes for a byte that ends a string, begins an escape, or must be
+// escaped in a string. It returns 0 if there is none. Otherwise the lowest bit of the result is in the
+// first such byte.
 static u64 json_special(u64 v) {
 	const u64 ones = 0x0101010101010101, high = 0x8080808080808080;
 	u64 quote = v ^ ones * '"', escape = v ^ ones * '\\';
 	return (((quote - ones) & ~quote) | ((escape - ones) & ~escape) | ((v - ones * ' ') & ~v)) & high;
 }
 
-// json_plain returns the first byte from p on that ends a string or begins an escape, or that
-// a string cannot have.
+// json_plain returns the address of the first byte from p on that ends a string, begins an escape, or
+// is invalid in a string.
 static unsigned char *json_plain(unsigned char *p) {
 	u64 special;
 	while (!(special = json_special(*(unaligned *)p))) p += 8;
 	return p + __builtin_ctzll(special) / 8;
 }
 
-// json_hex returns the number that four hexadecimal digits are, or -1.
+// json_hex returns the value of four hexadecimal digits, or -1 if p has other characters.
 static int json_hex(unsigned char *p) {
 	int n = 0;
 	for (int i = 0; i < 4; i++) {
@@ -97,8 +99,8 @@ static int json_hex(unsigned char *p) {
 	return n;
 }
 
-// json_escape decodes the escape at json->at, writes the character to p, and returns the end of
-// it, or 0.
+// json_escape decodes the escape at json->at, writes the character to p, and returns the end of the
+// character. It returns 0 if the escape is invalid.
 static unsigned char *json_escape(unsigned char *p) {
 	int c = json->at[1], low;
 	json->at += 2;
@@ -140,7 +142,8 @@ static unsigned char *json_escape(unsigned char *p) {
 	return p;
 }
 
-// json_text reads the string at json->at and returns its text, whose length it writes to slot 0.
+// json_text reads the string at json->at and returns its text. It stores the text's length in slot 0.
+// It returns 0 if the string is invalid or there is not enough memory.
 static unsigned char *json_text(void) {
 	unsigned char *start = ++json->at;
 	json->at = json_plain(start);
@@ -163,13 +166,15 @@ static unsigned char *json_text(void) {
 	return json->unescaped;
 }
 
-// json_word_at returns the first bytes at p, at most eight, of which the others are 0.
+// json_word_at returns the first length bytes at p as a word. It returns at most eight bytes, and its
+// other bytes are 0.
 static u64 json_word_at(unsigned char *p, int length) {
 	u64 v = *(unaligned *)p;
 	return length >= 8 ? v : v & (((u64)1 << 8 * length) - 1);
 }
 
-// json_key returns the atom of a key, which the caller frees, or 0.
+// json_key returns the atom of a key, or 0 if there is not enough memory. The caller must free the
+// atom.
 static unsigned json_key(unsigned char *text, int length) {
 	if (length == 0 || length > (int)sizeof json->cache->words) return JS_NewAtomLen(json->context, text, length);
 	u64 a = json_word_at(text, length), b = length > 8 ? json_word_at(text + 8, length - 8) : 0;
@@ -210,7 +215,8 @@ static int json_literal(char a, char b, char c, char d) {
 	return p[0] == a && p[1] == b && p[2] == c && p[3] == d;
 }
 
-// json_skip moves json->at to the end of an object or array.
+// json_skip moves json->at to the end of the object or array that begins there. It returns 0 if the
+// text ends before.
 static int json_skip(void) {
 	int depth = 0;
 	do {
@@ -233,7 +239,8 @@ static int json_skip(void) {
 	return 1;
 }
 
-// json_lazy adds a lazy: its key, the key of its JSON, its getter and its setter.
+// json_lazy adds a lazy. The four values at the address of are its key, the key of its JSON, its
+// getter and its setter.
 static int json_lazy(value *of) {
 	if (json->lazies == LAZIES) return 0;
 	struct lazy *l = &json->lazy[json->lazies++];
@@ -251,7 +258,7 @@ static struct lazy *json_lazy_of(unsigned key) {
 	return 0;
 }
 
-// json_defer adds a member to an input whose JSON it does not parse yet.
+// json_defer adds a member to an input without parsing the member's JSON.
 static int json_defer(u64 object, struct lazy *l) {
 	unsigned char *start = json->at;
 	if (!json_skip()) return 0;
@@ -263,8 +270,8 @@ static int json_defer(u64 object, struct lazy *l) {
 
 static u64 json_value(int depth);
 
-// json_more reads the separator after a member and returns 1, or 0 at the end of the object or
-// array, or -1 for other text.
+// json_more reads the character after a member. It returns 1 after a comma, 0 at the end of the
+// object or array, and -1 for any other character.
 static int json_more(int end) {
 	json_space();
 	int c = *json->at++;
@@ -283,7 +290,7 @@ static int json_begins(int end) {
 	return 0;
 }
 
-// json_define adds a value to an object. It gives up at a second value of a frozen key.
+// json_define adds a value to an object. It fails if the key already has a frozen value.
 static int json_define(u64 object, unsigned key, u64 v) {
 	int flags = json->frozen ? ENUMERABLE : CONFIGURABLE | WRITABLE | ENUMERABLE;
 	return v != json->exception && JS_DefinePropertyValue(json->context, object, key, v, flags) > 0;
@@ -341,7 +348,7 @@ static u64 json_value(int depth) {
 		int object = *json->at == '{';
 		u64 v = object ? json_object(depth + 1) : json_array(depth + 1);
 		if (!json->frozen || v == json->exception) return v;
-		// The members of an object are frozen already.
+		// The members of an object are already frozen.
 		if ((object ? JS_PreventExtensions(json->context, v) : JS_FreezeObject(json->context, v)) >= 0) return v;
 		JS_FreeValue(json->context, v);
 		return json->exception;
@@ -364,8 +371,8 @@ static u64 json_value(int depth) {
 	}
 }
 
-// json_parse returns the value of a text that ends with a zero byte, or exception if it gave up.
-// The caller has no exception to handle then.
+// json_parse returns the value of a text that ends with a zero byte. If it fails, it returns exception
+// and removes the exception from the engine.
 static u64 json_parse(unsigned char *text, int length) {
 	json->at = text;
 	json->length = length;
@@ -382,7 +389,7 @@ static u64 json_parse(unsigned char *text, int length) {
 		JS_FreeValue(json->context, JS_GetException(json->context));
 	}
 	free(json->unescaped);
-	if (json->room > ROOM) { // made for one large text
+	if (json->room > ROOM) { // the stack was for one large text
 		free(json->values);
 		json->values = 0;
 		json->room = 0;
@@ -390,9 +397,10 @@ static u64 json_parse(unsigned char *text, int length) {
 	return v;
 }
 
-// A writer of JSON for answers and the arguments of host calls. JSON.stringify writes each
-// character with a call; this copies strings in one piece. It gives up at values that need more
-// code, such as those with toJSON, and JSON.stringify decides.
+// A writer of JSON for answers and the arguments of host calls. It is faster than JSON.stringify,
+// because JSON.stringify writes each character with a call and the writer copies strings in one piece.
+// The writer fails at values for which it has no code, such as those with toJSON. The caller then uses
+// JSON.stringify.
 
 static int json_room(int bytes) {
 	if (json->text && json->size - json->used >= bytes) return 1;
@@ -412,7 +420,7 @@ static int json_put(int c) {
 	return 1;
 }
 
-// json_control writes the escape of a control character to p and returns its end.
+// json_control writes the escape of a control character to p and returns the end of the escape.
 static unsigned char *json_control(unsigned char *p, int c) {
 	*p++ = '\\';
 	switch (c) {
@@ -430,16 +438,17 @@ static unsigned char *json_control(unsigned char *p, int c) {
 	return p;
 }
 
-// json_surrogate returns a number that is not 0 if a surrogate may begin at one of eight bytes.
+// json_surrogate returns 0 if no surrogate begins at one of eight bytes, and another number if one may
+// begin there.
 static u64 json_surrogate(u64 v) {
 	const u64 ones = 0x0101010101010101, high = 0x8080808080808080;
 	u64 first = v ^ ones * 0xed;
 	return (first - ones) & ~first & high;
 }
 
-// json_quote writes a string of the engine. It replaces unpaired surrogates, which the engine
-// encodes as three bytes each, by U+FFFD. It makes room for one piece at a time, because an escape
-// can be six times as long as its character.
+// json_quote writes a string of the engine. It replaces each unpaired surrogate, which the engine
+// encodes as three bytes, with U+FFFD. It allocates memory for one piece of the string at a time,
+// because an escape can be six times as long as its character.
 static int json_quote(unsigned char *text, int length) {
 	unsigned char *end = text + length;
 	if (!json_put('"')) return 0;
@@ -492,8 +501,8 @@ static int json_copy(u64 v, int quoted) {
 
 static int json_write(u64 v, int depth);
 
-// json_own returns the value of an own property, or exception if it is missing or has a getter,
-// which JSON.stringify would call again.
+// json_own returns the value of an own property, or exception if the property is missing or has a
+// getter. It does not call the getter, because JSON.stringify would call it again.
 static u64 json_own(u64 object, unsigned key) {
 	struct descriptor *d = &json->descriptor;
 	if (JS_GetOwnProperty(json->context, d, object, key) <= 0) return json->exception;
@@ -518,7 +527,7 @@ static int json_elements(u64 array, int depth) {
 	return json_put(']');
 }
 
-// json_fields writes the fields of an object whose names are given.
+// json_fields writes the fields of an object that have the given names.
 static int json_fields(u64 object, struct name *names, int count, int depth) {
 	if (!json_put('{')) return 0;
 	int first = 1;
@@ -549,7 +558,7 @@ static int json_composite(u64 v, int depth, int array) {
 	return done;
 }
 
-// json_word writes four characters, of which the lowest byte has the first.
+// json_word writes the four characters in word. The first is in the lowest byte.
 static int json_word(unsigned word) {
 	if (!json_room(4)) return 0;
 	*(unaligned_word *)(json->text + json->used) = word;
@@ -557,7 +566,7 @@ static int json_word(unsigned word) {
 	return 1;
 }
 
-// json_write writes a value, and returns whether it could.
+// json_write writes a value. It returns 0 if it fails.
 static int json_write(u64 v, int depth) {
 	if (v == json->null) return json_word(0x6c6c756e);
 	if (v == json->yes) return json_word(0x65757274);
@@ -573,8 +582,9 @@ static int json_write(u64 v, int depth) {
 	return (string || number) && json_copy(v, string);
 }
 
-// json_encode writes a value to json->text, and returns whether it could. There is no exception
-// to handle then. A proxy among an object's prototypes that makes a host call meanwhile gets 0.
+// json_encode writes a value to json->text. If it fails, it returns 0 and removes the exception from
+// the engine. It also returns 0 if it is called while it writes a value, for example in a host call of
+// a proxy among an object's prototypes.
 static int json_encode(u64 v) {
 	if (json->writing) return 0;
 	if (json->size > MAX_KEPT) {
