@@ -1,11 +1,11 @@
-// The prelude defines the script's environment and calls its hooks. It is evaluated
-// once, before the script. glue.c then calls only the function that it returns. A
-// script that changes built-in objects harms only itself, so the prelude does not
-// protect itself from the script.
+// The prelude defines the script's environment and calls the script's hooks. It is evaluated once,
+// before the script. Its value is a function that returns dispatch, the only function that glue.c
+// calls afterwards. The prelude does not protect itself against scripts that change built-in
+// objects, because such a script can only harm itself.
 (function (host) {
 	"use strict";
 
-	// The numbers of outcomes and orders are those of glue.c.
+	// These numbers must be the same as in glue.c.
 	const DONE = 0, FAILED = 1, THREW = 2, PENDING = 4;
 	const LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4;
 	const ENCODE = -1, PARSE = -2, LAZY = -3;
@@ -59,9 +59,10 @@
 	const CAMEL = HOOKS.map(camel);
 	const ABOUT = ["name", "version", "description", "requires", "messages", "events", "holdStream", "labels", "configSchema"];
 
-	// The host accepts only valid Unicode. stringify replaces an unpaired surrogate, which
-	// slice may produce, by U+FFFD. JSON.stringify writes it as an escape, like
-	// backslashes.
+	// stringify is like JSON.stringify, but replaces unpaired surrogates with U+FFFD, because the host
+	// accepts only valid Unicode. Unpaired surrogates can result from slice, and JSON.stringify writes
+	// them as escapes. The pattern also matches escaped backslashes, so that no text is mistaken for an
+	// escape.
 	const { stringify: written } = JSON;
 	const stringify = (value) => {
 		const text = written(value);
@@ -69,7 +70,7 @@
 	};
 	const promised = Promise.prototype.then;
 
-	// A HookError fails the hook that throws it; host calls that fail throw one.
+	// A HookError is an error of a hook. A hook that throws one fails, and host calls that fail throw one.
 	class HookError extends Error {
 		constructor(message, more = {}) {
 			super(message);
@@ -79,8 +80,8 @@
 	}
 	Object.defineProperty(HookError.prototype, "name", { value: "HookError", configurable: true, writable: true });
 
-	// ask makes a host call. If the call fails, host throws the error as a plain
-	// object, and ask throws it as a HookError.
+	// ask makes a host call. If the call fails, host throws a plain object, and ask throws a HookError
+	// with the same fields.
 	function ask(what, a, b, c, d) {
 		try {
 			return b === undefined ? host(what, a) : host(what, a, b, c, d);
@@ -91,8 +92,9 @@
 		}
 	}
 
-	// json encodes a value for the next host call; undefined becomes "". The result true stands for
-	// the text that glue.c has. If glue.c gives up, JSON.stringify decides.
+	// json encodes a value for the next host call. For undefined it returns "". If glue.c can encode the
+	// value, glue.c stores the text and json returns true. Otherwise json returns the text that
+	// stringify returns.
 	function json(value, what) {
 		if (value === undefined) return "";
 		return host(ENCODE, value) || text(value, what);
@@ -112,8 +114,8 @@
 		return value;
 	}
 
-	// Most hooks do not read these members of their input. glue.c defines them with a getter, and
-	// leaves their JSON in a member whose key is a symbol.
+	// The members run and tool of inputs have a getter that parses them, because most hooks do not read
+	// them. glue.c defines the getter, and stores the JSON in a member whose key is a symbol.
 	for (const key of ["run", "tool"]) {
 		const raw = Symbol(key);
 		const set = function (value) {
@@ -127,8 +129,8 @@
 		host(LAZY, key, raw, get, set);
 	}
 
-	// pulled caches messages by list. For each new revision, the host is asked once
-	// from which index the list has changed.
+	// pulled contains the cached messages of each list. For each new revision of a list, the host is
+	// asked once for the index of the first changed message.
 	const pulled = [];
 	const WINDOW = 16;
 
@@ -167,7 +169,7 @@
 			return p.items;
 		}
 
-		// #load caches the messages [from, to).
+		// #load caches the messages with indices in [from, to), and returns all cached messages.
 		#load(from, to) {
 			const items = this.#known();
 			while (from < to && items[from] !== undefined) from++;
@@ -185,7 +187,7 @@
 					}
 				}
 				if (got.length === 0) throw new HookError(`message ${from} of ${this.#length} is not available`, "not_found");
-				if (Object.isExtensible(got)) freeze(got); // the parser of glue.c gave up
+				if (Object.isExtensible(got)) freeze(got); // JS_ParseJSON parsed it, which does not freeze
 				for (const m of got) items[from++] = m;
 			}
 			return items;
@@ -196,7 +198,8 @@
 			return i < 0 ? i + this.#length : i;
 		}
 
-		// at loads the neighboring messages, too, if the script reads sequentially.
+		// at returns message i. If the script reads messages in order, at also loads the messages that
+		// come next.
 		at(i) {
 			i = this.#index(i);
 			if (i < 0 || i >= this.#length) return undefined;
@@ -268,7 +271,7 @@
 		}
 	}
 
-	// show converts a logged value to text.
+	// show returns the text of a logged value.
 	function show(value) {
 		try {
 			switch (typeof value) {
@@ -426,7 +429,7 @@
 		return DONE;
 	}
 
-	// check rejects unknown keys, which would have no effect.
+	// check throws an error for an unknown key, because the key would have no effect.
 	function check(given) {
 		for (const key of Object.keys(given)) {
 			if (ABOUT.includes(key) || CAMEL.includes(key) || HOOKS.includes(key) || key.startsWith("_")) continue;
@@ -453,7 +456,7 @@
 		return { messages: "lazy", hooks: HOOKS.filter((name) => hooks[name] && name !== "describe"), ...known(said) };
 	}
 
-	// known removes undefined fields.
+	// known returns an object without its undefined fields.
 	const known = (o) => Object.fromEntries(Object.entries(o ?? {}).filter(([, value]) => value !== undefined));
 
 	function call(name, input) {
@@ -483,8 +486,8 @@
 		return rejected ? threw(error) : answer(name, value);
 	}
 
-	// A hook that wraps or answers a call may return a bare response or result. replies has
-	// the field of the answer that it belongs to, and the key that all such values have.
+	// replies are the hooks that may return a response or result instead of an answer. field is the
+	// answer's field for the response or result, and has is a key that all such values have.
 	const replies = {
 		wrap_model: { field: "response", has: "message" },
 		wrap_tool_call: { field: "result", has: "content" },
@@ -504,8 +507,8 @@
 		return DONE;
 	}
 
-	// JavaScript's built-in errors are mistakes of the script, and faults. Other errors
-	// fail the hook.
+	// mistakes are JavaScript's built-in errors. They are faults, because they are mistakes in the
+	// script. A hook that throws another error fails.
 	const mistakes = [TypeError, RangeError, ReferenceError, SyntaxError, EvalError, URIError, InternalError];
 
 	function threw(e) {
