@@ -626,8 +626,8 @@ func TestSubAgentSteps(t *testing.T) {
 	require.Equal(t, 2+3, len(asked.Requests()), "two of the outer one, three of the inner one")
 }
 
-// TestOperatorsSecondModel checks that agents with the provider messages use the operator's endpoint of it, which may
-// be at a private address, only if the policy lists their model.
+// TestOperatorsSecondModel checks that agents with the provider messages use the operator's endpoint
+// for that provider only if the policy lists their model. The endpoint may be at a private address.
 func TestOperatorsSecondModel(t *testing.T) {
 	t.Parallel()
 	f := platform(t)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestModelFailuresByAudience checks which details of a failed model call each audience sees. The
-// operator's log has those of the operator's model, a tenant sees only those of its own model, and
-// the agent's users see only the kind of failure.
+// operator's log has the details of calls to the operator's model. A tenant sees the details of calls
+// to its own models only. The agent's users see only the kind of failure.
 func TestModelFailuresByAudience(t *testing.T) {
 	t.Parallel()
 	const words, short = "quota of project 12345 exceeded", "the model that the agent asks failed: it answered 403 Forbidden"

@@ -175,9 +175,9 @@ func (d digested) Describe() hook.Description {
 	return out
 }
 
-// TestControlRequestsDoNotWait checks that control requests have their own rate limit and slots: a
-// tenant that has used up its requests can still cancel a run, and one whose list is being read can
-// still ask for the state of a run.
+// TestControlRequestsDoNotWait checks that control requests have their own rate limit and slots. A
+// tenant that has reached its limit of requests can still cancel a run. A tenant whose list is being
+// read can still request the state of a run.
 func TestControlRequestsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -30,9 +30,9 @@ var inputs = map[string]string{
 // lastThread is the number of the last thread that inputOf used.
 var lastThread atomic.Int64
 
-// inputOf returns a request body of size bytes for a path of inputs. Each body has a thread of its
-// own, because a thread has one run for each turn: if two requests for the same turn arrive
-// together, one gets status 409.
+// inputOf returns a request body of size bytes for a path of inputs. Each body names another thread,
+// because a thread runs one turn at a time: if two requests for the same turn arrive together, one
+// fails with status 409.
 func inputOf(path string, size int) []byte {
 	form := strings.Replace(inputs[path], "THREAD", fmt.Sprint(lastThread.Add(1)), 1)
 	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))

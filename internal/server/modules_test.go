@@ -188,8 +188,8 @@ func TestUploadProgress(t *testing.T) {
 	require.NotContains(t, got, "event: module")
 }
 
-// TestIncompleteUpload checks that an upload that is canceled halfway stores nothing, and that
-// the next upload succeeds.
+// TestIncompleteUpload checks that an upload that is canceled before its body is complete stores
+// nothing, and that the next upload succeeds.
 func TestIncompleteUpload(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

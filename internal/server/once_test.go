@@ -29,8 +29,9 @@ func answerText(r *reply) string {
 	return strings.Join(regexp.MustCompile(`answer \d+`).FindAllString(string(r.body), 1), "")
 }
 
-// TestRepeatedAnswers checks that a repeated request with an Idempotency-Key gets the answer of the first one, in
-// every model API, and that a different request with the key, and any request of another tenant, does not.
+// TestRepeatedAnswers checks in every model API that a repeated request with an Idempotency-Key gets
+// the answer of the first request. A different request with the same key, and a request of another
+// tenant, must not get this answer.
 func TestRepeatedAnswers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

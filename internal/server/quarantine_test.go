@@ -40,8 +40,8 @@ func (d *deadServer) run(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// dies stores the server's last heartbeat, and waits until the store counts the server as crashed,
-// which is 3 s later.
+// dies stores the server's last heartbeat. It returns when the store treats the server as crashed, 3
+// s later.
 func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount) {
 	t.Helper()
 	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}

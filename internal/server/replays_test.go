@@ -150,8 +150,8 @@ func TestReplays(t *testing.T) {
 	f.send("GET", "/v1/replays/"+r.ID, f.acme, nil).problem(t, 404)
 }
 
-// TestReplaysHideRings checks that the results do not show the operator's modules, or what they add to
-// requests.
+// TestReplaysHideRings checks that the results show neither the operator's modules nor the text that
+// these modules add to requests.
 func TestReplaysHideRings(t *testing.T) {
 	t.Parallel()
 	f, _ := replayFixture(t, 0)

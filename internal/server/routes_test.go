@@ -326,7 +326,7 @@ func TestRouteLimits(t *testing.T) {
 	require.Contains(t, string(r.body), "runs_per_day")
 }
 
-// endless streams text until the client is gone or stop is closed.
+// endless streams text until the client disconnects or stop is closed.
 func endless(stop <-chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -361,8 +361,9 @@ export default defineMiddleware({
 });
 `
 
-// TestRouteEnds checks what ends a stream through a route: a block of one of its modules, the deletion
-// of the tenant, and the route's timeout do; a change and the deletion of the gateway do not.
+// TestRouteEnds checks that a stream through a route ends if one of its modules is blocked, if the
+// tenant is deleted, and at the route's timeout. It must not end if the gateway is changed or
+// deleted.
 func TestRouteEnds(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})

@@ -359,8 +359,8 @@ func TestRunIsCanceled(t *testing.T) {
 	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)
 }
 
-// TestClientDisconnects checks that a run whose client disconnects continues or is canceled, as its
-// request says.
+// TestClientDisconnects checks that a run whose client disconnects continues or is canceled,
+// depending on the request.
 func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan string, 9), make(chan struct{})

@@ -23,8 +23,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// used matches what two equal requests answer differently: the time of last use of the key, and the
-// end of a time range, which is now.
+// used matches the values in which the responses to two equal requests differ: the time at which the
+// key was last used, and the end of a time range, which is the current time.
 var used = regexp.MustCompile(`"(used|to)":"[^"]*"`)
 
 func TestUnknownPaths(t *testing.T) {

@@ -97,7 +97,7 @@ func TestSignIn(t *testing.T) {
 	require.Equal(t, 200, ann.send("GET", "/v1/runs", nil).status)
 	ann.send("GET", "/v1/keys", nil).problem(t, 403)
 
-	// The address may change hands: the first sign-in bound the member to the subject.
+	// Another person may get the e-mail address: the first sign-in bound the member to the subject.
 	p.set(map[string]any{"sub": "mallory"})
 	require.Equal(t, "/?sign_in=no_role", newBrowser(f).signIn(p, "/"))
 	p.set(nil)

@@ -39,7 +39,7 @@ func (f *fixture) thread(key string, in api.CreateThread) *api.Thread {
 	return &h
 }
 
-// say runs a turn of a thread to its end.
+// say starts a run with a user's message in a thread, and returns the run when it has ended.
 func (f *fixture) say(key, thread, text string) *api.Run {
 	f.t.Helper()
 	var run api.Run

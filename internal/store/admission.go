@@ -153,7 +153,7 @@ func compareUsage(t scoped, q TenantQuota, run string, now time.Time, starts boo
 	return nil
 }
 
-// A dayUsage is what a tenant has used on a day.
+// A dayUsage is a tenant's usage on a day.
 type dayUsage struct {
 	runs, tokens, fuel, written int64
 	rest                        time.Duration // time until the next day

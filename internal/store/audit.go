@@ -86,8 +86,8 @@ func record(ctx context.Context, t database.Tx, tenant, action, target string, d
 	return recordOperator(t, &a, action, tenant+"/"+target, detail)
 }
 
-// recordOperator adds a record to the operator's log. Its row is locked after those of other
-// tenants.
+// recordOperator adds a record to the operator's log. It locks the operator's row, which transactions
+// lock after the rows of other tenants.
 func recordOperator(t database.Tx, a *Actor, action, target string, detail any) error {
 	if _, err := t.Exec(`UPDATE tenants SET id = id WHERE id = ''`); err != nil {
 		return err

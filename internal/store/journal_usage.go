@@ -89,8 +89,8 @@ func addJournalBytes(t scoped, n int64) error {
 // freedBytes holds the journal sizes of deleted runs by tenant.
 type freedBytes map[string]int64
 
-// returningSize is the end of a statement that deletes a run. The statement returns the arguments
-// of [freedBytes.add], and what deleteRunRows needs of the run.
+// returningSize is the end of a statement that deletes a run. The statement returns the arguments of
+// [freedBytes.add], and the arguments of deleteRunRows.
 const returningSize = ` RETURNING tenant, journal_bytes - journal_due, created_ms, terms`
 
 func (f freedBytes) add(tenant string, n int64) {

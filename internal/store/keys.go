@@ -108,7 +108,7 @@ func (n *Tenant) CreateKey(ctx context.Context, o *KeyOptions) (k *Key, text str
 	return k, text, err
 }
 
-// keyDetail returns what audit logs record of a key.
+// keyDetail returns the details of a key for audit logs.
 func keyDetail(k *Key) map[string]any {
 	d := map[string]any{"name": k.Name, "scopes": k.Scopes}
 	if k.Role != "" {

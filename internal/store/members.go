@@ -63,7 +63,7 @@ func (n *Tenant) AddMember(ctx context.Context, m *Member) (added *Member, err e
 	return added, err
 }
 
-// memberDetail returns what audit logs record of a member.
+// memberDetail returns the details of a member for audit logs.
 func memberDetail(m *Member) map[string]string {
 	d := map[string]string{"role": m.Role}
 	if m.Email != "" {
@@ -139,8 +139,8 @@ func (n *Tenant) RemoveMember(ctx context.Context, id, last string) error {
 	})
 }
 
-// checkLast fails with [ErrInUse] if m is the last member with a role. If m has signed in, only
-// others who have signed in count.
+// checkLast fails with [ErrInUse] if m is the tenant's last member with a role. If m has signed in,
+// members who have not signed in do not count.
 func checkLast(t scoped, m *Member, role string) error {
 	if role == "" || m.Role != role {
 		return nil

@@ -128,8 +128,8 @@ func (s *store) unnamedModules(
 	return atMS, unnamed, err
 }
 
-// usedByRuns returns those of the given modules that any run started with. The modules must be
-// ordered by digest.
+// usedByRuns returns the modules among the given ones with which any run started. The given modules
+// must be ordered by digest.
 func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	for last, n := "", unusedRunsPage; n == unusedRunsPage; {
@@ -154,8 +154,8 @@ func (s *store) usedByRuns(ctx context.Context, modules []string) (map[string]bo
 	return used, nil
 }
 
-// deleteUnused deletes those of the given modules that are older than age, that no tenant has and
-// that no run created since sinceMS uses. It stops after about [database.BatchTime], and returns
+// deleteUnused deletes each of the given modules that is older than age, that no tenant has, and that
+// no run uses that was created since sinceMS. It stops after about [database.BatchTime], and returns
 // the modules that it has not checked.
 func deleteUnused(
 	t database.Tx,

@@ -227,8 +227,8 @@ func (r *planRecorder) open(t *testing.T, o *store.Options) (store.Store, string
 }
 
 // TestSQLite runs the tests of all stores. Then it checks that the cost of a run does not grow with
-// the number of stored runs: SQLite may choose an index that matches only a part of a condition, and
-// then read all timelines of a tenant to count those of one run.
+// the number of stored runs. SQLite may choose an index that matches only a part of a condition: it
+// may, for example, read all timelines of a tenant to count the timelines of one run.
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	require.False(

@@ -50,9 +50,9 @@ type Quarantine interface {
 	Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error
 	// EndProcess records that a process exited cleanly.
 	EndProcess(ctx context.Context, owner string) error
-	// EndSilent lets the leases of processes expire that have sent no heartbeat for
-	// [HeartbeatTimeout]. It omits the processes in heard, whose heartbeats arrived by another way
-	// than the database. It returns the processes whose runs can be claimed since this call.
+	// EndSilent lets the leases of the processes expire that have sent no heartbeat for
+	// [HeartbeatTimeout]. It omits the processes in heard, whose heartbeats arrived as hints and not
+	// through the database. It returns the processes whose runs have become claimable by this call.
 	EndSilent(ctx context.Context, heard []string) (owners []string, err error)
 	// CrashOf returns the crash of the process that executed a run. It returns nil if the
 	// process exited cleanly, is unknown, or sent a heartbeat within [HeartbeatTimeout].

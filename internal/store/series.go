@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// A SeriesKind is a kind of rows in a series, which determines what the rows count.
+// A SeriesKind determines what the rows of a series count.
 type SeriesKind string
 
 // Kinds of rows.

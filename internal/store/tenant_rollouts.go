@@ -129,10 +129,11 @@ func noRollout(id string) error {
 	return database.ForCaller(fmt.Errorf("rollout %s: %w", id, ErrNoRollout))
 }
 
-// CreateRollout starts a rollout, whose ID, Agent, Alias, Canary, Plan, ByThread, Percent and By are set. It
-// sets the other fields. It fails with [ErrNoAgent] or [ErrNoAlias] if the canary or the alias does not
-// exist, with [ErrInUse] if the alias has an active rollout or the canary's version already, and with a
-// [*QuotaError] if the tenant has 50 active rollouts.
+// CreateRollout starts a rollout. The caller sets ID, Agent, Alias, Canary, Plan, ByThread, Percent
+// and By; CreateRollout sets the other fields. It fails with [ErrNoAgent] or [ErrNoAlias] if the
+// canary or the alias does not exist, and with [ErrInUse] if the alias has an active rollout or
+// already has the canary's version. It fails with a [*QuotaError] if the tenant has 50 active
+// rollouts.
 func (n *Tenant) CreateRollout(ctx context.Context, r *Rollout) error {
 	return n.update(ctx, func(t scoped) error {
 		if _, err := agentIn(t, r.Agent, r.Canary); err != nil {
@@ -273,11 +274,11 @@ func (n *Tenant) Rollouts(ctx context.Context, agent string, p Page) (rollouts [
 	return rollouts, next, err
 }
 
-// UpdateRollout calls change with an active rollout and a function that returns the newest finished runs of an
-// arm, and stores what change sets: Status, Percent, Step, StepFrom, Paused, Checked, Reason and Figures. A
-// final status ends the rollout; RolloutPromoted also moves the alias. No other process changes the
-// rollout at the same time. It returns the rollout, and does not call change if the rollout has ended. by
-// is stored with a move of the alias.
+// UpdateRollout changes and returns a rollout. It calls change with the active rollout and a function
+// that returns the newest finished runs of an arm. It then stores the fields that change may set:
+// Status, Percent, Step, StepFrom, Paused, Checked, Reason and Figures. A final status ends the
+// rollout; RolloutPromoted also moves the alias, and by is stored with this move. No other process
+// changes the rollout at the same time. If the rollout has ended, UpdateRollout does not call change.
 func (n *Tenant) UpdateRollout(
 	ctx context.Context,
 	id string,

@@ -115,9 +115,9 @@ type seriesReader struct {
 	groups map[seriesKey]*Series
 }
 
-// from returns the end of a statement that reads rows of a table in groups: its columns agent, version
-// and name, which are empty unless the series is grouped by them, and the statement's clauses. The
-// column extra is a further column to group by.
+// from returns the end of a statement that reads the rows of a table in groups. columns lists the
+// columns agent, version and name, each of which is empty unless the series is grouped by it. clauses
+// has the statement's clauses. extra is another column to group by.
 func (r *seriesReader) from(table, extra string) (columns, clauses string, args []any) {
 	q := &r.query
 	group := []string{"start_ms"}

@@ -75,7 +75,7 @@ func (s *store) CreateTenant(
 	return info, err
 }
 
-// tenantDetail returns what audit logs record of a tenant.
+// tenantDetail returns the details of a tenant for audit logs.
 func tenantDetail(info *TenantInfo) map[string]any {
 	return map[string]any{"name": info.Name, "quota": info.Quota, "policy": info.Policy}
 }
@@ -191,8 +191,8 @@ func (s *store) DeleteTenant(ctx context.Context, id string) error {
 	return s.blobs.Sweep(ctx)
 }
 
-// deleteTenant deletes a batch of a tenant's runs or agents, or everything else once these
-// are gone. It reports whether the tenant still exists.
+// deleteTenant deletes a batch of a tenant's runs or agents. If the tenant has neither, it deletes
+// everything else. It reports whether the tenant still exists.
 func deleteTenant(t database.Tx, id string) (more bool, err error) {
 	// This locks the row, so that no run starts in the meantime.
 	n, err := t.Exec(`UPDATE tenants SET id = id WHERE id = $1`, id)

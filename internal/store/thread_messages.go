@@ -85,7 +85,7 @@ func threadMessages(t scoped, thread string, p *MessagePage) (out []ThreadMessag
 	return out, more, nil
 }
 
-// baseLine returns the line with the messages of its thread with which a run began; see
+// baseLine returns the line with the messages of the thread that precede a run; see
 // [journal.BaseLine].
 func baseLine(t database.Tx, info *journal.RunInfo) ([]byte, error) {
 	var seq, base int64

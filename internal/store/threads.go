@@ -54,7 +54,8 @@ type ThreadUpdate struct {
 	Metadata    map[string]string // replaces the metadata
 }
 
-// NewThreadID returns an id for a new thread. Ids sort by their time of creation, as those of runs.
+// NewThreadID returns an id for a new thread. Like the ids of runs, the ids of threads sort by their
+// time of creation.
 func NewThreadID() string { return "thr_" + strings.TrimPrefix(journal.NewRunID(), "run_") }
 
 const threadColumns = `threads.id, threads.subject, threads.agent, threads.title, threads.titled, threads.concurrency,

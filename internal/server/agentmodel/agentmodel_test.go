@@ -379,9 +379,9 @@ var timeouts = agentmodel.Timeouts{Response: 2 * time.Minute, Part: 30 * time.Se
 // hold is a Hold that does not wait.
 func hold(context.Context, int, func(context.Context, <-chan struct{}) bool) error { return nil }
 
-// TestFullResponse checks what happens if a response waits in vain until it may hold a completion.
-// A whole completion fails with an error that names the run and tells the client not to retry. A
-// stream ends with an error.
+// TestFullResponse checks the response that gets no room to hold a completion in memory. A whole
+// completion fails with an error that names the run and tells the client not to retry. A stream ends
+// with an error.
 func TestFullResponse(t *testing.T) {
 	t.Parallel()
 	never := func(ctx context.Context, _ int, wait func(context.Context, <-chan struct{}) bool) error {

@@ -77,7 +77,7 @@ func New(o *Options) *Members {
 }
 
 // Watch sends heartbeats and searches for servers that have ended, until ctx is done. The last
-// heartbeat says that this server has ended.
+// heartbeat tells the other servers that this server has ended.
 func (m *Members) Watch(ctx context.Context) {
 	cancel, err := m.o.Bus.Subscribe(topicBeat, m.receive)
 	if err != nil {

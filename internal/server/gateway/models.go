@@ -54,7 +54,7 @@ type Model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-// aboutModels describes what the endpoints of all model APIs have in common.
+// aboutModels is the part of the OpenAPI descriptions that the endpoints of all model APIs share.
 const aboutModels = `The model is the name of an agent, agent@version or agent@alias; another model is served by the first route of the tenant's gateway with
 the API and the model, which passes the request to its upstream.
 
@@ -291,8 +291,8 @@ func (x *Models) answer(
 type part runs.Earlier
 
 // launch starts or resumes the run of a request, and returns the request's part of the run. If an
-// earlier request with the same key already did so, it returns the part of that request; l is nil
-// if this server does not execute the run any more.
+// earlier request with the same key already did so, launch returns the part of that request. l is nil
+// if this server no longer executes the run.
 func (x *Models) launch(
 	ctx context.Context,
 	c *httpapi.Caller,

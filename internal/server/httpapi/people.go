@@ -83,8 +83,8 @@ func sameOrigin(r *http.Request, origin string) bool {
 	return false
 }
 
-// person returns the caller for a person in the tenant that the request chooses, by default the one
-// in which the person has had a role for the longest time.
+// person returns a caller: a person in one of the person's tenants. The request chooses the tenant;
+// by default, it is the one in which the person has had a role for the longest time.
 func (rt *Router) person(r *http.Request, p *store.Person, roles []store.TenantRole) (*Caller, error) {
 	roles = strongest(roles)
 	if len(roles) == 0 {

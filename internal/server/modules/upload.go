@@ -211,7 +211,7 @@ func (u *upload) check(ctx context.Context, content []byte, contentType string) 
 	return u.store(ctx, m, content, warnings)
 }
 
-// store stores the content of a loaded module, and adds the module to those of the tenant, with the
+// store stores the content of a loaded module, and adds the module to the tenant's modules with the
 // upload's name and version. It fails if the tenant's quota does not allow another module, or if
 // another module has this name and version.
 func (u *upload) store(ctx context.Context, m *module.Module, content []byte, warnings []string) (*api.Module, error) {
@@ -296,8 +296,8 @@ func uploadName(r *http.Request) (name, version string, err error) {
 	return name, version, nil
 }
 
-// defaultVersion returns the version of an upload without one. It is the version that the module
-// reports if that is valid, or else the beginning of the digest.
+// defaultVersion returns the version of an upload that does not set one: the version that the module
+// reports if it is valid, or else the beginning of the digest.
 func defaultVersion(said, digest string) string {
 	if moduleVersion.MatchString(said) {
 		return said

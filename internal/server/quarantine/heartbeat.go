@@ -14,8 +14,9 @@ const (
 	pressureInterval  = 100 * time.Millisecond // heartbeat interval while new runs are rejected or a suspect runs here
 	maxAccounts       = 64                     // maximum number of run accounts in a heartbeat
 
-	// A run exceeds its share if it holds more than its share, or if its modules wait for memory
-	// for their events during more than excessThreshold of the time, for ExcessTime or longer.
+	// A run exceeds its share if it holds more memory than its share, or if the fraction of the time
+	// in which its modules wait for memory for events exceeds excessThreshold for ExcessTime or
+	// longer.
 	excessThreshold = 0.5
 	ExcessTime      = 3 * time.Second
 	// TrialTime is the time for which a suspect runs alone before the next one is resumed. The

@@ -90,8 +90,8 @@ func (s *Service) candidate(
 		Module: in.Module, Digest: httpapi.DigestPrefix + module.Digest, Entry: entry}, err
 }
 
-// entryOf returns the entry of an agent whose module is replaced: wanted, or if that is empty, the entry
-// that is named like the module, or the only one.
+// entryOf returns the name of the agent's entry whose module is replaced. It is wanted, if that is
+// not empty, or else the entry that has the module's name or uses the module, or else the only entry.
 func entryOf(entries []api.Entry, wanted, module string) (string, error) {
 	if wanted != "" {
 		return wanted, nil // of a sub-agent, it has a prefix; a run without it is skipped

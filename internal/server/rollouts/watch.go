@@ -132,8 +132,9 @@ func bothArms(runs func(store.Arm, int) ([]store.RolloutRun, error)) (stable, ca
 	return stable, canary, err
 }
 
-// advance begins the next step of a running rollout if the current one is over, or promotes the rollout after
-// a last step of 100 percent. runs is the number of the canary's runs that are compared.
+// advance begins the next step of a running rollout if the time of the current step is over and the
+// canary has enough runs. After a last step of 100 percent, it promotes the rollout instead. runs is
+// the number of the canary's runs that are compared.
 func advance(r *store.Rollout, plan *api.RolloutPlan, now time.Time, runs int) {
 	step := plan.Steps[r.Step]
 	over := now.Sub(r.StepFrom) >= time.Duration(step.Seconds)*time.Second

@@ -20,10 +20,10 @@ type Client struct {
 	// nil, the model may choose.
 	Params abi.Params
 	Choice abi.JSON
-	// Check returns what is wrong with the text of the final answer, or "" if nothing is. If
-	// something is wrong, the run asks the model again, once. Check may be nil.
+	// Check checks the text of the final answer. It returns a description of the fault, or "" if
+	// there is none. If there is a fault, the run asks the model again, once. Check may be nil.
 	Check func(text string) string
-	// Turn is the place of a new run in a thread; nil for a run without one.
+	// Turn is the place of a new run in a thread. It is nil if the run has no thread.
 	Turn *Turn
 	// Encoder encodes the events in the client's protocol. Optional.
 	Encoder chain.Encoder

@@ -51,8 +51,8 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 }
 
 // next waits for events and returns them. While it waits, it keeps the stream s alive, unless s is
-// nil. It returns no events if the run has ended or paused, or if the server drains. The caller
-// must not use the events of the previous call any more.
+// nil. It returns no events if the run has ended or paused, or if the server drains. The events that
+// the previous call returned are invalid afterwards.
 func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 	_ = f.response.Set(0)
 	for {

@@ -41,8 +41,9 @@ func testService(t *testing.T, bus hints.Bus) *Service {
 	return r
 }
 
-// TestBroadcast checks that the events of a run reach its followers on other servers, that nothing is
-// sent without followers, and that a follower which asks late learns the number of the last event.
+// TestBroadcast checks that the events of a run reach its followers on other servers, and that no
+// hint is sent if there are no followers. A follower that subscribes late must receive the number of
+// the last event.
 func TestBroadcast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := hintstest.NewNetwork(time.Millisecond)
@@ -125,7 +126,7 @@ func TestFollowersWakeOnce(t *testing.T) {
 		require.LessOrEqual(t, wakes.Load(), int64(followers*(seconds+2)))
 		time.Sleep(time.Minute) // no timer is left
 
-		// A shorter time comes first.
+		// A wait for a shorter time replaces the timer.
 		began := time.Now()
 		p.wait(time.Hour)
 		<-p.wait(time.Second)

@@ -25,9 +25,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Key is the Idempotency-Key of a request that starts or resumes a run. The zero Key is that of a
-// request without one. The run records the key, so that all servers know it for as long as the run
-// is stored.
+// A Key is the Idempotency-Key of a request that starts or resumes a run. It is zero if the request
+// has no such header. The run records the key, so that all servers can find it as long as the run is
+// stored.
 type Key struct {
 	key    string
 	digest string // of the request; keyed with the key, so that it does not reveal short messages
@@ -84,7 +84,7 @@ func (k *Key) runID(tenant string) string {
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// An Earlier describes what an earlier request with the same key did.
+// An Earlier describes the run that an earlier request with the same key started or resumed.
 type Earlier struct {
 	Run *journal.RunInfo
 	// After is the number of the run's last event before that request, and Before is the run's
@@ -221,8 +221,9 @@ func (r *Service) ResumeOnce(
 	return nil, nil, err
 }
 
-// resumedBy returns what an earlier request with the key did to a run, or nil if no such request
-// resumed it. It fails with a [*httpapi.Problem] if the earlier request was different.
+// resumedBy returns the run, and its state before an earlier request with the key resumed it. It
+// returns nil if no such request did. It fails with a [*httpapi.Problem] if the earlier request was
+// different.
 func (r *Service) resumedBy(ctx context.Context, c *httpapi.Caller, id string, key Key) (*Earlier, error) {
 	info, err := r.Find(ctx, c.Tenant, id)
 	if err != nil {

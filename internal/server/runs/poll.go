@@ -139,7 +139,7 @@ func (p *poll) wait(limit time.Duration) <-chan struct{} {
 	return p.changed
 }
 
-// timeout makes the followers look again when the timer fires.
+// timeout wakes the followers when the timer fires, so that they query the run again.
 func (p *poll) timeout() {
 	p.waiting.Lock()
 	defer p.waiting.Unlock()

@@ -159,8 +159,8 @@ func (r *Service) wakeQueues() {
 	}
 }
 
-// WatchQueues starts queued runs when it is their turn, until ctx is done or the server drains. The
-// queues are in the store, so that any server starts the runs of all.
+// WatchQueues starts queued runs when the runs before them have ended, until ctx is done or the
+// server drains. The queues are in the store, so that any server can start any queued run.
 func (r *Service) WatchQueues(ctx context.Context) {
 	ticker := time.NewTicker(queueInterval)
 	defer ticker.Stop()

@@ -87,8 +87,9 @@ func (r *Service) resume(
 // maxDecisions limits the decisions in an audit record.
 const maxDecisions = 20
 
-// decisions returns what audit logs record of answers: the ids of the interrupts, and the decisions
-// of those that have one.
+// decisions returns the audit log's record of the answers to interrupts: the number of answers and,
+// for at most maxDecisions of them, the interrupt's id and the decision. The decision is empty for
+// answers that have none.
 func decisions(answers map[string]json.RawMessage) map[string]any {
 	ids := slices.Sorted(maps.Keys(answers))
 	out := map[string]any{"answers": len(ids)}

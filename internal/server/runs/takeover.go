@@ -31,8 +31,8 @@ const (
 )
 
 // TakeOver resumes runs of servers that have ended, until ctx is done or the server drains. It
-// searches for such runs when another server says that there are some, and every takeoverInterval,
-// unless leases cannot be trusted.
+// searches for such runs after each hint of a server that there are some, and every takeoverInterval,
+// but not while leases cannot be trusted.
 func (r *Service) TakeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeoverInterval)
 	defer ticker.Stop()
@@ -61,7 +61,7 @@ func (r *Service) TakeOver(ctx context.Context) {
 	}
 }
 
-// Waiting tells all servers, this one included, that there may be runs to take over.
+// Waiting sends a hint to all servers, this one included, that there may be runs to take over.
 func (r *Service) Waiting() { r.hint(topicWaiting, nil) }
 
 // SpecPrefix is the beginning of the spec of every run that a server started. Runs that the command

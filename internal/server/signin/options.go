@@ -48,7 +48,8 @@ type Options struct {
 	Private []netip.Prefix
 }
 
-// check returns the origin of the redirect URL, or an error that says what to change.
+// check checks the options, and returns the origin of the redirect URL. The error tells the operator
+// which option to change.
 func (o *Options) check() (origin string, secure bool, err error) {
 	if o.Issuer == "" || o.ClientID == "" || o.RedirectURL == "" {
 		return "", false, errors.New("want issuer, client_id and redirect_url")

@@ -60,8 +60,8 @@ func (d *DB) work() {
 	}
 }
 
-// next waits for writes and returns those of the next transaction. Writes with priority come
-// first. It returns nil once the database is closed.
+// next waits for writes and returns the writes of the next transaction. It prefers writes with
+// priority. It returns nil once the database is closed.
 func (d *DB) next() []*write {
 	select {
 	case w, ok := <-d.priority:

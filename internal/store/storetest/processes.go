@@ -10,8 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testSilentProcesses checks that the leases of a silent process expire, except if its heartbeats
-// arrive elsewhere, and that a process which is alive keeps its runs until another one claims them.
+// testSilentProcesses checks that the leases of a process without heartbeats expire, unless its
+// heartbeats arrive as hints. A process that is alive must keep its runs until another process claims
+// them.
 func testSilentProcesses(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

@@ -158,7 +158,7 @@ func testThreadErasure(t *testing.T, open Opener) {
 	require.Equal(t, []string{"[email]", "", "kept"}, began(t, n, "r2"))
 }
 
-// testThreadBusy checks that of concurrent runs exactly one begins in a thread.
+// testThreadBusy checks that exactly one of several concurrent runs begins in a thread.
 func testThreadBusy(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	n := threadTenant(t, s, store.TenantQuota{})

@@ -89,7 +89,8 @@ export async function all(path, rows, signal, limit = 1000) {
   }
 }
 
-// signIn finds out what a key may do: only the operator's key may list tenants.
+// signIn stores a key, and whether it is the operator's: only the operator's key may list tenants. It
+// throws if the server rejects the key.
 export async function signIn(text) {
   let operator = "yes";
   try {

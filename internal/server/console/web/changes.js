@@ -53,9 +53,9 @@ function phase(p, calls, events, streamed, places) {
     h("ul", { class: "deeds" }, shown), unchanged.length > 0 && h("p", { class: "soft small" }, `No changes: ${unchanged.join(", ")}.`));
 }
 
-// stream shows what on_chunk hooks changed in the stream of a step, or nothing. Their answers are not
-// recorded, so it compares the model's answer with the chunks that were sent, and names all entries with
-// a hook that can change them.
+// stream shows how on_chunk hooks changed the stream of a step, or nothing if they did not. The
+// answers of these hooks are not recorded. Therefore stream compares the model's answer with the
+// chunks that were sent, and names all entries with a hook that can change chunks.
 function stream(model, sent, events) {
   const withHook = (hook) => [...new Set(events.flatMap((e) => e.entries ?? []).filter((s) => s.hooks?.[hook] > 0).map((s) => s.entry))].join(", ");
   const [chunks, wraps] = [withHook("on_chunk"), withHook("wrap_model")];

@@ -7,8 +7,9 @@ const [width, height] = [600, 150]; // of the drawing, which is stretched to its
 
 export const colors = 6; // how many series have a colour of their own
 
-// chart shows series over time. times are the starts of the buckets, series are { name, values } with
-// a value for each of them, or null in lines; show makes texts of values. kind is "bars", which are stacked, or "lines".
+// chart shows series over time. times are the starts of the buckets. series are { name, values } with
+// one value for each bucket, which may be null in lines. show formats a value as text. kind is
+// "bars", which are stacked, or "lines".
 export function chart({ title, times, series, show, kind = "bars", when, empty }) {
   const sums = times.map((_, i) => (kind === "bars" ? series.reduce((n, x) => n + x.values[i], 0) : Math.max(0, ...series.map((x) => x.values[i] ?? 0))));
   const top = ceiling(Math.max(0, ...sums));

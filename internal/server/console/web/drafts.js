@@ -1,9 +1,10 @@
-// Drafts are what the user has typed and not sent yet. They outlive their page, so that they
-// are restored after the key had to be entered again. They are in memory only.
+// drafts holds the text that the user has typed and not sent yet, by name. Drafts are kept in memory
+// only. They outlive their page, so that they can be restored after the user had to enter the key
+// again.
 const drafts = new Map();
 
-// draft saves what is typed into a field, under a name, and restores it. Other values of the
-// field are not drafts.
+// draft saves the text that the user types into a field, under a name, and restores it. A value that
+// equals the field's initial value is not a draft.
 export function draft(field, name) {
   const begin = field.value;
   if (drafts.has(name)) field.value = drafts.get(name);
@@ -11,7 +12,8 @@ export function draft(field, name) {
   return field;
 }
 
-// deleteDrafts deletes the drafts whose names begin with a prefix, or all drafts without one.
+// deleteDrafts deletes the drafts whose names begin with a prefix, or all drafts if the prefix is
+// empty.
 export function deleteDrafts(begin = "") {
   for (const name of drafts.keys()) if (name.startsWith(begin)) drafts.delete(name);
 }

@@ -104,8 +104,8 @@ export function table(label, heads, rows, empty) {
     h("table", null, h("thead", null, h("tr", null, heads.map((c) => h("th", { scope: "col", class: c.startsWith("#") ? "number" : "" }, c.replace("#", ""))))), body)), more];
 }
 
-// emptyState says that a list is empty, and what to do about it: texts are commands, and elements
-// are buttons and links.
+// emptyState shows that a list is empty, and the actions that fill it: strings are commands, and
+// elements are buttons and links.
 export function emptyState(name, title, text, ...actions) {
   return h("div", { class: "empty" }, icon(name), h("b", null, title), h("p", null, text),
     actions.map((a) => (typeof a === "string" ? h("pre", { tabindex: "0" }, a) : a)));

@@ -109,7 +109,8 @@ class Editor {
     this.check(structuredClone(this.form.value));
   }
 
-  // widgets are the controls that know more than the schema; null hides a property that servers reject.
+  // widgets returns the controls that replace those that the form derives from the schema. null hides
+  // a property that servers reject.
   widgets() {
     const module = (value, set, item, label, hint) => {
       const input = h("input", { type: "text", list: "modules", required: true, spellcheck: "false", autocapitalize: "none", onchange: () => set(input.value.trim() || undefined) });

@@ -212,8 +212,8 @@ class Page {
     if (r.status === "paused") this.poll();
   }
 
-  // redraw draws a part again only if its data has changed, to keep what the user has opened,
-  // scrolled or selected.
+  // redraw draws a part of the page again only if its data has changed. Otherwise it would undo what
+  // the user has opened, scrolled or selected in the part.
   redraw(name, from, make) {
     const text = JSON.stringify(from) ?? "";
     if (this.drawn[name] === text) return;
@@ -239,7 +239,7 @@ class Page {
     cards.forEach((c, i) => place.children[i] !== c && place.insertBefore(c, place.children[i] ?? null));
   }
 
-  // draft names what is typed as an answer.
+  // draft returns the prefix of the names of drafts of the answer to an interrupt.
   draft(id) {
     return `${this.run.id}/${id}/`;
   }
