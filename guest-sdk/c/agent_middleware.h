@@ -3253,7 +3253,8 @@ AM_FN am_error *am_store_get(am_str key, am_local_value *out) {
 	return am_reply_as(am_host_store_get(key.p, key.n), &am_type_local_value, out);
 }
 
-/* am_store_set sets a value for ttl seconds; 0 means no expiry. */
+/* am_store_set sets a value for ttl seconds (0 means no expiry) if its version is still the given one, or
+ * unconditionally with AM_ALWAYS. */
 AM_FN am_error *am_store_set(am_str key, am_json value, int64_t version, int64_t ttl) {
 	return am_reply(am_host_store_set(key.p, key.n, value.p, value.n, version, ttl), 0);
 }

@@ -13,8 +13,8 @@ type stopwatch struct {
 	total  time.Duration
 }
 
-// BeginExcess marks the start of a period in which the account's owner wants more than its share.
-// Each call needs a matching EndExcess.
+// BeginExcess marks the start of a period in which the account's owner requests more than its share. Each call needs
+// a matching EndExcess.
 func (a *Account) BeginExcess() {
 	if a == nil {
 		return
@@ -38,7 +38,7 @@ func (a *Account) EndExcess() {
 	}
 }
 
-// Excess returns the total time for which the account's owner has wanted more than its share.
+// Excess returns the total time for which the account's owner has requested more than its share.
 func (a *Account) Excess() time.Duration {
 	if a == nil {
 		return 0

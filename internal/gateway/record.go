@@ -282,7 +282,7 @@ func (c *record) attrs() []slog.Attr {
 	return out
 }
 
-// A clientWriter measures the time in which a client takes its answer.
+// A clientWriter measures how long the client takes to receive its answer.
 type clientWriter struct {
 	http.ResponseWriter
 	began  time.Time

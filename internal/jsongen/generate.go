@@ -22,7 +22,7 @@ type generator struct {
 	structs      map[string]bool // the types to generate
 	trusted      map[string]bool // the types that modules decode
 	embedded     map[string]bool // the types that others embed
-	functions    map[string]bool // the functions that follow, by name
+	functions    map[string]bool // the generated functions, by name
 	ends         bytes.Buffer    // functions at the end of json.go
 	hostEnds     bytes.Buffer    // functions at the end of jsonread.go
 }

@@ -3,11 +3,11 @@
 //
 // # From bytes to a closed instance
 //
-//  1. Verify (package verify, and package wasm below it). wazero gets no module that our
-//     own strict decoder and verifier have not accepted: its structure, caps on everything
-//     that can be counted, imports from the surface or WASI with exactly their types, an
-//     exported memory within the limit, exports with the types that the surface expects. A
-//     rejection is a [*verify.RefusedError].
+//  1. Verify (package verify, and package wasm below it). wazero gets only modules
+//     that this project's strict decoder and verifier have accepted. They check the structure,
+//     caps on everything that can be counted, imports from the surface or WASI with exactly
+//     their types, an exported memory within the limit, and exports with the types that the
+//     surface expects. A rejection is a [*verify.RefusedError].
 //  2. Meter (package wasm, fuel.go, slice.go). The module is rewritten so that it counts its
 //     work and its stack, and calls the host whenever a slice of fuel is used up. Only then
 //     are the limits of work and time and cancellation checked, and only then can Go's

@@ -8,10 +8,9 @@ import (
 // A Tenant is one of several users of a sandbox that must not starve each other. Without
 // tenants, requests are served in their order.
 type Tenant struct {
-	// Name identifies the tenant. A tenant with a name holds at most half of the memory that
-	// [Sandbox.Reserve] grants, and at most half of Options.ImageBytes. If it already holds some, it
-	// can take more only if at least as much as it then holds stays free. A tenant without a name is
-	// not limited.
+	// Name identifies the tenant. A tenant with a name holds at most half of the memory that [Sandbox.Reserve]
+	// grants, and at most half of Options.ImageBytes. If the tenant already holds memory, it can take more only if at
+	// least as much as it then holds stays free. A tenant without a name is not limited.
 	Name string
 	// AcquireCPU waits until a guest of the tenant can use a processor, and returns a function that
 	// releases it. It is called from time to time during a long call, but not for a guest that an

@@ -291,7 +291,10 @@ export function storeGet(key: string): Reply<LocalValue> {
 	return reply<LocalValue>(host_store_get(k.ptr, k.length));
 }
 
-/** Sets a durable value for ttl seconds; 0 means no expiry. */
+/**
+ * Sets a durable value for ttl seconds (0 means no expiry) if its version is still the given one, or unconditionally
+ * with ALWAYS.
+ */
 export function storeSet(key: string, value: Json, version: i64, ttl: i64): Failure | null {
 	const k = new Bytes(key), v = new Bytes(value);
 	return done(host_store_set(k.ptr, k.length, v.ptr, v.length, version, ttl));

@@ -183,7 +183,8 @@ pub fn store_get(key: &str) -> Result<Option<LocalValue>, Error> {
     value(unsafe { import::store_get(key.as_ptr(), key.len() as i32) })
 }
 
-/// Sets a durable value for `ttl` seconds; 0 means no expiry.
+/// Sets a durable value for `ttl` seconds if its version is still the given one (0 for a missing value), or
+/// unconditionally with [ALWAYS]. A `ttl` of 0 means no expiry.
 pub fn store_set(key: &str, value: &Raw, version: i64, ttl: i64) -> Result<(), Error> {
     done(unsafe { import::store_set(key.as_ptr(), key.len() as i32, value.0.as_ptr(), value.0.len() as i32, version, ttl) })
 }

@@ -53,7 +53,7 @@ func NewUpstream(script func(*Request) *Answer) *Upstream {
 	return u
 }
 
-// Requests returns the requests that arrived, also those that were rejected.
+// Requests returns the requests that arrived, including rejected ones.
 func (u *Upstream) Requests() []*Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -36,7 +36,7 @@ const (
 type Reader struct {
 	Tokens Tokens
 	Known  bool  // the answer reported its usage
-	Final  bool  // the usage is not only that of the start of a stream
+	Final  bool  // the usage is that of the whole answer, not only of the start of a stream
 	Bytes  int64 // of the answer
 	Events int64 // of a stream
 

@@ -61,8 +61,8 @@ func (r *recorder) AddCall(dst []byte, c *abi.ToolCall) []byte {
 
 func (r *recorder) End(dst []byte, _ []wire.Item, _ string) []byte { return append(dst, 'e') }
 
-// FuzzWeaver lets chunks leave a chain in other pieces, later, and changed. The client must get the text
-// and the calls of the final answer, each once.
+// FuzzWeaver checks that the client gets the text and the calls of the final answer, each once, even if the chunks
+// leave the chain in other pieces, later, and changed.
 func FuzzWeaver(f *testing.F) {
 	f.Add("start (0 0=ab 0=cd )0 (1 1=ef )1 !2 2={} )2 end", uint64(7), uint8(3), "")
 	f.Add("(0 0=ab ping 0=cd )0 (1 1=ef )1 end", uint64(1), uint8(1), "b")

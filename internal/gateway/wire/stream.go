@@ -44,8 +44,8 @@ type Stream interface {
 	// Complete reports whether Decode has read the end of the answer, so that a stream that was cut
 	// is recognized.
 	Complete() bool
-	// Failure returns the error that the upstream reported in the stream, as JSON, or nil. An upstream's
-	// error can also be one of Decode.
+	// Failure returns the error that the upstream reported in the stream, as JSON, or nil. Some codecs return an
+	// upstream's error from Decode instead.
 	Failure() []byte
 
 	// Pass appends an item's event to dst: the event as received, unless the numbers of blocks or events

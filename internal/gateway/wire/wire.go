@@ -121,7 +121,7 @@ type Error struct {
 	// RetryAfter is the time after which the client can repeat the request, for CodeBusy. The default is
 	// a second.
 	RetryAfter time.Duration
-	// Reason takes the place of Code in errors whose protocol has a code for programs. Optional.
+	// Reason replaces Code in the errors of protocols that have a code for programs. Optional.
 	Reason string
 }
 

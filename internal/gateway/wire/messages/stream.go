@@ -132,7 +132,7 @@ func (s *stream) event(e *event, it *wire.Item) ([]wire.Item, *fieldError) {
 		err = s.readDelta(e, it)
 	case eventStop:
 		err = s.readStop(it)
-	default: // an error, or an event that is new
+	default: // an error, or an event of a type that is not defined here
 		if e.kind == eventError {
 			s.failure = e.doc.Text
 		}

@@ -27,8 +27,8 @@ type Protocol struct{}
 
 var _ wire.Protocol = Protocol{}
 
-// Error returns a failure in the shape of the API's errors. Codex and the SDKs retry 429 and 5xx, and
-// Codex also 403, so that a request which fails again has status 400.
+// Error returns a failure in the shape of the API's errors. Codex and the SDKs retry 429 and 5xx, and Codex also
+// retries 403. A failure that a retry would only repeat therefore has status 400.
 func (Protocol) Error(err *wire.Error) (status int, body []byte) {
 	status, kind := http.StatusBadRequest, "invalid_request_error"
 	switch err.Code {
