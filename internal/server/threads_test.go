@@ -198,23 +198,27 @@ func TestThreadErasure(t *testing.T) {
 	require.NotContains(t, string(f.ok("GET", "/v1/runs/"+failed.ID+"/history", f.acme, nil, nil).body), "secret")
 }
 
+// gated returns a model that answers as [counting] does. It waits for gate if the last message is
+// "wait", and hangs if it begins with "hang".
+func gated(gate <-chan struct{}) func(int, *model.Request) scripted.Reply {
+	return func(_ int, req *model.Request) scripted.Reply {
+		last := req.Messages[len(req.Messages)-1].Content.String()
+		switch {
+		case last == "wait":
+			<-gate
+		case strings.HasPrefix(last, "hang"):
+			return scripted.Reply{Hang: true}
+		}
+		return scripted.Text(fmt.Sprintf("%d: %s", len(req.Messages), last))
+	}
+}
+
 // TestThreadConcurrency checks what happens to a run while another run of its thread is unfinished,
 // with two servers on one database.
 func TestThreadConcurrency(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	waiting := func() *agent.Options {
-		return &agent.Options{Model: scripted.Func(func(_ int, req *model.Request) scripted.Reply {
-			last := req.Messages[len(req.Messages)-1].Content.String()
-			switch {
-			case strings.HasPrefix(last, "wait"):
-				<-gate
-			case strings.HasPrefix(last, "hang"):
-				return scripted.Reply{Hang: true}
-			}
-			return scripted.Text(fmt.Sprintf("%d: %s", len(req.Messages), last))
-		})}
-	}
+	waiting := func() *agent.Options { return &agent.Options{Model: scripted.Func(gated(gate))} }
 	f, of := runFixture(t, map[string]func() *agent.Options{"a": waiting})
 	second, err := New(&Options{Store: f.store, Host: f.server.options.Host})
 	require.NoError(t, err)

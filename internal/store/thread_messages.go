@@ -314,7 +314,7 @@ func (e *threadChange) overwrite(position, added int64, id string, left json.Raw
 // add inserts the new messages of the thread, and returns their size.
 func (e *threadChange) add(bodies []*blob.Body) (size int64, err error) {
 	for i, b := range bodies {
-		n := int64(messageRowBytes + len(e.Items[i]))
+		n := messageSize(e.Items[i])
 		if err := insertMessage(e.t, e.thread, &ThreadMessage{Position: int64(e.From + i), ID: idOf(e.Items[i]), Run: e.run},
 			e.seq, n, b); err != nil {
 			return 0, err

@@ -31,6 +31,8 @@ type Protocol struct {
 	// idPrefix and the ID of the run form the ID of a response. If idPrefix is empty, each response
 	// has a new ID.
 	idPrefix string
+	// stores means that requests may continue the conversations of earlier responses.
+	stores bool
 	// misplaced lists parameters of other protocols that requests must not have. The codec ignores
 	// them.
 	misplaced []string
@@ -56,18 +58,17 @@ func Chat() *Protocol {
 // Responses returns the protocol of OpenAI's Responses API.
 func Responses() *Protocol {
 	return &Protocol{
-		Protocol: responses.Protocol{}, tools: []string{"function"},
+		Protocol: responses.Protocol{}, tools: []string{"function"}, idPrefix: "resp_", stores: true,
 		misplaced: []string{"max_tokens", "response_format", "reasoning_effort", "verbosity"},
 		fixed: merged(openAI, map[string]check{
-			"previous_response_id": only(), // the codec rejects them; there are no threads
-			"conversation":         only(),
-			"prompt":               only(),
-			"background":           only("false"),
-			"include":              only("[]", `["reasoning.encrypted_content"]`), // answers have no reasoning
-			"truncation":           only(`"disabled"`),
-			"max_tool_calls":       only(),
-			"text":                 members("format", "verbosity"), // which are parameters of their own
-			"reasoning":            members("effort"),
+			"store":          only("false", "true"), // runs are stored
+			"prompt":         only(),
+			"background":     only("false"),
+			"include":        only("[]", `["reasoning.encrypted_content"]`), // answers have no reasoning
+			"truncation":     only(`"disabled"`),
+			"max_tool_calls": only(),
+			"text":           members("format", "verbosity"), // which are parameters of their own
+			"reasoning":      members("effort"),
 		}),
 	}
 }

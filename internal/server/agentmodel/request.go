@@ -28,11 +28,19 @@ type Request struct {
 	// IDs. If Run is empty, a new run starts with Messages.
 	Run     string
 	Answers map[string]json.RawMessage
+	// Previous is the ID of the run whose conversation the request continues: that of the response
+	// previous_response_id. Thread is the thread that it continues. Both may be empty; at most one is
+	// set by [ParseRequest].
+	Previous, Thread string
+	// After is the number of the run's last event before this request. It makes the IDs of the
+	// responses of one run different. The caller sets it, and Thread, before [Serve].
+	After int64
 
 	protocol *Protocol
 	stream   bool
-	usage    bool    // the response reports the usage
-	format   *format // required form of the answer; nil allows any text
+	usage    bool       // the response reports the usage
+	format   *format    // required form of the answer; nil allows any text
+	echo     abi.Fields // fields of the request that the response repeats
 }
 
 // Limits on a request.
@@ -44,6 +52,11 @@ const (
 // ParseRequest parses the body of a request. It rejects fields that ask for something that agents
 // do not do. The error is an [*Error].
 func ParseRequest(p *Protocol, body []byte) (*Request, error) {
+	r := &Request{protocol: p}
+	body, err := r.readStored(body)
+	if err != nil {
+		return nil, err
+	}
 	parsed, err := p.ParseRequest(body)
 	if err != nil {
 		return nil, invalidRequest(err)
@@ -58,7 +71,7 @@ func ParseRequest(p *Protocol, body []byte) (*Request, error) {
 		}
 	}
 	call := parsed.Call()
-	r := &Request{Model: call.Model, Messages: call.Messages, protocol: p, stream: call.Stream}
+	r.Model, r.Messages, r.stream = call.Model, call.Messages, call.Stream
 	failed := failedResults(root)
 	if err := r.continues(failed); err != nil {
 		return nil, err
@@ -67,6 +80,8 @@ func ParseRequest(p *Protocol, body []byte) (*Request, error) {
 		if err := r.readMessages(failed); err != nil {
 			return nil, err
 		}
+	} else if r.Previous != "" && r.Previous != r.Run {
+		return nil, badf(fieldPrevious, "%s is not the response with the calls whose results the request has", fieldPrevious)
 	}
 	if err := r.readParams(call.Params); err != nil {
 		return nil, err

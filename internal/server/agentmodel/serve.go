@@ -128,18 +128,22 @@ func (s *sender) answer() ([]byte, error) {
 		change[f.Name] = f.Value
 	}
 	if p.idPrefix != "" {
-		change["id"] = rawjson.Quote(p.idPrefix + s.run)
+		change["id"] = rawjson.Quote(p.idPrefix + s.request.responseID(s.run))
 	}
 	e := rawjson.Edits{Doc: body}
 	e.Members(v, change)
 	return append(e.Apply(), '\n'), nil
 }
 
-// extra returns the field agent_runner of a response, which the model APIs do not have. It contains
-// the ID of the run, the interrupts that the run waits for, and the text that replaces the streamed
-// text.
+// extra returns the additional fields of a response: those that it repeats of the request, and
+// agent_runner, which the model APIs do not have. It contains
+// the ID of the run, its thread, the interrupts that the run waits for, and the text that replaces the
+// streamed text.
 func (s *sender) extra() abi.Fields {
 	o := map[string]any{"run": s.run}
+	if s.request.Thread != "" {
+		o["thread"] = s.request.Thread
+	}
 	if s.turn.waiting != nil {
 		o["interrupts"] = s.turn.waiting
 	}
@@ -150,7 +154,7 @@ func (s *sender) extra() abi.Fields {
 	if err != nil {
 		return nil
 	}
-	return abi.Fields{{Name: "agent_runner", Value: b}}
+	return append(s.request.echo[:len(s.request.echo):len(s.request.echo)], abi.Field{Name: "agent_runner", Value: b})
 }
 
 // mismatch returns an error if the request asks for a format, and the final answer does not have it
@@ -319,7 +323,7 @@ func (s *sender) begin() {
 	s.events = sse.New(s.w, s.timeouts.Part)
 	s.writer = s.request.protocol.NewWriter(s.request.Model)
 	if s.request.protocol.idPrefix != "" {
-		s.writer.SetID(s.run)
+		s.writer.SetID(s.request.responseID(s.run))
 	}
 	s.events.Send(s.writer.Begin(nil))
 }

@@ -2,11 +2,7 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -47,7 +43,11 @@ func (x *AGUI) Routes(rt *httpapi.Router) {
 		Summary: "Run an agent over the AG-UI protocol",
 		About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the
 front end. A run that waits for an answer, or for the result of such a tool, resumes when the same thread sends
-resume or the tool's message.`,
+resume or the tool's message.
+
+threadId is the id of a thread, or any other text of up to 200 bytes, for which the first request of an agent creates a
+thread. A run continues the stored messages of the thread; of the input's messages, only those after the last one that
+the thread has are new. An input whose last known message is an earlier one replaces the messages after that.`,
 	}, func(op *huma.Operation, _ huma.Registry) {
 		op.Parameters = append(op.Parameters, &huma.Param{
 			Name:        "agent",
@@ -130,61 +130,68 @@ func (x *AGUI) launch(
 	in *agui.Input,
 	key runs.Key,
 ) (l *runs.ActiveRun, known *runs.Earlier, err error) {
-	ref.Thread = in.ThreadID
+	if x.Runs.KnowsKey(ctx, c, key) {
+		input := agent.Input{RequestDigest: key.Digest()}
+		return x.Runs.BeginOnce(ctx, c, ref, input, runs.Client{}, key)
+	}
+	h, err := threadOf(ctx, c, ref.Name, in.ThreadID)
+	if err != nil {
+		return nil, nil, err
+	}
+	ref.Thread = h.ID
 	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
 	client := runs.Client{Tools: in.Tools, Encoder: enc}
-	id := turnID(c.Tenant.ID(), ref.Name, in)
-	info, err := c.Tenant.Run(ctx, id)
-	switch {
-	case err != nil && !errors.Is(err, journal.ErrNoRun):
+	answers, err := x.pendingAnswers(ctx, c, ref.Name, h, in)
+	if err != nil {
 		return nil, nil, err
-	case err == nil && info.Status == journal.StatusPaused:
-		answers, err := answersOf(info, in)
-		if err != nil {
-			return nil, nil, err
-		}
-		return x.Runs.ResumeOnce(ctx, c, id, answers, client, key)
-	case in.Answers != nil:
-		return nil, nil, httpapi.NewProblem(
-			api.CodeConflict,
-			"no interrupt is pending in this turn of thread %.80q",
-			in.ThreadID,
-		)
 	}
-	repeats := err == nil // the client repeats the turn
-	if repeats {
-		if done, err := x.Runs.StartedBy(ctx, c.Tenant, id, key); err != nil || done {
-			return nil, &runs.Earlier{Run: info}, err
-		}
-		id = journal.NewRunID()
+	if len(answers) > 0 {
+		return x.Runs.ResumeOnce(ctx, c, h.Run, answers, client, key)
 	}
 	if len(in.Messages) == 0 {
 		return nil, nil, httpapi.NewProblem(api.CodeInvalid, "messages is empty; want a conversation")
 	}
-	for i := range in.Messages {
-		m := &in.Messages[i]
+	stored, err := c.Tenant.MessageIDs(ctx, h.ID, h.Version)
+	if err != nil {
+		return nil, nil, err
+	}
+	var messages []abi.Message
+	client.Turn, messages = turnOf(h, stored, in.Messages)
+	for i := range messages {
+		m := &messages[i]
 		m.Origin, m.Extra, m.Labels, m.PartLabels = "", nil, nil, nil
 	}
-	input := agent.Input{RunID: id, Messages: in.Messages, RequestDigest: key.Digest()}
-	if repeats {
-		return x.Runs.BeginOnce(ctx, c, ref, input, client, key)
-	}
-	l, err = x.Runs.Begin(ctx, c, ref, input, client)
-	return l, nil, err
+	input := agent.Input{RunID: journal.NewRunID(), Messages: messages, RequestDigest: key.Digest()}
+	return x.Runs.BeginOnce(ctx, c, ref, input, client, key)
 }
 
-// turnID returns the id of the run that executes the last turn of a thread. The id is derived from
-// the tenant, the agent, the thread and the number of the turn. A request with answers therefore
-// finds the run that waits for them.
-func turnID(tenant, name string, in *agui.Input) string {
-	turn := 0
-	for _, m := range in.Messages {
-		if m.Role == abi.RoleUser {
-			turn++
+// pendingAnswers returns the input's answers to the interrupts of the paused run of a thread. It returns
+// none if no run of the agent is paused, and the input has no answers either, or if the input leaves the
+// run behind and the thread allows that. Otherwise it fails with a problem.
+func (x *AGUI) pendingAnswers(
+	ctx context.Context,
+	c *httpapi.Caller,
+	name string,
+	h *store.Thread,
+	in *agui.Input,
+) (map[string]json.RawMessage, error) {
+	if h.Run != "" {
+		info, err := c.Tenant.Run(ctx, h.Run)
+		if err != nil {
+			return nil, err
+		}
+		if info.Status == journal.StatusPaused && info.Agent == name {
+			answers, err := answersOf(info, in)
+			if len(answers) == 0 && in.Answers == nil && runs.ConcurrencyOf(h) != runs.Reject {
+				return nil, nil
+			}
+			return answers, err
 		}
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", tenant, name, in.ThreadID, turn))
-	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+	if in.Answers != nil {
+		return nil, httpapi.NewProblem(api.CodeConflict, "no interrupt is pending in thread %.80q", in.ThreadID)
+	}
+	return nil, nil
 }
 
 // answersOf returns the answers to a run's interrupts: the client's answers and the results of its
@@ -213,7 +220,7 @@ func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessag
 		}
 	}
 	if len(answers) == 0 {
-		return nil, httpapi.NewProblem(api.CodeConflict, "run %s of this turn waits for answers to %s; resume with them",
+		return nil, httpapi.NewProblem(api.CodeConflict, "run %s of this thread waits for answers to %s; resume with them",
 			info.ID, strings.Join(pendingIDs(info.Pending), ", "))
 	}
 	return answers, nil

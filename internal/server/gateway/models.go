@@ -58,10 +58,18 @@ type Model struct {
 const aboutModels = `The model is the name of an agent, agent@version or agent@alias; another model is served by the first route of the tenant's gateway with
 the API and the model, which passes the request to its upstream.
 
+The header X-Thread names a thread that the request continues: an agent gets the messages of the thread, followed by
+those of the request. A response has its run and its thread in agent_runner.
+
 Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result
 and the same model, continues the same run. The requests of an agent may set the parameters that it and the policy
 allow; docs/platform.md lists the fields that have no effect. A field with an effect that agents do not have gets 400.
 If the client disconnects, the run ends, unless the request has an Idempotency-Key.`
+
+const aboutResponses = `
+
+previous_response_id continues the conversation of an earlier response of an agent, whatever its run: with the last
+response of a thread, it continues the thread, and otherwise a fork. conversation is a thread.`
 
 // Routes registers the endpoints of the model APIs.
 func (x *Models) Routes(rt *httpapi.Router) {
@@ -82,9 +90,15 @@ func (x *Models) Routes(rt *httpapi.Router) {
 		Summary: "Show an agent or a model of a route as an OpenAI model",
 	}, x.model)
 	for _, e := range []endpoint{
-		{"chat-completions", "/v1/chat/completions", tagOpenAI, "Create a chat completion", agentmodel.Chat(), "messages"},
-		{"responses", "/v1/responses", tagOpenAI, "Create a response of OpenAI's Responses API", agentmodel.Responses(), "input"},
-		{"messages", "/v1/messages", tagAnthropic, "Create a message of Anthropic's Messages API", agentmodel.Messages(), "messages"},
+		{"chat-completions", "/v1/chat/completions", tagOpenAI, "Create a chat completion", "", agentmodel.Chat(), "messages"},
+		{
+			"responses", "/v1/responses", tagOpenAI, "Create a response of OpenAI's Responses API", aboutResponses,
+			agentmodel.Responses(), "input",
+		},
+		{
+			"messages", "/v1/messages", tagAnthropic, "Create a message of Anthropic's Messages API", "",
+			agentmodel.Messages(), "messages",
+		},
 	} {
 		rt.Raw(httpapi.Route{
 			ID:      e.id,
@@ -95,7 +109,7 @@ func (x *Models) Routes(rt *httpapi.Router) {
 			Body:    maxConversation,
 			Input:   true,
 			Summary: e.summary + " with an agent as the model, or through a route",
-			About:   aboutModels,
+			About:   aboutModels + e.about,
 		}, e.describe, func(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) error {
 			return x.serve(w, req, c, e.protocol)
 		})
@@ -128,14 +142,18 @@ var errNoCount = &agentmodel.Error{
 // An endpoint describes a route on which agents answer requests of a model API.
 type endpoint struct {
 	id, path, tag, summary string
+	about                  string // more than aboutModels
 	protocol               *agentmodel.Protocol
 	conversation           string // the field with the conversation
 }
 
 func (e *endpoint) describe(op *huma.Operation, _ huma.Registry) {
 	object := &huma.Schema{Type: "object", Description: "The answer in the format of the API."}
-	request := objectSchema("The request in the format of the API.", map[string]string{"model": "string"},
-		e.conversation, "tools", "tool_choice", "stream", "metadata")
+	fields := []string{e.conversation, "tools", "tool_choice", "stream", "metadata"}
+	if e.about == aboutResponses {
+		fields = append(fields, "previous_response_id", "conversation")
+	}
+	request := objectSchema("The request in the format of the API.", map[string]string{"model": "string"}, fields...)
 	request.Required = append(request.Required, e.conversation)
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: request}}}
@@ -145,6 +163,12 @@ func (e *endpoint) describe(op *huma.Operation, _ huma.Registry) {
 			"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
 	}
 	runs.DescribeKey(op)
+	op.Parameters = append(op.Parameters, &huma.Param{
+		Name:        httpapi.ThreadHeader,
+		In:          "header",
+		Schema:      &huma.Schema{Type: "string"},
+		Description: "The thread that the request continues, if its model is an agent.",
+	})
 }
 
 // objectSchema returns the schema of another API's object: its required fields with their
@@ -176,6 +200,10 @@ func fieldSchema(name string) *huma.Schema {
 		return &huma.Schema{OneOf: []*huma.Schema{{Type: "string"}, list}}
 	case "metadata":
 		return object
+	case "previous_response_id":
+		return &huma.Schema{Type: "string"}
+	case "conversation":
+		return &huma.Schema{OneOf: []*huma.Schema{{Type: "string"}, object}}
 	case "stream":
 		return &huma.Schema{Type: "boolean"}
 	}
@@ -268,7 +296,13 @@ func (x *Models) answer(
 	if err := c.Parse(req.Context(), x.Admission, len(body), parse); err != nil {
 		return err
 	}
-	key, err := runs.KeyOf(req, body)
+	thread := req.Header.Get(httpapi.ThreadHeader)
+	if thread != "" {
+		if err := q.SetThread(httpapi.ThreadHeader, thread); err != nil {
+			return err
+		}
+	}
+	key, err := runs.KeyOf(req, append(body[:len(body):len(body)], thread...))
 	if err != nil {
 		return err
 	}
@@ -277,6 +311,7 @@ func (x *Models) answer(
 		return err
 	}
 	c.ReleaseBody()
+	q.Thread, q.After = part.Run.Thread, part.After
 	if l != nil {
 		l.Attached.Store(key == runs.Key{}) // a client with a key can ask again
 		defer l.Follow()()
@@ -307,7 +342,7 @@ func (x *Models) launch(
 		if ref, err = agents.ParseRef(q.Model, 0); err != nil {
 			return nil, nil, err
 		}
-		l, known, err = x.Runs.BeginOnce(ctx, c, ref, input, clientOf(q), key)
+		l, known, err = x.begin(ctx, c, ref, input, q, key)
 	} else {
 		l, known, err = x.resume(ctx, c, q, key, p)
 	}

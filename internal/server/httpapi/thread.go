@@ -6,6 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
+// ThreadHeader is the header of requests to model APIs that names the thread that they continue.
+const ThreadHeader = "X-Thread"
+
 // Thread returns a thread that the caller may use: read, continue, fork, export, change and delete.
 // It fails with [journal.ErrNoThread] if the tenant has no such thread. A handler of a request that
 // names a thread, or a run of a thread by its response id, must call Thread before it uses the

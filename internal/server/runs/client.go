@@ -29,6 +29,10 @@ type Client struct {
 	Encoder chain.Encoder
 }
 
+// attached reports whether the run needs its client's connection: its tools, parameters or encoder are
+// not stored in queues.
+func (c *Client) attached() bool { return c.Encoder != nil || c.Tools != nil || c.Params != nil }
+
 // agent returns the agent of o with the client's additions. It fails with a [*httpapi.Problem] if
 // the agent does not allow them.
 func (c *Client) agent(o *agents.Handle) (*agent.Agent, error) {

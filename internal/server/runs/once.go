@@ -22,7 +22,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/runlog"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // A Key is the Idempotency-Key of a request that starts or resumes a run. It is zero if the request
@@ -178,15 +177,6 @@ func (r *Service) historyOf(ctx context.Context, tenant, id string) (h *runlog.H
 
 // Digest returns the digest of the request, or "" if the request has no key.
 func (k *Key) Digest() string { return k.digest }
-
-// StartedBy reports whether the request with the given key started the run with the given id.
-func (r *Service) StartedBy(ctx context.Context, t *store.Tenant, id string, key Key) (bool, error) {
-	if !key.given() {
-		return false, nil
-	}
-	h, _, err := r.historyOf(ctx, t.ID(), id)
-	return err == nil && h.State.Request == key.digest, err
-}
 
 func reusedKey(did, run string) error {
 	return httpapi.NewProblem(api.CodeInvalid,

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,8 +46,7 @@ type queuedError struct{ run *journal.RunInfo }
 func (e *queuedError) Error() string { return "run " + e.run.ID + " is queued" }
 
 // beginLater adds a run to the queue of a busy thread, and returns a [*queuedError]. If the thread
-// rejects concurrent runs, or the run needs its client, it returns busy. With [Cancel] it also cancels
-// the runs ahead of the new one.
+// rejects concurrent runs, it returns busy. With [Cancel] it also cancels the runs ahead of the new one.
 func (r *Service) beginLater(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -59,11 +59,8 @@ func (r *Service) beginLater(
 	if err != nil {
 		return err
 	}
-	choice := client.Turn.Concurrency
-	if choice == "" {
-		choice = ConcurrencyOf(h)
-	}
-	if choice == Reject || client.Encoder != nil || client.Tools != nil || client.Params != nil || client.Turn.Rewinds {
+	choice := cmp.Or(client.Turn.Concurrency, ConcurrencyOf(h))
+	if choice == Reject {
 		return busy
 	}
 	q := queuedRun{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -36,10 +37,14 @@ func ConcurrencyOf(h *store.Thread) Concurrency { return cmp.Or(Concurrency(h.Co
 // A Turn is the place of a new run in a thread.
 type Turn struct {
 	Thread string
-	// Rewinds makes the run begin with only the first Messages messages of the thread. When the run
-	// ends, its messages replace the rest of the thread.
-	Rewinds     bool
-	Messages    int
+	// Rewinds makes the run begin with only the first Messages messages of the thread, which must have
+	// the version Version. When the run ends, its messages replace the rest of the thread.
+	Rewinds  bool
+	Messages int
+	Version  int64
+	// Instructed leaves the first message of the input out if it is a system message that the thread
+	// has, too: clients of model APIs repeat their instructions in each request.
+	Instructed  bool
 	Concurrency Concurrency // the thread's if it is empty
 }
 
@@ -55,7 +60,7 @@ func (r *Service) beginTurn(
 	in agent.Input,
 	client Client,
 ) (l *ActiveRun, err error) {
-	for range maxTurnAttempts {
+	for attempts := 0; attempts < maxTurnAttempts; {
 		var continued agent.Input
 		if continued, err = r.turnInput(ctx, c, in, client.Turn); err != nil {
 			return nil, err
@@ -67,11 +72,18 @@ func (r *Service) beginTurn(
 			return l, err
 		case errors.As(err, &busy):
 			l.waitRemoved(ctx)
-			return nil, r.beginLater(ctx, c, ref, in, client, busy)
+			if !client.attached() {
+				return nil, r.beginLater(ctx, c, ref, in, client, busy)
+			}
+			if err := r.awaitTurn(ctx, c, client.Turn, busy); err != nil {
+				return nil, err
+			}
+			continue
 		case !errors.Is(err, journal.ErrThreadChanged):
 			return l, err
 		}
 		l.waitRemoved(ctx)
+		attempts++
 	}
 	return nil, err
 }
@@ -85,6 +97,9 @@ func (r *Service) turnInput(ctx context.Context, c *httpapi.Caller, in agent.Inp
 	}
 	n := int(h.Messages)
 	if turn.Rewinds {
+		if h.Version != turn.Version {
+			return in, journal.ErrThreadChanged
+		}
 		n = min(n, turn.Messages)
 	}
 	base, err := r.threadMessages(ctx, c.Tenant, h, n)
@@ -92,8 +107,23 @@ func (r *Service) turnInput(ctx context.Context, c *httpapi.Caller, in agent.Inp
 		return in, err
 	}
 	in.Thread = &journal.ThreadStart{Thread: h.ID, Version: h.Version, Messages: len(base)}
+	if turn.Instructed {
+		in.Messages = withoutKnown(base, in.Messages)
+	}
 	in.Messages = append(base[:len(base):len(base)], in.Messages...)
 	return in, nil
+}
+
+// withoutKnown returns the input without its first message, if that is a system message that base has.
+func withoutKnown(base, input []abi.Message) []abi.Message {
+	if len(input) == 0 || input[0].Role != abi.RoleSystem {
+		return input
+	}
+	known := func(m abi.Message) bool { return m.Role == abi.RoleSystem && sameContent(m, input[0]) }
+	if slices.ContainsFunc(base, known) {
+		return input[1:]
+	}
+	return input
 }
 
 // threadMessages returns the first n messages of a thread.

@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/agentmodel"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/server/runs"
+)
+
+// begin starts the run of a request, in the thread that the request continues, if it continues one.
+func (x *Models) begin(
+	ctx context.Context,
+	c *httpapi.Caller,
+	ref agents.Ref,
+	in agent.Input,
+	q *agentmodel.Request,
+	key runs.Key,
+) (l *runs.ActiveRun, known *runs.Earlier, err error) {
+	client := clientOf(q)
+	if q.Previous == "" && q.Thread == "" || x.Runs.KnowsKey(ctx, c, key) {
+		return x.Runs.BeginOnce(ctx, c, ref, in, client, key)
+	}
+	client.Turn = &runs.Turn{Thread: q.Thread}
+	if q.Previous != "" {
+		if client.Turn, err = x.Runs.TurnAfter(ctx, c, q.Previous); err != nil {
+			return nil, nil, err
+		}
+	}
+	for {
+		client.Turn.Instructed = true
+		ref.Thread = client.Turn.Thread
+		l, known, err = x.Runs.BeginOnce(ctx, c, ref, in, client, key)
+		var busy *journal.ThreadBusyError
+		if q.Previous == "" || !errors.As(err, &busy) && !errors.Is(err, journal.ErrThreadChanged) {
+			return l, known, err
+		}
+		// A concurrent request continues the same response: this one continues a fork.
+		if client.Turn, err = x.Runs.ForkAfter(ctx, c, client.Turn.Thread, q.Previous); err != nil {
+			return nil, nil, err
+		}
+	}
+}
