@@ -28,9 +28,9 @@ type Request struct {
 	// IDs. If Run is empty, a new run starts with Messages.
 	Run     string
 	Answers map[string]json.RawMessage
-	// Previous is the ID of the run whose conversation the request continues: that of the response
-	// previous_response_id. Thread is the thread that it continues. Both may be empty; at most one is
-	// set by [ParseRequest].
+	// Previous is the ID of the run whose conversation a new run continues: that of the response
+	// previous_response_id. Thread is the thread that a new run continues. Both may be empty;
+	// [ParseRequest] sets at most one of them.
 	Previous, Thread string
 	// After is the number of the run's last event before this request. It makes the IDs of the
 	// responses of one run different. The caller sets it, and Thread, before [Serve].
@@ -80,8 +80,6 @@ func ParseRequest(p *Protocol, body []byte) (*Request, error) {
 		if err := r.readMessages(failed); err != nil {
 			return nil, err
 		}
-	} else if r.Previous != "" && r.Previous != r.Run {
-		return nil, badf(fieldPrevious, "%s is not the response with the calls whose results the request has", fieldPrevious)
 	}
 	if err := r.readParams(call.Params); err != nil {
 		return nil, err
