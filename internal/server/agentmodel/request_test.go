@@ -40,8 +40,8 @@ func TestRejectedFields(t *testing.T) {
 			"tools": `[{"type":"custom","custom":{"name":"x"}}]`,
 		},
 		"responses": {
-			"previous_response_id": `"resp_1"`, "conversation": `"c"`, "prompt": `{"id":"x"}`, "background": `true`,
-			"store": `true`, "include": `["message.output_text.logprobs"]`, "truncation": `"auto"`, "max_tool_calls": `3`,
+			"previous_response_id": `"x"`, "conversation": `"c"`, "prompt": `{"id":"x"}`, "background": `true`,
+			"store": `"yes"`, "include": `["message.output_text.logprobs"]`, "truncation": `"auto"`, "max_tool_calls": `3`,
 			"max_tokens": `3`, "response_format": `{"type":"text"}`, "text": `{"other":1}`,
 			"reasoning": `{"summary":"auto"}`, "top_logprobs": `3`, "tools": `[{"type":"web_search"}]`,
 			"tool_choice": `{"type":"web_search"}`,

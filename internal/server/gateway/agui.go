@@ -106,7 +106,7 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 	if err != nil {
 		return err
 	}
-	l, known, err := x.launch(req.Context(), c, ref, in, key)
+	l, known, err := x.launch(req.Context(), c, ref, req.PathValue("agent"), in, key)
 	if err != nil {
 		return err
 	}
@@ -127,6 +127,7 @@ func (x *AGUI) launch(
 	ctx context.Context,
 	c *httpapi.Caller,
 	ref agents.Ref,
+	name string, // the agent as the request names it
 	in *agui.Input,
 	key runs.Key,
 ) (l *runs.ActiveRun, known *runs.Earlier, err error) {
@@ -134,7 +135,7 @@ func (x *AGUI) launch(
 		input := agent.Input{RequestDigest: key.Digest()}
 		return x.Runs.BeginOnce(ctx, c, ref, input, runs.Client{}, key)
 	}
-	h, err := threadOf(ctx, c, ref.Name, in.ThreadID)
+	h, err := threadOf(ctx, c, ref.Name, name, in.ThreadID)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -31,10 +31,11 @@ var (
 	sentMessage = regexp.MustCompile(`_(run_[A-Za-z0-9-]+)_[0-9]+(_reasoning)?$`)
 )
 
-// threadOf returns the thread of an agent's client with a threadId. That is the stored thread with that
+// threadOf returns the thread of a client with a threadId. agent is the name of the client's agent, and
+// ref names it as the request does. That is the stored thread with that
 // id, or else the one that belongs to the tenant, the agent and the threadId, which is created if it does
 // not exist. A threadId of one tenant or agent never selects a thread of another one.
-func threadOf(ctx context.Context, c *httpapi.Caller, agent, id string) (*store.Thread, error) {
+func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*store.Thread, error) {
 	if len(id) > maxThreadID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
 		return nil, httpapi.NewProblem(api.CodeInvalid,
 			"threadId has control characters or more than %d bytes", maxThreadID)
@@ -46,9 +47,8 @@ func threadOf(ctx context.Context, c *httpapi.Caller, agent, id string) (*store.
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "agui\x00%s\x00%s\x00%s", c.Tenant.ID(), agent, id))
 	h := &store.Thread{
-		ID:       "thr_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])),
-		Agent:    agent,
-		Metadata: map[string]string{threadEntry: id},
+		ID:    "thr_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])),
+		Agent: ref,
 	}
 	known, err := c.Thread(ctx, h.ID)
 	if !errors.Is(err, journal.ErrNoThread) {
@@ -57,6 +57,7 @@ func threadOf(ctx context.Context, c *httpapi.Caller, agent, id string) (*store.
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}
+	h.Metadata = map[string]string{threadEntry: id}
 	if err := c.Tenant.CheckRunQuotas(ctx); err != nil { // the thread would have no run
 		return nil, err
 	}

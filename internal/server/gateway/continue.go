@@ -27,7 +27,7 @@ func (x *Models) begin(
 	}
 	client.Turn = &runs.Turn{Thread: q.Thread}
 	if q.Previous != "" {
-		if client.Turn, err = x.Runs.TurnAfter(ctx, c, q.Previous); err != nil {
+		if client.Turn, err = x.Runs.TurnAfter(ctx, c, q.Previous, q.Model); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -40,7 +40,7 @@ func (x *Models) begin(
 			return l, known, err
 		}
 		// A concurrent request continues the same response: this one continues a fork.
-		if client.Turn, err = x.Runs.ForkAfter(ctx, c, client.Turn.Thread, q.Previous); err != nil {
+		if client.Turn, err = x.Runs.ForkAfter(ctx, c, client.Turn.Thread, q.Previous, q.Model); err != nil {
 			return nil, nil, err
 		}
 	}

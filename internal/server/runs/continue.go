@@ -16,9 +16,9 @@ import (
 // TurnAfter returns the place of a run that continues the conversation that a finished run left. That is
 // the thread of the run, if the run is its last one and none is in progress, and a fork of the thread
 // otherwise, so that one run can be continued several times. A run without a thread becomes the first
-// run of a new one. TurnAfter fails with [journal.ErrNoRun], or a [*httpapi.Problem] if the run has not
+// run of a new one. New threads are of the given agent, as requests name it. TurnAfter fails with [journal.ErrNoRun], or a [*httpapi.Problem] if the run has not
 // ended or failed.
-func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run string) (*Turn, error) {
+func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run, agent string) (*Turn, error) {
 	info, err := c.Tenant.Run(ctx, run)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run string) 
 			"run %s ended with %q and left no answer; continue from the response before it", run, info.FinishReason)
 	}
 	if info.Thread == "" {
-		h, err := r.adopt(ctx, c, info)
+		h, err := r.adopt(ctx, c, info, agent)
 		if err == nil {
 			return turnAtEnd(h), nil
 		}
@@ -52,7 +52,7 @@ func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run string) 
 		return nil, err
 	}
 	if version < h.Version || h.Run != "" {
-		return r.ForkAfter(ctx, c, h.ID, run)
+		return r.ForkAfter(ctx, c, h.ID, run, agent)
 	}
 	return turnAtEnd(h), nil
 }
@@ -63,9 +63,9 @@ func turnAtEnd(h *store.Thread) *Turn {
 	return &Turn{Thread: h.ID, Rewinds: true, Messages: int(h.Messages), Version: h.Version, Concurrency: Reject}
 }
 
-// ForkAfter forks a thread at the end of one of its runs, and returns the place of a run that continues
-// the fork.
-func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run string) (*Turn, error) {
+// ForkAfter forks a thread at the end of one of its runs for an agent, and returns the place of a run that
+// continues the fork.
+func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run, agent string) (*Turn, error) {
 	from, err := c.Thread(ctx, thread)
 	if err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run 
 	h := &store.Thread{
 		ID:          store.NewThreadID(),
 		Subject:     from.Subject,
-		Agent:       from.Agent,
+		Agent:       agent,
 		Concurrency: from.Concurrency,
-		Metadata:    from.Metadata,
 	}
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}
+	h.Metadata = from.Metadata // not the caller's choice
 	if h, err = c.Tenant.ForkThread(ctx, h, &store.ThreadFork{Thread: from.ID, Run: run}); err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run 
 }
 
 // adopt makes a run without a thread the first run of a new one.
-func (r *Service) adopt(ctx context.Context, c *httpapi.Caller, info *journal.RunInfo) (*store.Thread, error) {
-	h := &store.Thread{ID: store.NewThreadID(), Agent: info.Agent}
+func (r *Service) adopt(ctx context.Context, c *httpapi.Caller, info *journal.RunInfo, name string) (*store.Thread, error) {
+	h := &store.Thread{ID: store.NewThreadID(), Agent: name}
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}

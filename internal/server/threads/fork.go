@@ -42,14 +42,14 @@ func (x *Threads) fork(ctx context.Context, c *httpapi.Caller, in *forkThreadInp
 		Concurrency: cmp.Or(b.Concurrency, from.Concurrency),
 		Metadata:    b.Metadata,
 	}
-	if h.Metadata == nil {
-		h.Metadata = from.Metadata
-	}
 	if !h.Titled && from.Titled {
 		h.Title, h.Titled = from.Title, true
 	}
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
+	}
+	if h.Metadata == nil {
+		h.Metadata = from.Metadata
 	}
 	created, err := c.Tenant.ForkThread(ctx, h, &store.ThreadFork{Thread: from.ID, Message: b.Message, Run: b.Run})
 	if err != nil {
