@@ -135,8 +135,11 @@ func TestPreviousResponseRejects(t *testing.T) {
 	}
 	f.ok("POST", "/v1/responses", f.acme, map[string]any{"model": "counter", "input": "x", "store": true,
 		"conversation": map[string]any{"id": h.ID}}, nil)
-	require.Equal(t, []string{"user: hi", "assistant: 1: hi", "user: hi", "assistant: 3: hi", "user: x", "assistant: 5: x"},
-		f.said(f.acme, h.ID))
+	require.Equal(
+		t,
+		[]string{"user: hi", "assistant: 1: hi", "user: hi", "assistant: 3: hi", "user: x", "assistant: 5: x"},
+		f.said(f.acme, h.ID),
+	)
 }
 
 // agui runs a turn of an AG-UI client, whose messages are pairs of an id and a text.
@@ -150,8 +153,13 @@ func (f *fixture) agui(key, agent, thread string, messages ...string) *reply {
 		}
 		list = append(list, map[string]any{"id": messages[i], "role": role, "content": messages[i+1]})
 	}
-	return f.send("POST", "/v1/agents/"+agent+"/agui", key, map[string]any{"threadId": thread, "runId": "r", "state": map[string]any{},
-		"tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{}, "messages": list})
+	return f.send(
+		"POST",
+		"/v1/agents/"+agent+"/agui",
+		key,
+		map[string]any{"threadId": thread, "runId": "r", "state": map[string]any{},
+			"tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{}, "messages": list},
+	)
 }
 
 // threadsOf returns the threads of a tenant that clients with a threadId have created.

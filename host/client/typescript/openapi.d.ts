@@ -201,6 +201,10 @@ export interface paths {
          * @description The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the
          *     front end. A run that waits for an answer, or for the result of such a tool, resumes when the same thread sends
          *     resume or the tool's message.
+         *
+         *     threadId is the id of a thread, or any other text of up to 200 bytes, for which the first request of an agent creates a
+         *     thread. A run continues the stored messages of the thread; of the input's messages, only those after the last one that
+         *     the thread has are new. An input whose last known message is an earlier one replaces the messages after that.
          */
         post: operations["agui"];
         delete?: never;
@@ -454,6 +458,9 @@ export interface paths {
          * @description The model is the name of an agent, agent@version or agent@alias; another model is served by the first route of the tenant's gateway with
          *     the API and the model, which passes the request to its upstream.
          *
+         *     The header X-Thread names a thread that the request continues: an agent gets the messages of the thread, followed by
+         *     those of the request. A response has its run and its thread in agent_runner.
+         *
          *     Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result
          *     and the same model, continues the same run. The requests of an agent may set the parameters that it and the policy
          *     allow; docs/platform.md lists the fields that have no effect. A field with an effect that agents do not have gets 400.
@@ -699,6 +706,9 @@ export interface paths {
          * Create a message of Anthropic's Messages API with an agent as the model, or through a route
          * @description The model is the name of an agent, agent@version or agent@alias; another model is served by the first route of the tenant's gateway with
          *     the API and the model, which passes the request to its upstream.
+         *
+         *     The header X-Thread names a thread that the request continues: an agent gets the messages of the thread, followed by
+         *     those of the request. A response has its run and its thread in agent_runner.
          *
          *     Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result
          *     and the same model, continues the same run. The requests of an agent may set the parameters that it and the policy
@@ -952,10 +962,16 @@ export interface paths {
          * @description The model is the name of an agent, agent@version or agent@alias; another model is served by the first route of the tenant's gateway with
          *     the API and the model, which passes the request to its upstream.
          *
+         *     The header X-Thread names a thread that the request continues: an agent gets the messages of the thread, followed by
+         *     those of the request. A response has its run and its thread in agent_runner.
+         *
          *     Of agents: Tools of the request run in the client: a call of one pauses the run, and the next request, with its result
          *     and the same model, continues the same run. The requests of an agent may set the parameters that it and the policy
          *     allow; docs/platform.md lists the fields that have no effect. A field with an effect that agents do not have gets 400.
          *     If the client disconnects, the run ends, unless the request has an Idempotency-Key.
+         *
+         *     previous_response_id continues the conversation of an earlier response of an agent, whatever its run: with the last
+         *     response of a thread, it continues the thread, and otherwise a fork. conversation is a thread.
          */
         post: operations["responses"];
         delete?: never;
@@ -4967,6 +4983,8 @@ export interface operations {
             header?: {
                 /** @description Identifies the request. Repeating the same request returns the existing run, or its answer; a different request with the same key is rejected. */
                 "Idempotency-Key"?: string;
+                /** @description The thread that the request continues, if its model is an agent. */
+                "X-Thread"?: string;
             };
             path?: never;
             cookie?: never;
@@ -6003,6 +6021,8 @@ export interface operations {
             header?: {
                 /** @description Identifies the request. Repeating the same request returns the existing run, or its answer; a different request with the same key is rejected. */
                 "Idempotency-Key"?: string;
+                /** @description The thread that the request continues, if its model is an agent. */
+                "X-Thread"?: string;
             };
             path?: never;
             cookie?: never;
@@ -6926,6 +6946,8 @@ export interface operations {
             header?: {
                 /** @description Identifies the request. Repeating the same request returns the existing run, or its answer; a different request with the same key is rejected. */
                 "Idempotency-Key"?: string;
+                /** @description The thread that the request continues, if its model is an agent. */
+                "X-Thread"?: string;
             };
             path?: never;
             cookie?: never;
@@ -6933,6 +6955,9 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
+                    conversation?: string | {
+                        [key: string]: unknown;
+                    };
                     input: string | {
                         [key: string]: unknown;
                     }[];
@@ -6940,6 +6965,7 @@ export interface operations {
                         [key: string]: unknown;
                     };
                     model: string;
+                    previous_response_id?: string;
                     stream?: boolean;
                     /** @description Any JSON. */
                     tool_choice?: unknown;

@@ -62,7 +62,11 @@ func FuzzTurnOf(f *testing.F) {
 	f.Add("u1", "r_run_a_1", "u2", 2)
 	f.Fuzz(func(t *testing.T, a, b, c string, n int) {
 		stored := []store.ThreadMessage{{ID: "u1", Run: "run_a"}, {Position: 1, ID: "x", Run: "run_a"}}[:max(0, n%3)]
-		conversation := []abi.Message{{ID: a, Role: abi.RoleUser}, {ID: b, Role: abi.RoleTool}, {ID: c, Role: abi.RoleAssistant}}
+		conversation := []abi.Message{
+			{ID: a, Role: abi.RoleUser},
+			{ID: b, Role: abi.RoleTool},
+			{ID: c, Role: abi.RoleAssistant},
+		}
 		turn, messages := turnOf(&store.Thread{ID: "h"}, stored, conversation)
 		require.NotEmpty(t, messages)
 		require.GreaterOrEqual(t, turn.Messages, 0)

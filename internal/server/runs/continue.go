@@ -24,7 +24,12 @@ func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run, agent s
 		return nil, err
 	}
 	if info.Status != journal.StatusFinished {
-		return nil, httpapi.NewProblem(api.CodeConflict, "run %s is %s; wait for its end, or answer its tool calls", run, info.Status)
+		return nil, httpapi.NewProblem(
+			api.CodeConflict,
+			"run %s is %s; wait for its end, or answer its tool calls",
+			run,
+			info.Status,
+		)
 	}
 	switch info.FinishReason {
 	case abi.RunError, abi.RunStopped, abi.RunTimeout:
@@ -87,7 +92,12 @@ func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run,
 }
 
 // adopt makes a run without a thread the first run of a new one.
-func (r *Service) adopt(ctx context.Context, c *httpapi.Caller, info *journal.RunInfo, name string) (*store.Thread, error) {
+func (r *Service) adopt(
+	ctx context.Context,
+	c *httpapi.Caller,
+	info *journal.RunInfo,
+	name string,
+) (*store.Thread, error) {
 	h := &store.Thread{ID: store.NewThreadID(), Agent: name}
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
