@@ -54,9 +54,9 @@ type FileOptions struct {
 	// Network sets the addresses and secrets of modules' requests in addition to the grants
 	// and secrets of the file. The default is public addresses and no secrets.
 	Network *Network
-	// GuardMCP checks requests to MCP servers at URLs like those of modules: if Network.Hosts is
-	// set, the host must be one of them, and the address must be public or in Network.Private. Set
-	// it if the file is untrusted. By default, these requests are not checked.
+	// GuardMCP applies the checks of modules' URLs to the URLs of MCP servers: the address must be
+	// public or in Network.Private and, if Network.Hosts is set, the host must be in it. Set GuardMCP
+	// if the file is untrusted. By default, these requests are not checked.
 	GuardMCP bool
 	// StartMCP starts the commands of MCP servers. By default, this process starts them.
 	StartMCP procgroup.Starter

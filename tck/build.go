@@ -102,8 +102,9 @@ func moduleRoot(ctx context.Context) (string, error) {
 // contents maps the slash-separated paths of files to their contents.
 type contents map[string][]byte
 
-// outputs returns the files that the build for a transport writes: in src/ the program to compile,
-// and in out/ the modules that need no compiler. root is the folder of this Go module's source.
+// outputs returns the files that the build for a transport writes. The files in src/ are the program
+// to compile, and the files in out/ are modules that need no compiler. root is the folder of this Go
+// module's source.
 func outputs(root string, cases []*golden.Case, transport string) (contents, error) {
 	all := contents{}
 	if err := all.addFolder(root, rawModules, "out/", ".wasm"); err != nil {
@@ -247,8 +248,8 @@ func (all contents) write(ctx context.Context, work, transport string) error {
 // suiteFile is the module with all Go modules of all cases.
 const suiteFile = "suite.wasm"
 
-// resolve replaces the names of modules in a request with paths in a folder of built modules. The path
-// of each Go module is that of the suite, and its configuration then selects the module in the suite.
+// resolve replaces the names of modules in a request with paths in a folder of built modules. All Go
+// modules have the path of the suite; the configuration selects a module in the suite.
 func resolve(r *wire.Request, folder, transport string) error {
 	for _, a := range []*wire.Agent{r.Agent, r.Resumed} {
 		if a == nil {

@@ -152,9 +152,8 @@ func (o *outcome) carriedOut() bool {
 	return writes > 0 && ran == writes
 }
 
-// users returns the number of the user's calls. denied is the number of those that did not run or did
-// not return their result to the model. asked is the number of the others about which a person was
-// asked.
+// users returns the number of the user's calls. denied counts the calls that did not run or whose
+// result did not reach the model. asked counts the other calls about which a person was asked.
 func (o *outcome) users() (calls, denied, asked int) {
 	for _, st := range o.steps {
 		if st.injected {

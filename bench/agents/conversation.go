@@ -76,7 +76,7 @@ type runCounts struct {
 
 type runCountsKey struct{}
 
-// withRunCounts returns a context with new runCounts for one run, and these runCounts.
+// withRunCounts returns new counts for one run, and a context that holds them.
 func withRunCounts(ctx context.Context) (context.Context, *runCounts) {
 	w := &runCounts{}
 	return context.WithValue(ctx, runCountsKey{}, w), w

@@ -106,8 +106,8 @@ func stolenTime() time.Duration {
 }
 
 // touchMachine writes to 1 GiB of memory and releases it. The first write to a page that a virtual
-// machine has never used takes ten times as long, and would otherwise count for the first
-// measurement that touches it.
+// machine has never used takes ten times as long as later ones. Without touchMachine, this time would
+// distort the first measurement that uses new pages.
 func touchMachine() error {
 	const size = 1 << 30
 	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)

@@ -119,10 +119,10 @@ func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	return took - r.limit, nil
 }
 
-// loopInGo runs a loop in Go for limit, and returns its overrun. It reads the clock and yields the
-// processor as often as the sandbox does for a guest, and does not count the time in which it waits
-// for the processor. The overrun, and the time to stop the world during the loop, are therefore
-// caused by the machine.
+// loopInGo runs a loop in Go for limit, and returns its overrun. The loop reads the clock and yields
+// the processor as often as the sandbox does for a guest. Time in which it waits for the processor
+// does not count. The overrun, and the time to stop the world during the loop, are therefore caused
+// by the machine.
 func loopInGo(limit time.Duration) (late time.Duration) {
 	x := uint64(1)
 	var ran, yielded time.Duration

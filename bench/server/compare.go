@@ -87,8 +87,8 @@ func compare(p *plan, program, against, guest, model string, text *bytes.Buffer)
 	return nil
 }
 
-// contend starts a server with the build program and ten honest tenants, and a paused process that
-// attacks the server. guest is the path of the module wasm.
+// contend starts two processes: a server with the build program and ten honest tenants, and a paused
+// process that attacks this server. guest is the path of the module wasm.
 func contend(p *plan, program, guest string, wasm []byte, model string) (*contender, error) {
 	const tenants, modules = 10, 3
 	s, err := startPlatform(program, wasm, model)

@@ -284,7 +284,8 @@ func (v *victim) process(args ...string) {
 	case code == -1:
 		v.w.kills.Add(-1)
 	case code == cli.ExitUsage && changed.MatchString(stderr.String()):
-		// The database may have executed what a killed process sent to it.
+		// The database may have executed the last statement of an earlier process that was killed
+		// before it got the result.
 	case code != cli.ExitAnswered && code != cli.ExitPaused:
 		require.NoError(t, err, "%v\n%s", args, stderr.String())
 	}

@@ -103,8 +103,8 @@ func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// quickStart writes the commands of docs/platform-quickstart.md: those of the first terminal to
-// one.sh, those of the second to two.sh. The server listens on a free port.
+// quickStart writes the commands of docs/platform-quickstart.md to two scripts: one.sh for the first
+// terminal, and two.sh for the second. The server listens on a free port.
 func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
 	text, err := os.ReadFile(ts.Getenv("DOCS") + "/platform-quickstart.md")
 	ts.Check(err)

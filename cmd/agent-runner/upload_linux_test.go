@@ -142,8 +142,8 @@ func without(calls ...string) func() {
 // perRequest matches the parts of a response that differ between two equal requests.
 var perRequest = regexp.MustCompile(`"instance":\s*"[^"]*"|"created":\s*"[^"]*"`)
 
-// somePaths returns some of the keys in all. They contain every kind of reference and every spelling
-// of a path at least once.
+// somePaths returns a part of all, with at least one key for each kind of reference and each spelling
+// of a path.
 func somePaths(all []string) (some []string) {
 	seen := map[string]bool{}
 	for _, key := range all {

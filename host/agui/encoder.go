@@ -599,9 +599,9 @@ func (l *lane) failure(ev abi.Event) string {
 	return "the run ended: " + ev.FinishReason
 }
 
-// correct sends m, the run's final answer, which differs from the last one sent. If the run's last
-// assistant message has no tool calls, correct replaces its content with that of m. Otherwise it
-// sends m as another message.
+// correct sends m, the run's final answer, which differs from the last answer that was sent. If the
+// run's last assistant message has no tool calls, correct replaces the message's content with the
+// content of m. Otherwise it sends m as another message.
 func (e *encoder) correct(ev abi.Event, m *abi.Message) {
 	text := m.Content.String()
 	for i := len(e.messages) - 1; i >= 0; i-- {

@@ -79,8 +79,8 @@ type ReplayChange struct {
 	After  string `json:"after,omitempty"`
 }
 
-// A ReplayHook compares the calls of a hook in one step: those of the run and those of its replay
-// with the candidate.
+// A ReplayHook compares the calls of a hook in one step of the run with its calls in the same step of
+// the replay with the candidate.
 type ReplayHook struct {
 	Step           int64       `json:"step"`
 	Entry          string      `json:"entry"`

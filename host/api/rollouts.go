@@ -12,7 +12,8 @@ type StartRollout struct {
 	Rollback RolloutRollback `json:"rollback,omitzero" doc:"When the rollout is rolled back. Each figure has a default."`
 }
 
-// A RolloutPlan says how a rollout proceeds, and when it is rolled back.
+// A RolloutPlan determines how a rollout assigns runs to versions, its steps, and when it is rolled
+// back.
 type RolloutPlan struct {
 	By       string          `json:"by,omitempty" enum:"run,thread" doc:"Whether each run is assigned to a version, or each thread, which keeps its version as long as the rollout is active. Default: run."`
 	Steps    []RolloutStep   `json:"steps,omitempty" maxItems:"20" doc:"The steps. Default: 10, 50 and 100 percent, 10 minutes each. After the last step, a rollout at 100 percent is promoted."`

@@ -27,8 +27,8 @@ func (p Page) query() url.Values {
 // maxPage is the maximum number of rows in a page. The server allows it for every list.
 const maxPage = 500
 
-// Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. read
-// returns one page, and the cursor of the next page, which is empty after the last page.
+// Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. read returns
+// a page's rows, and the cursor of the next page. The cursor is empty after the last page.
 func Collect[T any](limit int, read func(Page) (rows []T, next string, err error)) ([]T, error) {
 	all := []T{}
 	for p := (Page{}); ; {

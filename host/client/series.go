@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// A SeriesQuery selects counters of runs over time. The zero value selects those of all runs in the last
-// 24 hours.
+// A SeriesQuery selects counters of runs over time. The zero value selects the counters of all runs
+// in the last 24 hours.
 type SeriesQuery struct {
 	Bucket   string    // "hour" or "day"; the default is "hour"
 	From, To time.Time // the default is the last 24 buckets

@@ -19,10 +19,10 @@ type fallback struct {
 	onAttempt func(context.Context, Attempt)
 }
 
-// WithFallback returns a model that calls the first choice. If a choice fails with a retryable error
-// or is unreachable, the model calls the next one, unless a chunk of the answer has been delivered.
-// onAttempt, which may be nil, is called for each attempt that is followed by another. WithFallback
-// panics if choices is empty.
+// WithFallback returns a model that calls the first choice. If that call fails with a retryable
+// error, or the choice is unreachable, the model calls the next choice, and so on. It does not if a
+// chunk of the answer has been delivered. onAttempt, which may be nil, is called for each attempt
+// that is followed by another. WithFallback panics if choices is empty.
 func WithFallback(choices []Choice, onAttempt func(context.Context, Attempt)) Model {
 	if len(choices) == 0 {
 		panic("model: WithFallback without a choice")

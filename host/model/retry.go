@@ -36,11 +36,12 @@ type retry struct {
 	opts  RetryOptions
 }
 
-// WithRetry returns m with retries. A call that fails with a retryable error is retried unless a
-// chunk of the answer has been delivered, the delay that the endpoint requests is too long, or
-// the context's deadline is before the end of the delay. The returned error is that of the last
-// attempt, and names the number of attempts if there were several. If the context is done, it is
-// the error of the context. The options are copied; nil means the defaults.
+// WithRetry returns m with retries. A call that fails with a retryable error is retried, up to
+// MaxRetries times. It is not retried if a chunk of the answer has been delivered, if the endpoint
+// requests a delay that is too long, or if the context's deadline is before the end of the delay. The
+// returned error is the error of the last attempt, and contains the number of attempts if there were
+// several. If the context is done, it is the error of the context. The options are copied; nil means
+// the defaults.
 func WithRetry(m Model, o *RetryOptions) Model {
 	var opts RetryOptions
 	if o != nil {

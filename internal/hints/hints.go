@@ -13,9 +13,10 @@ import (
 
 // A Bus passes hints between servers. It is safe for concurrent use.
 type Bus interface {
-	// Publish sends a hint to all subscribers of a topic, those of this server included. It does not
-	// wait: a hint is dropped if too many are waiting or if the transport is down. It fails with an
-	// error that wraps [ErrInvalid] if the topic is invalid or the hint is larger than MaxBytes.
+	// Publish sends a hint to all subscribers of a topic, including the subscribers in this server.
+	// It does not wait: it drops the hint if too many are waiting or if the transport is down. It
+	// fails with an error that wraps [ErrInvalid] if the topic is invalid or the hint is larger than
+	// MaxBytes.
 	Publish(topic string, hint []byte) error
 	// Subscribe calls receive for each hint of a topic, one at a time, until cancel is called.
 	// receive must not block and must not keep the hint.

@@ -9,7 +9,7 @@ import (
 // A Decision is an effect of a hook's answer on the run, such as deny.
 type Decision string
 
-// The decisions of answers in addition to those of gates, which are allow, ask, deny and stop.
+// Decisions of answers. The answers of gates have other decisions: allow, ask, deny and stop.
 const (
 	decideInterrupt Decision = "interrupt" // ask a question, in a hook that is no gate
 	decideRespond   Decision = "respond"   // answer instead of the model or the tool

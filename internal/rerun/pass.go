@@ -58,8 +58,8 @@ type sentRequest struct {
 // isOwn reports whether a middleware made the call for itself.
 func (s *sentRequest) isOwn() bool { return !strings.HasPrefix(s.Key, "model#") }
 
-// NewPass returns a replay of a run. own is the replay of the run with its own modules, which has ended;
-// it is nil for that replay itself.
+// NewPass returns a replay of a run. own is the ended replay of the run with its own modules. It is
+// nil if the new replay is the one with the run's own modules.
 func NewPass(run *Run, own *Pass) *Pass {
 	r := &Pass{
 		run:     run,

@@ -169,8 +169,8 @@ func (t *transcript) step(events []abi.Event) {
 	}
 }
 
-// callsOf returns the events about each tool call of a step, and the ids of the calls: those of
-// messages in their order, then others.
+// callsOf returns the events about each tool call of a step, and the ids of the calls: first the
+// calls of messages, in the order of the messages, then all others.
 func callsOf(events []abi.Event) (calls map[string][]abi.Event, order []string) {
 	calls = map[string][]abi.Event{}
 	for _, e := range events {

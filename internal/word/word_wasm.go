@@ -56,8 +56,8 @@ func StoreHalf(b []byte, i int, w uint32) {
 }
 
 // StoreString makes a string refer to b[i:i+n], which must not change afterwards. at points to the
-// string. It bypasses the garbage collector's write barrier. That is safe because the reader holds
-// b until everything is read, and the collector knows the string itself.
+// string. StoreString bypasses the garbage collector's write barrier. This is safe because the reader
+// holds b until everything is read, and because the garbage collector can find the string itself.
 func StoreString(at unsafe.Pointer, b []byte, i, n int) {
 	text := (*[2]uintptr)(at)
 	text[0], text[1] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))+uintptr(i), uintptr(n)

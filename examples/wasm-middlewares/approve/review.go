@@ -34,8 +34,8 @@ const instruction = `An agent that works for a user wants to call a tool. You ju
 type verdict struct {
 	Risk   float64 `json:"risk"`
 	Reason string  `json:"reason"`
-	// Failed is the reason for a missing verdict. Closed is true if the reviewer is not
-	// asked any more.
+	// Failed is the reason for a missing verdict. Closed is true if it is missing because the
+	// reviewer is no longer asked in this run, after too many denials.
 	Failed string `json:"failed,omitempty"`
 	Closed bool   `json:"closed,omitempty"`
 }

@@ -163,8 +163,8 @@ func (k *keeper) failed(ctx *middleware.Context, answer string) (failed, texts [
 	return failed, texts, nil
 }
 
-// giveUp emits an event for an answer that fails checks after the given number of continuations,
-// and stops the run if Then is thenStop. because names the limit that ended the
+// giveUp emits an event for an answer that still fails checks after the given number of
+// continuations. It stops the run if Then is thenStop. because is the limit that ended the
 // continuations.
 func (k *keeper) giveUp(ctx *middleware.Context, failed []string, times int, because string) error {
 	if err := ctx.Emit("unfinished", reported{failed, times, because}); err != nil {

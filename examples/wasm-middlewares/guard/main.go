@@ -84,8 +84,8 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
-// report emits an event for a match of the kind what in the text that where names. The event does
-// not contain the text.
+// report emits an event for a match. where is the place of the text, and what is the kind of the
+// match. The event does not contain the text.
 func report(ctx *middleware.Context, where, what string) error {
 	return ctx.Emit("guarded", map[string]string{"in": where, "what": what})
 }

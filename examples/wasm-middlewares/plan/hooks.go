@@ -189,8 +189,8 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 	})
 }
 
-// checkStatus returns an error if t must not have its new status, because it must wait for other
-// tasks or because too many tasks are in progress. before is its old status.
+// checkStatus returns an error if t must not have its new status: because it must wait for other
+// tasks, or because too many tasks are in progress. before is the task's old status.
 func (p *planner) checkStatus(l *list, t *task, before string) error {
 	if t.Status == before || t.Status != inProgress && t.Status != completed {
 		return nil

@@ -109,8 +109,8 @@ func isMark(c rune) bool {
 	return false
 }
 
-// forMe reports whether t, the verb with index i in tokens, asks for no effect. It does not if it
-// begins a phrase like "tell me", which asks for an answer, or if it is not a verb, as in "email
+// forMe reports whether t, the verb with index i in tokens, asks for no effect: because it begins a
+// phrase like "tell me", which asks for an answer, or because it is not a verb, as in "email
 // address".
 func (t token) forMe(tokens []token, i int) bool {
 	if i+1 == len(tokens) {

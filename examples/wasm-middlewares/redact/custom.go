@@ -139,9 +139,8 @@ func (s *search) follow(t thread) {
 	}
 }
 
-// canContinue reports whether the outcome of a thread at the end of the text depends on more
-// text: it consumes a character, or tests whether one follows. unsure is true after such a
-// test.
+// canContinue reports whether the outcome of a thread at the end of the text depends on more text:
+// whether the thread consumes a character or tests if one follows. unsure is true after such a test.
 func (s *search) canContinue(pc int, unsure bool) bool {
 	// Skip instructions that an unsure thread has already reached.
 	if s.seen[pc] == -s.round || s.seen[pc] == s.round && !unsure {

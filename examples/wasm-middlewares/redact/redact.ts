@@ -237,7 +237,8 @@ class Finds {
 		this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
 	}
 
-	// tell emits an event with the counts, without the data.
+	// tell emits an event with the number of matches of each kind. The event does not contain the
+	// data.
 	tell(ctx: Context, where: string) {
 		if (!this.none) ctx.emit("redacted", { in: where, found: Object.fromEntries(this.counts) });
 	}

@@ -265,8 +265,8 @@ type restoration struct {
 }
 
 // restored returns piece, the next piece of the text of b, with its placeholders replaced by their
-// values. If piece ends with what may be the beginning of a placeholder, restored returns that part
-// with the next piece instead, unless last is true.
+// values. If piece ends with a possible beginning of a placeholder, and last is false, restored holds
+// this part back and returns it with the next piece.
 func (r *redact) restored(b *restoration, piece string, last bool) string {
 	text := b.Text + piece
 	b.Text = ""

@@ -17,8 +17,8 @@ type view struct {
 	from   int    // start of unprocessed text
 	survey survey // survey of text[from:]
 
-	// For an undisguised view: its pieces in order, which say where its characters come from. Nil for the text
-	// itself.
+	// pieces holds the pieces of an undisguised view in order, with the position of each piece in the
+	// original. It is nil for a view of the text itself.
 	pieces  []piece
 	to      int    // length of the part of the original that the view covers
 	escapes []span // ranges of the original

@@ -40,8 +40,8 @@ func newBench(t *testing.T, config object, answers ...any) *bench {
 	return b
 }
 
-// call calls the tool and returns its result: "error: …" for a failed call, "!…" for an error
-// result, and "as it came" if the module returned no result of its own.
+// call calls the tool and describes its result: "error: …" for a failed call, "!…" for an error
+// result, and "as it came" if the module left the tool's own result in place.
 func (b *bench) call(call abi.Call) string {
 	b.t.Helper()
 	require.NoError(b.t, b.Wipe())

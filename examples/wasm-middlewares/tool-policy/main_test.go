@@ -160,8 +160,8 @@ func TestMessage(t *testing.T) {
 	require.Equal(t, "Ask an operator.", answer.Message)
 }
 
-// TestAsk checks that the first of the strictest matching rules provides the message, and that a
-// rule without one has a default message.
+// TestAsk checks that the first of the strictest matching rules provides the message, and that a rule
+// that sets no message has a default one.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	h := newHost()

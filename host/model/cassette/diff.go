@@ -70,8 +70,9 @@ func compare(it *interaction, req *model.Request) (*difference, error) {
 // A difference describes how a request differs from the recorded one.
 type difference struct{ path, note, diff string }
 
-// first returns the path of the first line that differs: the path in got, or the recorded one if got
-// has ended or has reached the tools, because the request then probably lacks recorded lines.
+// first returns the path of the first line that differs. The path is from got, unless got has ended
+// or has reached the tools: the request then probably lacks recorded lines, and the path is from
+// recorded.
 func first(recorded, got []line) string {
 	switch {
 	case len(got) == 0:

@@ -10,9 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
 
-// cutObject returns the JSON object at the start of a text, after spaces, colons or opening
-// parentheses. n is the number of bytes up to the end of the object, or 0 if the text does not start
-// with an object.
+// cutObject returns the JSON object at the start of a text, which spaces, colons or opening
+// parentheses may precede. n is the number of bytes up to the end of the object. It is 0 if the text
+// does not start with an object.
 func cutObject(text string) (object string, n int) {
 	start := strings.TrimLeft(text, " \t\n:(")
 	if !strings.HasPrefix(start, "{") {

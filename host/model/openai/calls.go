@@ -143,11 +143,11 @@ func (c *calls) byID(id string) *toolCall {
 	return nil
 }
 
-// begins reports whether a delta begins a new call, although it has the index of t. Some endpoints
-// use the same index for all calls; others repeat the name or the id in each delta. A delta without a
-// name never begins a call. A delta with a name does if the arguments of t are complete and the
-// delta's start with a brace, or if the delta has another id and the arguments of t are complete or
-// empty.
+// begins reports whether a delta begins a new call, although it has the index of t: some endpoints
+// use the same index for all calls, and others repeat the name or the id in each delta. A delta
+// without a name never begins a call. A delta with a name begins a call in two cases. In the first,
+// the arguments of t are complete and the delta's arguments start with a brace. In the second, the
+// delta has another id, and the arguments of t are complete or empty.
 func (p *callPiece) begins(t *toolCall) bool {
 	if p.name == "" {
 		return false

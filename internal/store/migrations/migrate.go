@@ -1,12 +1,12 @@
-// Package migrations holds the schema of the store as numbered SQL files, and updates databases
-// to it.
+// Package migrations holds the schema of the store as numbered SQL files, and updates databases to
+// this schema.
 //
-// During an upgrade, servers of two successive versions use a database that has the newer version's
-// migrations. A change therefore takes several versions. The first adds columns with defaults, tables
-// and indexes, and writes the old and the new form. The next reads only the new form. The one after
-// that removes the old form; its migration is a contract. The same holds for what the store keeps as
-// JSON, such as the journals of runs: a version must read a new field before its successor writes
-// something that needs it.
+// During an upgrade, servers of two successive versions use one database, which has the newer
+// version's migrations. A change therefore takes several versions. The first version adds columns
+// with defaults, tables and indexes, and writes the old and the new form. The next version reads only
+// the new form. The version after that removes the old form; its migration is a contract. This also
+// applies to JSON in the store, such as the journals of runs: a version must be able to read a new
+// field before the next version writes data that needs the field.
 package migrations
 
 import (
@@ -28,9 +28,9 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// contract is the first line of a migration that servers of the previous version cannot work with,
-// such as one that removes a column. Other migrations only add what these servers ignore, so that a
-// server of the previous version can run, and start, beside one that has executed them.
+// contract is the first line of a migration after which servers of the previous version do not work,
+// for example because it removes a column. All other migrations only add what these servers ignore.
+// After them, servers of the previous version can continue to run, and can be started.
 const contract = "-- contract"
 
 // Apply executes the migrations that a database lacks. If two processes start at once, one of them
@@ -80,8 +80,8 @@ func apply(ctx context.Context, db database.DB, files fs.FS) error {
 	})
 }
 
-// complete reports whether a database has all migrations of this program, and none that this
-// program cannot work with.
+// complete reports whether a database has all migrations of this program, and no contract that this
+// program does not have.
 func complete(ctx context.Context, db database.DB, names []string) bool {
 	err := db.View(ctx, func(t database.Tx) error {
 		done, err := applied(t)
@@ -98,8 +98,8 @@ func complete(ctx context.Context, db database.DB, names []string) bool {
 	return err == nil
 }
 
-// prepare creates the tables of migrations if necessary, and returns the applied migrations.
-// Versions before the table migrations only counted them; prepare adds theirs to the table.
+// prepare creates the tables of migrations if necessary, and returns the applied migrations. Older
+// versions stored only the number of migrations; prepare adds these migrations to the table.
 func prepare(t database.Tx, names []string) (map[string]bool, error) {
 	for _, table := range []string{
 		"CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)",
@@ -156,8 +156,8 @@ func newer(what string) error {
 	return database.ForCaller(&database.Error{Kind: database.Newer, Err: errors.New(what)})
 }
 
-// setVersion stores the number of migrations, for versions that know no more about a schema. They
-// refuse a database with more migrations than theirs.
+// setVersion stores the number of migrations for older versions, which read only this number. They
+// refuse a database with more migrations than they have.
 func setVersion(t database.Tx, n int) error {
 	if _, err := t.Exec("DELETE FROM schema_version"); err != nil {
 		return err

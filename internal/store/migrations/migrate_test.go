@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/sqlite"
 )
 
-// with returns the migrations of this version and one more, as a newer version has.
+// with returns the migrations of this version and another one, like a newer version.
 func with(t *testing.T, name, text string) fs.FS {
 	t.Helper()
 	more := fstest.MapFS{name: {Data: []byte(text)}}
@@ -83,8 +83,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestCounted checks that migrations are not repeated on a database of a version that only counted
-// them.
+// TestCounted checks that migrations are not repeated on a database of an older version, which has
+// only the number of its migrations.
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"))
@@ -105,8 +105,8 @@ func TestCounted(t *testing.T) {
 	}))
 }
 
-// TestContracts checks that a migration that servers of the previous version cannot work with begins
-// with the line that says so.
+// TestContracts checks that each migration after which servers of the previous version do not work
+// begins with the line of a contract.
 func TestContracts(t *testing.T) {
 	breaks := regexp.MustCompile(
 		`(?i)\b(DROP (TABLE|COLUMN|DEFAULT)|RENAME|SET NOT NULL|ALTER COLUMN|ADD (CONSTRAINT|UNIQUE)|CREATE UNIQUE INDEX|CREATE TRIGGER)`,

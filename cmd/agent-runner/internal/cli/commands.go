@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/suggest"
 )
 
-// UnknownCommand returns an error that suggests a similar command. Without one, it lists the
-// commands or, if got looks like a prompt to the root command, suggests running an agent.
+// UnknownCommand returns an error that suggests a similar command. If no command is similar, it
+// suggests running an agent if got could be a prompt for one, and otherwise lists the commands.
 func UnknownCommand(cmd *cobra.Command, got string) error {
 	var names []string
 	for _, c := range cmd.Commands() {

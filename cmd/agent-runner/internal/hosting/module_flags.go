@@ -56,7 +56,8 @@ func (m *ModuleFlags) Apply(ctx context.Context, e *cli.Env, f *agentfile.File) 
 // maxConfig is the maximum size of a module's configuration file, in bytes.
 const maxConfig = 8 << 20
 
-// addModules appends the modules of -m to those of the file, and builds source folders.
+// add appends the modules of the flag -m to the modules of the file. If -m names a source folder, add
+// builds it.
 func (m *ModuleFlags) add(ctx context.Context, e *cli.Env, f *agentfile.File) error {
 	for _, given := range m.Paths {
 		path, err := Buildable(ctx, e, given)

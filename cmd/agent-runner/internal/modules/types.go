@@ -72,8 +72,8 @@ func (t *tester) checkTypes(ctx context.Context, path string) error {
 	return err
 }
 
-// findTSC returns the path of TypeScript's compiler: that of the project, or the one in PATH. It
-// returns "" if there is none.
+// findTSC returns the path of TypeScript's compiler: the one that the project has installed, or else
+// the one in PATH. It returns "" if there is none.
 func findTSC(s javascript.Source) string {
 	for _, dir := range foldersUp(s) {
 		if path, err := exec.LookPath(filepath.Join(dir, "node_modules", ".bin", "tsc")); err == nil {
@@ -87,7 +87,8 @@ func findTSC(s javascript.Source) string {
 	return path
 }
 
-// foldersUp returns the folders from that of a script up to the root of its project or workspace.
+// foldersUp returns the folder of a script, and the folders above it up to the root of its project or
+// workspace.
 func foldersUp(s javascript.Source) (out []string) {
 	for dir := filepath.Dir(s.Entry); ; dir = filepath.Dir(dir) {
 		out = append(out, dir)
@@ -97,9 +98,9 @@ func foldersUp(s javascript.Source) (out []string) {
 	}
 }
 
-// typeConfig returns the path of the project's tsconfig.json. For a script without one, it writes a
-// tsconfig.json and the SDK's types to a temporary folder. The caller must call remove, which
-// deletes that folder.
+// typeConfig returns the path of the project's tsconfig.json. If the script has none, typeConfig
+// writes a tsconfig.json and the SDK's types to a temporary folder. The caller must call remove,
+// which deletes that folder.
 func typeConfig(s javascript.Source) (config string, remove func(), err error) {
 	for _, dir := range foldersUp(s) {
 		config := filepath.Join(dir, "tsconfig.json")

@@ -94,7 +94,7 @@ func (c *changeView) head() {
 	}
 }
 
-// say writes a line about the change, with text from a module.
+// say writes a line about the change: what, followed by text, which is from a module.
 func (c *changeView) say(what, text string) {
 	c.head()
 	c.line(2, cli.Plain, "%s%s", what, c.cut(text))
@@ -159,7 +159,7 @@ func otherFields(m *abi.Message) string {
 	return string(b)
 }
 
-// answer writes the changes in a hook's answer other than those of messages.
+// answer writes the changes in a hook's answer, except changes of messages.
 func (c *changeView) answer(a *hookAnswer) {
 	if r := a.Request; r != nil {
 		c.request(r)
@@ -266,9 +266,9 @@ func (c *changeView) rest() {
 	}
 }
 
-// delivered writes the difference between the model's answer and what the caller received, which the
-// hooks on_chunk and wrap_model cause. Their answers are not recorded, so it names all entries with such
-// a hook.
+// delivered writes the difference between the model's answer and the chunks that the caller received.
+// The hooks on_chunk and wrap_model can cause such a difference. Their answers are not recorded, so
+// delivered names all entries with one of these hooks.
 func (v *runView) delivered(step int, events []abi.Event) {
 	if v.model == nil || v.response == nil {
 		return

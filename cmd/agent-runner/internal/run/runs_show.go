@@ -214,8 +214,8 @@ func (v *runView) event(e *abi.Event) {
 	}
 }
 
-// pauses writes the answered interrupts of a step that are not written yet: those of one call, or
-// all if call is "". ending writes the unanswered interrupts.
+// pauses writes the answered interrupts of a step that are not written yet: the interrupts of one
+// call, or all of them if call is "". ending writes the unanswered interrupts.
 func (v *runView) pauses(step int, call string) {
 	for _, e := range v.steps[step] {
 		if e.Type != abi.EventRunPaused {

@@ -490,8 +490,8 @@ func (c *serveCommand) keeps() (time.Duration, error) {
 	return keep, err
 }
 
-// beforeServing returns the error of a server that did not start. If ctx is done, the
-// error says that a signal ended it.
+// beforeServing returns the error of a server that did not start: err, or an error about the signal
+// if ctx is done.
 func beforeServing(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return cli.Ended(cli.ExitCanceled, errors.New("ended before it started"))

@@ -73,9 +73,9 @@ func (s *search) add(text string) bool {
 	return true
 }
 
-// join returns text without separators between single letters, as in "i g n o r e", and without
-// hyphens and similar signs between letters, as in "ig-nore". More than one space between words of
-// spaced letters still separates them.
+// join removes the separators between single letters, as in "i g n o r e", and the hyphens and
+// similar signs between letters, as in "ig-nore". If several spaces separate words of such letters,
+// join keeps the words apart.
 func join(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))

@@ -37,8 +37,8 @@ export function compile(source: string): Pattern {
 	};
 }
 
-// The two translations of an expression. whole matches as usual. begun also matches where the text
-// ends within a match: it finds everything that more text could complete or extend.
+// The two translations of an expression. whole matches as usual. begun also matches at the end of the
+// text if more text could complete or extend the match.
 interface Made {
 	whole: string;
 	begun: string;
