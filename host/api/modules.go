@@ -7,13 +7,13 @@ import (
 
 // A Module describes a stored module and its names.
 type Module struct {
-	Digest  string       `json:"digest" doc:"The SHA-256 of the content, as sha256:…. The content of a script includes its imports."`
-	Kind    string       `json:"kind" enum:"wasm,script" doc:"The media type of the content."`
-	Size    int64        `json:"size" doc:"The size of the stored content, in bytes."`
-	Names   []ModuleName `json:"names" nullable:"false"`
-	Created time.Time    `json:"created"`
-	Blocked string       `json:"blocked,omitempty" doc:"The operator's reason, if the module is blocked."`
-	About   About        `json:"about"`
+	Digest    string       `json:"digest" doc:"The SHA-256 of the content, as sha256:…. The content of a script includes its imports."`
+	Kind      string       `json:"kind" enum:"wasm,script" doc:"The media type of the content."`
+	SizeBytes int64        `json:"size_bytes" doc:"The size of the stored content, in bytes."`
+	Names     []ModuleName `json:"names" nullable:"false"`
+	Created   time.Time    `json:"created"`
+	Blocked   string       `json:"blocked,omitempty" doc:"The operator's reason, if the module is blocked."`
+	About     About        `json:"about"`
 }
 
 // A ModuleName is a name and a version of a module.

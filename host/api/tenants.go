@@ -104,10 +104,10 @@ type Key struct {
 
 // A CreateKey is a request that creates a key.
 type CreateKey struct {
-	Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
-	Scopes    []string `json:"scopes,omitempty" maxItems:"40" doc:"The key's scopes. Default, without a role: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
-	Role      string   `json:"role,omitempty" maxLength:"40" example:"approver" doc:"A role instead of scopes: owner, developer, approver or viewer; for the operator's keys, admin or support."`
-	ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
+	Name             string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
+	Scopes           []string `json:"scopes,omitempty" maxItems:"40" doc:"The key's scopes. Default, without a role: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
+	Role             string   `json:"role,omitempty" maxLength:"40" example:"approver" doc:"A role instead of scopes: owner, developer, approver or viewer; for the operator's keys, admin or support."`
+	ExpiresInSeconds int64    `json:"expires_in_seconds,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
 }
 
 // A Secret describes a secret without its value.

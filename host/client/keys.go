@@ -38,7 +38,7 @@ func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*api.K
 // own.
 func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Duration) (*api.Key, error) {
 	in := struct {
-		Grace int64 `json:"grace,omitempty"`
+		Grace int64 `json:"grace_seconds,omitempty"`
 	}{int64(grace / time.Second)}
 	out := &api.Key{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant) + path("/%s/rotate", id), in: in}, out)

@@ -10,6 +10,9 @@ import (
 type Page struct {
 	Cursor string // the next cursor of the previous page
 	Limit  int    // maximum number of rows; the default is the server's
+	// Name selects agents, modules, keys and tenants whose name contains it, in upper or lower case. Other lists
+	// ignore it.
+	Name string
 }
 
 // query returns the query parameters of a page.
@@ -20,6 +23,9 @@ func (p Page) query() url.Values {
 	}
 	if p.Limit != 0 {
 		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	if p.Name != "" {
+		q.Set("name", p.Name)
 	}
 	return q
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/longtest"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
@@ -115,6 +116,32 @@ func (f *fixture) addRuns(tenant string, n int) {
 			),
 		)
 	}
+}
+
+// TestListsByName checks that lists of agents, modules, keys and tenants are filtered by name.
+func TestListsByName(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.upload(f.acme, "plain", sources["plain"])
+	f.upload(f.acme, "deny", sources["deny"])
+	for _, name := range []string{"clerk", "plainer"} {
+		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: none}\n").status)
+	}
+	for path, c := range map[string]struct{ key, rows, id, name, want string }{
+		"/v1/agents":            {f.acme, "agents", "name", "LAIN", "plainer"},
+		"/v1/keys":              {f.acme, "keys", "name", "Of acme", "key of acme"},
+		"/v1/tenants":           {f.operator, "tenants", "id", "bet", "beta"},
+		"/v1/tenants/beta/keys": {f.operator, "keys", "name", "beta", "key of beta"},
+	} {
+		q := url.Values{"name": {c.name}}
+		require.Equal(t, []string{c.want}, f.listed(path, c.key, c.rows, []string{c.id}, q, nil), path)
+		q.Set("name", "nobody")
+		require.Empty(t, f.listed(path, c.key, c.rows, []string{c.id}, q, nil), path)
+	}
+	var modules struct{ Modules []api.Module }
+	f.ok("GET", "/v1/modules?name=Plai", f.acme, nil, &modules)
+	require.Len(t, modules.Modules, 1)
+	require.Equal(t, "plain", modules.Modules[0].Names[0].Name)
 }
 
 // TestListsSkipNoRuns checks that the pages of thousands of runs have each run exactly once.

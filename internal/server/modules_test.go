@@ -47,7 +47,7 @@ func TestUpload(t *testing.T) {
 	require.Equal(t, 200, r.status, string(r.body))
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "wasm", m.Kind)
-	require.Equal(t, int64(len(b)), m.Size)
+	require.Equal(t, int64(len(b)), m.SizeBytes)
 	require.Equal(t, []api.ModuleName{{Name: "wrap", Version: "1.0"}}, m.Names)
 	require.NotEmpty(t, m.About.Hooks)
 	require.NotEmpty(t, m.About.Powers)

@@ -89,7 +89,7 @@ func TestKeysWithRoles(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var k api.Key
-	f.ok("POST", "/v1/keys", f.acme, api.CreateKey{Name: "a", Role: "approver", ExpiresIn: 60}, &k)
+	f.ok("POST", "/v1/keys", f.acme, api.CreateKey{Name: "a", Role: "approver", ExpiresInSeconds: 60}, &k)
 	require.Equal(t, "approver", k.Role)
 	require.Equal(t, httpapi.RoleApprover.Scopes("acme"), k.Scopes)
 	require.NotNil(t, k.Expires)

@@ -148,7 +148,7 @@ func TestKeyLife(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var first, second api.Key
-	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in": 3600}, &first)
+	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in_seconds": 3600}, &first)
 	require.Len(t, first.Scopes, len(httpapi.TenantScopes))
 	require.NotNil(t, first.Expires)
 	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).
@@ -166,7 +166,7 @@ func TestKeyLife(t *testing.T) {
 	f.send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).problem(t, 403)
 	f.send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).problem(t, 403)
 
-	f.ok("POST", "/v1/keys/"+first.ID+"/rotate", first.Secret, map[string]any{"grace": 60}, &second)
+	f.ok("POST", "/v1/keys/"+first.ID+"/rotate", first.Secret, map[string]any{"grace_seconds": 60}, &second)
 	f.ok("GET", "/v1/keys", first.Secret, nil, nil)
 	f.ok("DELETE", "/v1/keys/"+first.ID, second.Secret, nil, nil)
 	f.send("GET", "/v1/keys", first.Secret, nil).problem(t, 401)

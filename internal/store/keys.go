@@ -205,7 +205,8 @@ func (n *Tenant) Keys(ctx context.Context, p Page) (keys []Key, next *Position, 
 			}
 			return k, err
 		}, func(k *Key) Position { return Position{k.Created, k.ID} }, `SELECT `+keyColumns+` FROM api_keys
-			WHERE tenant = $1 AND (created_ms, id) < ($2, $3) ORDER BY created_ms DESC, id DESC LIMIT $4`, created, id)
+			WHERE tenant = $1 AND (created_ms, id) < ($2, $3) AND ($4 = '' OR lower(name) LIKE lower($4) ESCAPE '\')
+			ORDER BY created_ms DESC, id DESC LIMIT $5`, created, id, p.namePattern())
 		return err
 	})
 	return keys, next, err

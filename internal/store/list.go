@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/store/database"
@@ -19,6 +20,18 @@ type Position struct {
 type Page struct {
 	After *Position // the position at which the previous page ended; nil selects the first page
 	Limit int       // maximum number of rows; the default is 100
+	// Name selects the rows whose name contains it, in upper or lower case. Only lists of agents, modules, keys and
+	// tenants use it.
+	Name string
+}
+
+// namePattern returns the pattern for LIKE of names that contain p.Name, or an empty string if all rows are
+// selected.
+func (p Page) namePattern() string {
+	if p.Name == "" {
+		return ""
+	}
+	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(p.Name) + "%"
 }
 
 const (

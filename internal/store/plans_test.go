@@ -87,7 +87,7 @@ var exceptions = []struct{ statement, step, purpose string }{
 		"lists the names of a tenant's agents",
 	},
 	{
-		"ORDER BY name LIMIT $3",
+		"FROM agents WHERE tenant = $1 AND name > $2",
 		"SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=? AND name>?)",
 		"lists a tenant's agents",
 	},

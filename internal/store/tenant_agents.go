@@ -271,7 +271,7 @@ func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next
 			return a, err
 		}, func(a *StoredAgent) Position { return Position{Name: a.Name} }, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
 			AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
-			ORDER BY name LIMIT $3`, p.name())
+			AND ($3 = '' OR lower(name) LIKE lower($3) ESCAPE '\') ORDER BY name LIMIT $4`, p.name(), p.namePattern())
 		return err
 	})
 	return agents, next, err

@@ -151,8 +151,10 @@ func (n *Tenant) Modules(ctx context.Context, p Page) (modules []TenantModule, n
 	created, digest := p.older()
 	err = n.view(ctx, func(t scoped) (err error) {
 		modules, next, err = list(t, p, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules
-			WHERE tenant = $1 AND (created_ms, digest) < ($2, $3)
-			ORDER BY created_ms DESC, digest DESC LIMIT $4`, created, digest)
+			WHERE tenant = $1 AND (created_ms, digest) < ($2, $3) AND ($4 = '' OR EXISTS (
+				SELECT 1 FROM module_names n WHERE n.tenant = $1 AND n.digest = tenant_modules.digest
+				AND lower(n.name) LIKE lower($4) ESCAPE '\'))
+			ORDER BY created_ms DESC, digest DESC LIMIT $5`, created, digest, p.namePattern())
 		if err != nil {
 			return err
 		}

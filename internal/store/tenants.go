@@ -99,7 +99,9 @@ func (s *store) Tenants(ctx context.Context, p Page) (tenants []TenantInfo, next
 			}
 			return i, err
 		}, func(i *TenantInfo) Position { return Position{Name: i.ID} },
-			`SELECT `+tenantColumns+` FROM tenants WHERE id > $1 AND id <> '' ORDER BY id LIMIT $2`, p.name())
+			`SELECT `+tenantColumns+` FROM tenants WHERE id > $1 AND id <> ''
+				AND ($2 = '' OR id LIKE lower($2) ESCAPE '\' OR lower(name) LIKE lower($2) ESCAPE '\')
+				ORDER BY id LIMIT $3`, p.name(), p.namePattern())
 		return err
 	})
 	return tenants, next, err

@@ -2208,7 +2208,7 @@ export interface components {
              * Format: int64
              * @description The size of the stored content, in bytes.
              */
-            size: number;
+            size_bytes: number;
         };
         ModuleLimits: {
             /**
@@ -2252,7 +2252,7 @@ export interface components {
              * Format: int64
              * @description Seconds until it expires. Default: never.
              */
-            expires_in?: number;
+            expires_in_seconds?: number;
             /**
              * @description The purpose of the key.
              * @example ci
@@ -2676,7 +2676,7 @@ export interface components {
              * Format: int64
              * @description Seconds for which the old key remains valid. Default: 0.
              */
-            grace?: number;
+            grace_seconds?: number;
         };
         Run: {
             agent: string;
@@ -3735,6 +3735,8 @@ export interface operations {
     "list-agents": {
         parameters: {
             query?: {
+                /** @description Only rows whose name contains this text, in upper or lower case. */
+                name?: string;
                 /**
                  * @deprecated
                  * @description Only agents whose names sort after this one. Deprecated: use cursor.
@@ -5484,6 +5486,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of rows. */
                 limit?: number;
+                /** @description Only rows whose name contains this text, in upper or lower case. */
+                name?: string;
             };
             header?: never;
             path?: never;
@@ -6263,6 +6267,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of rows. A page of large rows has fewer. */
                 limit?: number;
+                /** @description Only rows whose name contains this text, in upper or lower case. */
+                name?: string;
             };
             header?: never;
             path?: never;
@@ -6362,7 +6368,7 @@ export interface operations {
                          * Format: int64
                          * @description The size of the stored content, in bytes.
                          */
-                        size: number;
+                        size_bytes: number;
                     };
                 };
             };
@@ -8305,6 +8311,8 @@ export interface operations {
     "list-tenants": {
         parameters: {
             query?: {
+                /** @description Only rows whose name contains this text, in upper or lower case. */
+                name?: string;
                 /**
                  * @deprecated
                  * @description Only tenants whose ids sort after this one. Deprecated: use cursor.
@@ -8688,6 +8696,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of rows. */
                 limit?: number;
+                /** @description Only rows whose name contains this text, in upper or lower case. */
+                name?: string;
             };
             header?: never;
             path: {
@@ -8939,6 +8949,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Maximum number of rows. */
                 limit?: number;
+                /** @description Only rows whose name contains this text, in upper or lower case. */
+                name?: string;
             };
             header?: never;
             path: {

@@ -85,7 +85,7 @@ type RunInfo struct {
 	Denials int64            `json:"denials,omitempty"`
 	Denied  map[string]int64 `json:"denied,omitempty"`
 	// Active is the time for which the run was in progress. It does not include pauses.
-	Active time.Duration `json:"active,omitempty"`
+	Active time.Duration `json:"active_ns,omitempty"`
 	// CostNano is the cost of the model tokens of a tenant's run, in billionths of the currency.
 	CostNano int64 `json:"cost_nano,omitempty"`
 }

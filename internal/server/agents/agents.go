@@ -196,6 +196,7 @@ func (a *Service) list(ctx context.Context, c *httpapi.Caller, in *listAgentsInp
 	if page.After, err = httpapi.PositionAfter(page.After, in.After); err != nil {
 		return nil, err
 	}
+	page.Name = in.Name
 	list, next, err := c.Tenant.Agents(ctx, page)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type (
 	}
 	agentOutput     struct{ Body *api.Agent }
 	listAgentsInput struct {
+		httpapi.NameInput
 		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only agents whose names sort after this one. Deprecated: use cursor."`
 		httpapi.ListInput
 	}

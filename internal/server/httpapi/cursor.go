@@ -24,6 +24,10 @@ type (
 		CursorInput
 		Limit int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of rows."`
 	}
+	// NameInput is embedded in the inputs of lists that can be filtered by name.
+	NameInput struct {
+		Name string `query:"name" maxLength:"100" doc:"Only rows whose name contains this text, in upper or lower case."`
+	}
 	// CursorInput is embedded in the inputs of lists with their own limit.
 	CursorInput struct {
 		Cursor string `query:"cursor" doc:"The next_cursor of the previous page. Default: the first page."`

@@ -120,11 +120,12 @@ var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func isDigest(s string) bool { return digestPattern.MatchString(s) }
 
-func (m *Service) list(ctx context.Context, c *httpapi.Caller, in *httpapi.ListInput) (*listModulesOutput, error) {
+func (m *Service) list(ctx context.Context, c *httpapi.Caller, in *listModulesInput) (*listModulesOutput, error) {
 	page, err := in.Page(httpapi.ListModules, c.Tenant.ID(), in.Limit)
 	if err != nil {
 		return nil, err
 	}
+	page.Name = in.Name
 	list, next, err := c.Tenant.Modules(ctx, page)
 	if err != nil {
 		return nil, err
@@ -180,11 +181,11 @@ func (m *Service) Acquire(
 // show returns the API's form of a tenant's module.
 func (m *Service) show(stored *store.TenantModule) (*api.Module, error) {
 	out := &api.Module{
-		Digest:  httpapi.DigestPrefix + stored.Digest,
-		Kind:    stored.Kind,
-		Size:    stored.Size,
-		Names:   []api.ModuleName{},
-		Created: stored.Created.UTC(),
+		Digest:    httpapi.DigestPrefix + stored.Digest,
+		Kind:      stored.Kind,
+		SizeBytes: stored.Size,
+		Names:     []api.ModuleName{},
+		Created:   stored.Created.UTC(),
 	}
 	for _, n := range stored.Names {
 		out.Names = append(out.Names, api.ModuleName{Name: n.Name, Version: n.Version})

@@ -57,11 +57,16 @@ type (
 		}
 	}
 	rotateBody struct {
-		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds for which the old key remains valid. Default: 0."`
+		Grace int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds for which the old key remains valid. Default: 0."`
+	}
+	// KeysInput selects a page of the keys of a tenant.
+	KeysInput struct {
+		httpapi.LongListInput
+		httpapi.NameInput
 	}
 	listTenantKeysInput struct {
 		TenantPath
-		httpapi.LongListInput
+		KeysInput
 	}
 	createKeyInput       struct{ Body api.CreateKey }
 	createTenantKeyInput struct {
@@ -105,7 +110,7 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 		Tag:     tag,
 		Summary: "List your tenant's keys, newest first",
 		About:   httpapi.AboutLists,
-	}, func(ctx context.Context, c *httpapi.Caller, in *httpapi.LongListInput) (*keysOutput, error) {
+	}, func(ctx context.Context, c *httpapi.Caller, in *KeysInput) (*keysOutput, error) {
 		return k.list(ctx, c.Tenant, in)
 	})
 	httpapi.Register(rt, httpapi.Route{
@@ -152,7 +157,7 @@ func (k *Keys) Routes(rt *httpapi.Router) {
 		if _, err := k.Store.TenantInfo(ctx, in.Tenant); err != nil {
 			return nil, err
 		}
-		return k.list(ctx, k.Store.Tenant(in.Tenant), &in.LongListInput)
+		return k.list(ctx, k.Store.Tenant(in.Tenant), &in.KeysInput)
 	})
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "rotate-tenant-key",
@@ -208,7 +213,7 @@ func (k *Keys) create(
 	made, shown, err := t.CreateKey(
 		ctx,
 		&store.KeyOptions{Name: in.Name, Role: in.Role, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
-			TTL: time.Duration(in.ExpiresIn) * time.Second},
+			TTL: time.Duration(in.ExpiresInSeconds) * time.Second},
 	)
 	return keyAnswer(made, shown, err)
 }
@@ -222,11 +227,12 @@ func keyAnswer(k *store.Key, shown string, err error) (*keyOutput, error) {
 	return out, nil
 }
 
-func (k *Keys) list(ctx context.Context, t *store.Tenant, in *httpapi.LongListInput) (*keysOutput, error) {
+func (k *Keys) list(ctx context.Context, t *store.Tenant, in *KeysInput) (*keysOutput, error) {
 	page, err := in.Page(httpapi.ListKeys, t.ID(), in.Limit)
 	if err != nil {
 		return nil, err
 	}
+	page.Name = in.Name
 	list, next, err := t.Keys(ctx, page)
 	if err != nil {
 		return nil, err

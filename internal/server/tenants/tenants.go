@@ -33,6 +33,7 @@ type (
 	tenantOutput      struct{ Body *api.Tenant }
 	createTenantInput struct{ Body api.CreateTenant }
 	listTenantsInput  struct {
+		httpapi.NameInput
 		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only tenants whose ids sort after this one. Deprecated: use cursor."`
 		httpapi.ListInput
 	}
@@ -131,6 +132,7 @@ func (t *Tenants) list(ctx context.Context, _ *httpapi.Caller, in *listTenantsIn
 	if page.After, err = httpapi.PositionAfter(page.After, in.After); err != nil {
 		return nil, err
 	}
+	page.Name = in.Name
 	infos, next, err := t.Store.Tenants(ctx, page)
 	if err != nil {
 		return nil, err

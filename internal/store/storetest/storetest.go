@@ -72,6 +72,7 @@ func Run(t *testing.T, open Opener) {
 		"agents":                   testAgents,
 		"aliases":                  testAliases,
 		"replays":                  testReplays,
+		"names":                    testNames,
 		"rollouts":                 testRollouts,
 		"gateways":                 testGateways,
 		"gateway quotas":           testGatewayQuotas,

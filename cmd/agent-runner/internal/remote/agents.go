@@ -52,11 +52,15 @@ The file must contain the agent's name.`,
 }
 
 func agentsList(e *cli.Env) *cobra.Command {
-	return Command(
+	var name string
+	cmd := Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List agents"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(0, func(p client.Page) ([]*api.Agent, string, error) { return r.Agents(ctx, p) })
+			list, err := client.Collect(0, func(p client.Page) ([]*api.Agent, string, error) {
+				p.Name = name
+				return r.Agents(ctx, p)
+			})
 			if err != nil {
 				return err
 			}
@@ -73,6 +77,7 @@ func agentsList(e *cli.Env) *cobra.Command {
 			})
 		},
 	)
+	return nameFlag(cmd, &name)
 }
 
 func agentsShow(e *cli.Env) *cobra.Command {

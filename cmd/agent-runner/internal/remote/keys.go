@@ -21,6 +21,12 @@ func NewKeys(e *cli.Env) *cobra.Command {
 		keysRotate(e), keysRevoke(e))
 }
 
+// nameFlag adds the flag --name of lists to a command.
+func nameFlag(cmd *cobra.Command, name *string) *cobra.Command {
+	cmd.Flags().StringVar(name, "name", "", "list only those whose name contains `TEXT`")
+	return cmd
+}
+
 // tenantFlag adds the flag --tenant, which the operator uses.
 func tenantFlag(cmd *cobra.Command, tenant *string) *cobra.Command {
 	cmd.Flags().StringVar(tenant, "tenant", "", "the `TENANT`, if you are the operator (default: your own)")
@@ -45,7 +51,7 @@ be shown again. The key goes to standard output, information about it to standar
 			if err != nil {
 				return err
 			}
-			in.ExpiresIn = int64(d / time.Second)
+			in.ExpiresInSeconds = int64(d / time.Second)
 		}
 		k, err := r.CreateKey(ctx, tenant, in)
 		if err != nil {
@@ -78,12 +84,15 @@ func (r *Session) showSecret(k *api.Key, what string) error {
 }
 
 func keysList(e *cli.Env) *cobra.Command {
-	var tenant string
+	var tenant, name string
 	cmd := Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List keys, without their secret parts"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(0, func(p client.Page) ([]*api.Key, string, error) { return r.Keys(ctx, tenant, p) })
+			list, err := client.Collect(0, func(p client.Page) ([]*api.Key, string, error) {
+				p.Name = name
+				return r.Keys(ctx, tenant, p)
+			})
 			if err != nil {
 				return err
 			}
@@ -100,7 +109,7 @@ func keysList(e *cli.Env) *cobra.Command {
 			})
 		},
 	)
-	return tenantFlag(cmd, &tenant)
+	return tenantFlag(nameFlag(cmd, &name), &tenant)
 }
 
 func keyState(k *api.Key, now time.Time) string {

@@ -167,6 +167,7 @@ func aboutText(m *api.Module) string {
 
 func modulesList(e *cli.Env) *cobra.Command {
 	var limit ListLimit
+	var name string
 	cmd := Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List modules, newest first"},
@@ -175,7 +176,10 @@ func modulesList(e *cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := client.Collect(rows, func(p client.Page) ([]*api.Module, string, error) { return r.Modules(ctx, p) })
+			list, err := client.Collect(rows, func(p client.Page) ([]*api.Module, string, error) {
+				p.Name = name
+				return r.Modules(ctx, p)
+			})
 			if err != nil {
 				return err
 			}
@@ -196,7 +200,7 @@ func modulesList(e *cli.Env) *cobra.Command {
 						strings.Join(names, ", "),
 						shortDigest(m.Digest),
 						m.Kind,
-						cli.Size(m.Size),
+						cli.Size(m.SizeBytes),
 						strings.Join(m.About.Hooks, " "),
 						cli.Since(m.Created),
 					})
@@ -206,7 +210,7 @@ func modulesList(e *cli.Env) *cobra.Command {
 		},
 	)
 	limit.Add(cmd, 100)
-	return cmd
+	return nameFlag(cmd, &name)
 }
 
 func modulesShow(e *cli.Env) *cobra.Command {

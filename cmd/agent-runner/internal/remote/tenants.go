@@ -167,11 +167,15 @@ func tenantsCreate(e *cli.Env) *cobra.Command {
 }
 
 func tenantsList(e *cli.Env) *cobra.Command {
-	return Command(
+	var name string
+	cmd := Command(
 		e,
 		&cobra.Command{Use: "list", Short: "List tenants"},
 		func(ctx context.Context, r *Session, _ []string) error {
-			list, err := client.Collect(0, func(p client.Page) ([]*api.Tenant, string, error) { return r.Tenants(ctx, p) })
+			list, err := client.Collect(0, func(p client.Page) ([]*api.Tenant, string, error) {
+				p.Name = name
+				return r.Tenants(ctx, p)
+			})
 			if err != nil {
 				return err
 			}
@@ -184,6 +188,7 @@ func tenantsList(e *cli.Env) *cobra.Command {
 			})
 		},
 	)
+	return nameFlag(cmd, &name)
 }
 
 // quotaText lists the quotas that are set, as name=value.

@@ -49,7 +49,7 @@ export function createKey(path, again) {
     const go = h("button", { type: "submit", class: "main" }, "Create");
     return h("form", { class: "stack", method: "post", onsubmit: asyncAction(go, place, async () => {
       const chosen = boxes.filter((b) => b.checked).map((b) => b.value);
-      const made = await call("POST", path, { body: { name: name.value.trim(), ...(role.value ? { role: role.value } : chosen.length > 0 ? { scopes: chosen } : {}), ...(expires.value ? { expires_in: Number(expires.value) } : {}) } });
+      const made = await call("POST", path, { body: { name: name.value.trim(), ...(role.value ? { role: role.value } : chosen.length > 0 ? { scopes: chosen } : {}), ...(expires.value ? { expires_in_seconds: Number(expires.value) } : {}) } });
       close();
       showSecret(made, again);
     }) }, field("Name", name, "What the key is for."), field("Expires", expires), field("Role", role),
@@ -64,7 +64,7 @@ function rotate(path, k, again) {
     const place = h("div");
     const go = h("button", { type: "submit", class: "main" }, "Rotate");
     return h("form", { class: "stack", method: "post", onsubmit: asyncAction(go, place, async () => {
-      const made = await call("POST", `${path}/${k.id}/rotate`, { body: { grace: Number(grace.value) } });
+      const made = await call("POST", `${path}/${k.id}/rotate`, { body: { grace_seconds: Number(grace.value) } });
       close();
       showSecret(made, again);
     }) }, h("p", null, `A new key replaces ${k.name}. It may do the same.`), field("The old key ends", grace), place, h("div", null, go));

@@ -25,7 +25,7 @@ export async function module({ id, signal, again }) {
       !isOperator() && h("a", { class: "button main", href: `#/try?${new URLSearchParams({ module: m.digest })}` }, icon("replay"), "Try this version on stored runs")),
     a.description && h("p", { class: "lead" }, a.description),
     m.blocked && h("p", { class: "wrong", role: "alert" }, `Blocked by the operator: ${m.blocked}`),
-    properties(["Digest", digest(m.digest)], ["Reported name", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Receives messages", a.messages], ["Uploaded", relativeTime(m.created)]),
+    properties(["Digest", digest(m.digest)], ["Reported name", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size_bytes)], ["Receives messages", a.messages], ["Uploaded", relativeTime(m.created)]),
     h("div", { class: "pair" },
       h("section", { class: "card" }, h("h2", null, "Hooks"), a.hooks.length > 0 ? h("p", null, a.hooks.map((x) => badge(x))) : h("p", { class: "soft" }, "None."),
         h("h2", null, "Names"), m.names.length > 0 ? h("p", null, m.names.map((n) => badge(`${n.name} ${n.version}`))) : h("p", { class: "soft" }, "No names, only the digest.")),

@@ -39,7 +39,7 @@ function rows(list, filtered) {
     h("td", { class: "nowrap" }, h("a", { href: `#/modules/${m.digest}` }, m.names[0]?.name ?? m.about.name ?? "without a name"), h("span", { class: "soft" }, ` ${m.names[0]?.version ?? m.about.version ?? ""}`), " ", m.blocked && badge("blocked", "bad")),
     h("td", { class: "wide soft" }, m.about.description),
     h("td", { class: "wide" }, m.about.hooks.map((x) => badge(x)), m.about.warnings.length > 0 && badge(plural(m.about.warnings.length, "warning"), "warn")),
-    h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, relativeTime(m.created)), h("td", null, digest(m.digest)))),
+    h("td", { class: "number nowrap" }, bytes(m.size_bytes)), h("td", { class: "soft nowrap" }, relativeTime(m.created)), h("td", null, digest(m.digest)))),
   filtered ? h("p", { class: "empty" }, "No module matches.") : emptyState("modules", "No modules yet", "A module is a middleware that agents run with: WebAssembly, or a script. Upload one above, or with:", "agent-runner modules push PATH"));
 }
 
