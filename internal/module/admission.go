@@ -32,7 +32,7 @@ func PlacedIn(entries []hook.Entry) (out []Placed) {
 type Reservation struct {
 	// Parallel is the maximum number of concurrent tool calls.
 	Parallel int
-	// OwnCalls holds the memory for model and tool calls that middlewares make themselves.
+	// OwnCalls manages the memory for model and tool calls that middlewares make themselves.
 	OwnCalls *OwnCalls
 	// Release ends the reservation. It must be called after the run's last call; further calls do
 	// nothing.

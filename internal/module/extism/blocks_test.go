@@ -64,7 +64,7 @@ func FuzzExtismBlocks(f *testing.F) {
 }
 
 // TestBlockMemoryIsReused checks that the memory of a large freed block is cleared and reused,
-// unless it holds the plug-in's answer or is much larger than needed.
+// unless it contains the plug-in's answer or is much larger than needed.
 func TestBlockMemoryIsReused(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
