@@ -19,7 +19,7 @@ import (
 )
 
 // TestChatReportsEachTokenOnce checks that each response reports the tokens that its request used,
-// even if it ends with a call of a client's tool. No token is reported twice.
+// even if it ends with a call of a client's tool. No token may be reported twice.
 func TestChatReportsEachTokenOnce(t *testing.T) {
 	t.Parallel()
 	calls, says := scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done")
@@ -199,8 +199,9 @@ func TestAnthropicErrors(t *testing.T) {
 	}
 }
 
-// TestRequestParams checks that the parameters of a request replace those of the agent, that a limit of tokens
-// only lowers the agent's, and that tool_choice is for the next model call.
+// TestRequestParams checks that the parameters of a request replace the agent's parameters, that a
+// limit of tokens cannot raise the agent's limit, and that tool_choice applies only to the next model
+// call.
 func TestRequestParams(t *testing.T) {
 	t.Parallel()
 	m := scripted.New(scripted.Calls(abi.NewToolCall("c1", "calculator", `{"expression":"1"}`)), scripted.Text("done"))

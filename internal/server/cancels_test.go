@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// TestCancelsOfOtherServers checks that a run that was canceled through another server ends before
-// the next renewal of its lease.
+// TestCancelsOfOtherServers checks that a run ends before the next renewal of its lease if another
+// server received its cancellation.
 func TestCancelsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, withOwner("here"))

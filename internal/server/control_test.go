@@ -132,8 +132,8 @@ func TestControlBeforeData(t *testing.T) {
 }
 
 // TestDeadlineAndDeletionBeforeData checks that a run that floods ends at its deadline, and that a
-// tenant whose runs flood can be deleted, each within 20 s and while other runs flood the same
-// journal.
+// tenant whose runs flood can be deleted. Each must take less than 20 s while other runs flood the
+// same journal.
 func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	longtest.Skip(t)
 	flood := func(timeout time.Duration) func() *agent.Options {

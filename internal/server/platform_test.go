@@ -218,8 +218,8 @@ func TestAGUIClient(t *testing.T) {
 }
 
 // TestNoMemoryForImages checks that unused agents are closed if memory for the images of an agent's
-// modules is missing: first those of its tenant, then those of tenants with at least as many. If
-// that is not enough, the request fails and can be repeated.
+// modules is missing: first agents of the same tenant, then agents of tenants with at least as many.
+// If this is not enough, the request fails and can be repeated.
 func TestNoMemoryForImages(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("one"), scripted.Text("two"))
@@ -251,7 +251,8 @@ func TestNoMemoryForImages(t *testing.T) {
 	}
 	require.Equal(t, 2, pool.Len(), "the first is closed")
 
-	// A tenant with more agents in use than others does not evict their agents.
+	// The agents of other tenants are not evicted for a tenant that has more agents in use than they
+	// have.
 	room = 3
 	var held []*agents.Handle
 	for _, name := range []string{"first", "second"} {
@@ -272,7 +273,7 @@ func TestNoMemoryForImages(t *testing.T) {
 	}
 	require.Equal(t, 3, pool.Len())
 
-	// A tenant without agents evicts those of others.
+	// The agents of other tenants are evicted for a tenant that has none.
 	for _, o := range held {
 		o.Release()
 	}

@@ -72,9 +72,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestStalledReadersAreBounded checks that responses that a tenant's clients do not read take no
-// more memory than the tenant's limit. The responses are pages of events, streams and histories.
-// Small requests of the tenant and those of other tenants are served meanwhile.
+// TestStalledReadersAreBounded checks that responses that a tenant's clients do not read take no more
+// memory than the tenant's limit. The responses are pages of events, streams and histories. At the
+// same time, small requests of the tenant and of other tenants must succeed.
 func TestStalledReadersAreBounded(t *testing.T) {
 	longtest.Skip(t)
 	began := make(chan string, 9)

@@ -21,8 +21,8 @@ func (f *fixture) roleKey(tenant string, role httpapi.Role) string {
 	return shown
 }
 
-// roleRules holds the operations that each role may call: those that require one of the scopes, and
-// those with one of the ids.
+// roleRules holds the operations that each role may call: the operations that require one of the
+// scopes, and the operations with one of the ids.
 var roleRules = map[httpapi.Role]struct {
 	tenant string
 	scopes []httpapi.Scope

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/rollouts"
 )
 
-// slowModel is the delay of the model small-slow. It exceeds that of other models even on a busy
-// machine.
+// slowModel is the delay of the model small-slow. Even on a busy machine, other models have a shorter
+// delay.
 const slowModel = 4 * time.Second
 
 // rolloutModel calls a tool, and then answers. The model small-slow takes long, and small-broken fails.
@@ -63,8 +63,8 @@ func (f *fixture) startRuns(n int, threads bool, arms map[string][]api.Run) {
 	}
 }
 
-// TestRolloutRollback checks for each figure that a canary whose figure is worse is rolled back, by percentage
-// and by thread, and that an equal one is not.
+// TestRolloutRollback checks for each figure that a canary with a worse figure is rolled back, and
+// that a canary with an equal figure is not. It tests rollouts by percentage of runs and by thread.
 func TestRolloutRollback(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -32,8 +32,8 @@ func rolloutFixture(t *testing.T, n int) *fixture {
 	return f
 }
 
-// TestRollout checks that runs are assigned to versions, and that a worse version is rolled back once, by one
-// of two servers, with a reason and figures.
+// TestRollout checks that runs are assigned to versions, and that a worse version is rolled back.
+// Only one of two servers may roll it back, with a reason and figures.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	f := rolloutFixture(t, 40)
@@ -92,7 +92,8 @@ func TestRollout(t *testing.T) {
 	require.Equal(t, int64(1), a.Version)
 }
 
-// TestRolloutSteps checks pauses, steps and promotion with a clock of its own, and that a block aborts at once.
+// TestRolloutSteps checks pauses, steps and promotion with a clock that the test sets. A block of a
+// module must abort the rollout at once.
 func TestRolloutSteps(t *testing.T) {
 	t.Parallel()
 	f := rolloutFixture(t, 1)

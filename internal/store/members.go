@@ -99,7 +99,7 @@ func (n *Tenant) Members(ctx context.Context, p Page) (members []Member, next *P
 }
 
 // SetMemberRole changes the role of a member. It fails with [ErrNoMember] if the tenant has no such
-// member, and with [ErrInUse] if the member is the last one with the role last.
+// member, and with [ErrInUse] if the last member with the role last would lose that role.
 func (n *Tenant) SetMemberRole(ctx context.Context, id, role, last string) (m *Member, err error) {
 	err = n.update(ctx, func(t scoped) error {
 		old, err := memberIn(t, id)

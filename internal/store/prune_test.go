@@ -66,8 +66,8 @@ func TestTenantIsDeletedInBatches(t *testing.T) {
 	}))
 }
 
-// TestModulesOfRunsAreUsed checks that a module counts as used if the last of many runs uses it, or
-// a run that started after the search began, whatever the run's status is.
+// TestModulesOfRunsAreUsed checks that a module counts as used if the last of many runs uses it, and
+// if a run uses it that started after the search began. The status of the run must not matter.
 func TestModulesOfRunsAreUsed(t *testing.T) {
 	t.Parallel()
 	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

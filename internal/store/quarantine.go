@@ -45,8 +45,8 @@ type Quarantine interface {
 	// processes of its cgroup than at the last heartbeat of an earlier process, StartProcess
 	// records that the earlier process was killed.
 	StartProcess(ctx context.Context, p *Process) error
-	// Heartbeat stores the state of a process and the memory usage of its runs. It replaces those
-	// of the process's previous heartbeat.
+	// Heartbeat stores the state of a process and the memory usage of its runs. They replace the
+	// state and the usage of the process's previous heartbeat.
 	Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error
 	// EndProcess records that a process exited cleanly.
 	EndProcess(ctx context.Context, owner string) error

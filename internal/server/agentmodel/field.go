@@ -19,8 +19,8 @@ type check func(v rawjson.Value) string
 // ignored is the check of fields that have no effect on agents. It accepts every value.
 func ignored(rawjson.Value) string { return "" }
 
-// only returns a check that accepts the given values, which are JSON text. Agents behave as these
-// values ask without the field. If values is empty, the check rejects the field.
+// only returns a check that accepts the given values, which are JSON text. These values ask for the
+// behavior that agents have without the field. If values is empty, the check rejects the field.
 func only(values ...string) check {
 	return func(v rawjson.Value) string {
 		if slices.Contains(values, compact(v.Text)) {

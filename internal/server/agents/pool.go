@@ -124,7 +124,8 @@ func (p *Pool) Acquire(
 }
 
 // buildInRoom calls build. If memory for the images of modules is missing, it closes idle modules and
-// values and tries again: first values of the same tenant, then those of others, more each time.
+// values and tries again. It first closes values of the same tenant, and then values of other
+// tenants. With each attempt, it closes more of them.
 func (p *Pool) buildInRoom(
 	ctx context.Context,
 	tenant string,
@@ -178,9 +179,9 @@ func (p *Pool) Watch(ctx context.Context) {
 	}
 }
 
-// Evict closes the agents that have been idle for ttl. It also closes the least recently used of the
-// others, until all idle agents together have at most maxBytes, and those of each tenant at most
-// maxTenantBytes.
+// Evict closes the agents that have been idle for ttl. It then closes the least recently used of the
+// remaining idle agents, until these have at most maxBytes together, and at most maxTenantBytes for
+// each tenant.
 func (p *Pool) Evict(ttl time.Duration, maxBytes, maxTenantBytes int64) {
 	now := p.now()
 	p.cache.Evict(func(idle []idleAgent) (old []idleAgent) {

@@ -13,7 +13,8 @@ import (
 // A Ref names a version of an agent in a request.
 type Ref struct{ store.AgentRef }
 
-// aliasName matches the names of aliases: those of agents, except numbers, which are versions.
+// aliasName matches the names of aliases. The rules for names of agents apply to them, but numbers
+// are not allowed, because these are versions.
 var aliasName = regexp.MustCompile(`^[a-z0-9._-]{0,62}[a-z._-][a-z0-9._-]{0,62}$`)
 
 // ParseRef parses a reference to an agent: NAME, NAME@VERSION or NAME@ALIAS. version is the version

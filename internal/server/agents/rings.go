@@ -50,9 +50,10 @@ func (r *Rings) has(entry, digest string) bool {
 	return r != nil && r.entries[entry] && r.digests[digest]
 }
 
-// LoadModule returns a function for [host.FileOptions.LoadModule]. The function loads modules of
-// stored files, whose paths are their digests and ".wasm": those of the rings among the operator's
-// modules, and all others among the tenant's. It fails if the operator blocks the module.
+// LoadModule returns a function for [host.FileOptions.LoadModule]. The function loads the modules of
+// stored files, whose paths are digests followed by ".wasm". It searches for the modules of the rings
+// among the operator's modules, and for all others among the tenant's modules. It fails if the
+// operator blocks the module.
 func (a *Service) LoadModule(
 	t *store.Tenant,
 	rings *Rings,

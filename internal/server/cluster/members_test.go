@@ -87,7 +87,7 @@ func (d *database) dead() []string {
 	return slices.Clone(d.ended)
 }
 
-// bubble runs a test with three servers a, b and c that know each other.
+// bubble runs a test with three servers a, b and c that have received each other's heartbeats.
 func bubble(t *testing.T, test func(t *testing.T, db *database, a, b, c *node)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &database{seen: map[string]time.Time{}}

@@ -19,7 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// maxJournal limits the journals of runs that are replayed, in bytes. A replay holds several times as much.
+// maxJournal limits the journals of runs that are replayed, in bytes. A replay takes several times as
+// much memory.
 const maxJournal = 16 << 20
 
 // Errors of replays.

@@ -132,8 +132,8 @@ func (s *Service) release(ctx context.Context, r *store.Replay, run *store.Repla
 	return s.o.Store.ReleaseReplay(ctx, r, run)
 }
 
-// attempt replays a run. It also returns a result if the replay fails or panics, but nil if ctx is
-// done before the replay begins.
+// attempt replays a run. If the replay fails or panics, the result has the reason. The result is nil
+// if ctx is done before the replay begins.
 func (s *Service) attempt(ctx context.Context, r *store.Replay, run *store.ReplayRun) (result *api.ReplayedRun) {
 	if run.Attempts > maxAttempts {
 		return &api.ReplayedRun{Outcome: failed,

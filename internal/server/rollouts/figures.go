@@ -14,8 +14,8 @@ const (
 	minBaseline = 200  // runs of the stable version that are compared, although they finished before the window
 )
 
-// recent returns the runs that finished after a time. runs is ordered, the newest first. It keeps at least
-// the newest atLeast ones.
+// recent returns the runs that finished after a time, but at least the newest atLeast runs. runs is
+// ordered, the newest first.
 func recent(runs []store.RolloutRun, after time.Time, atLeast int) []store.RolloutRun {
 	n := slices.IndexFunc(runs, func(r store.RolloutRun) bool { return !r.Finished.After(after) })
 	if n < 0 {

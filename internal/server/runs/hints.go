@@ -62,7 +62,7 @@ func (b *broadcast) event(l *Event) {
 	b.send(text)
 }
 
-// number sends the number of an event, which is then read from the store.
+// number sends only the number of an event. Followers then read the event from the store.
 func (b *broadcast) number(l *Event) {
 	if text, err := encodeHint(&hintedEvent{Seq: l.Seq, Type: l.Type, Read: true}); err == nil {
 		b.send(text)

@@ -32,7 +32,7 @@ func seqs(lines []Event) (out []int64) {
 	return out
 }
 
-// service returns a service that shares a network with others, for the tests of hints.
+// testService returns a service that shares a network with others, for the tests of hints.
 func testService(t *testing.T, bus hints.Bus) *Service {
 	log := slog.New(slog.DiscardHandler)
 	r := &Service{options: &Options{Hints: bus}, log: log, polls: newPolls(bus, log)}

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// TestDecisionsOfOperatorsAreHidden checks that a tenant sees the decisions of its own gates, and of
-// an operator's gate only the answers to its questions, without the module.
+// TestDecisionsOfOperatorsAreHidden checks that a tenant sees all decisions of its own gates. Of an
+// operator's gate, it must see only the answers to questions, without the name of the module.
 func TestDecisionsOfOperatorsAreHidden(t *testing.T) {
 	t.Parallel()
 	h := NewRedactor([]journal.Pin{{Entry: "guard", Ring: "outer"}, {Entry: "own", Ring: "tenant"}})

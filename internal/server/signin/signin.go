@@ -28,7 +28,8 @@ const (
 	callbackPath = "/auth/callback"
 	// maxExchanges limits the sign-ins that wait for the provider at once.
 	maxExchanges = 16
-	// Failed sign-ins are recorded at this rate, per minute; the others are counted.
+	// failuresPerMinute is the number of failed sign-ins in a minute that are recorded one by one.
+	// Others are only counted.
 	failuresPerMinute = 30
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// Keys serves the routes for API keys. The operator manages the keys of all tenants, and a tenant
-// its own.
+// Keys serves the routes for API keys. The operator manages the keys of all tenants. A tenant manages
+// its own keys.
 type Keys struct{ Store store.Store }
 
 func showKey(k *store.Key) *api.Key {

@@ -12,7 +12,7 @@ import (
 )
 
 // Members serves the routes for the members of tenants: people who sign in with the identity
-// provider. The operator manages the members of all tenants, and a tenant its own.
+// provider. The operator manages the members of all tenants. A tenant manages its own members.
 type Members struct {
 	Store store.Store
 	// Issuer is the identity provider that the subjects of members belong to; empty if the server
@@ -254,8 +254,8 @@ func (m *Members) list(ctx context.Context, t *store.Tenant, in *httpapi.LongLis
 	return out, nil
 }
 
-// lastRole returns the role that at least one member of a tenant has to have. The operator's own
-// tenant needs none, because a command creates keys of it.
+// lastRole returns the role that at least one member of a tenant must have. The operator's own tenant
+// needs no such member, because a command can create keys for it.
 func lastRole(t *store.Tenant) string {
 	if t.ID() == store.Operator {
 		return ""

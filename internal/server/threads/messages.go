@@ -30,7 +30,7 @@ type (
 )
 
 // messages returns a page of the messages of a thread. Its cursor has the version of the messages in
-// place of a time, so that runs that end between two pages change neither.
+// place of a time, so that a run that ends between two pages does not change the next page.
 func (x *Threads) messages(ctx context.Context, c *httpapi.Caller, in *messagesInput) (*messagesOutput, error) {
 	h, err := c.Thread(ctx, in.Thread)
 	if err != nil {

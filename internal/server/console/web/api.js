@@ -13,7 +13,7 @@ const session = "session";
 const inSession = () => key() === session;
 export const keyName = () => (inSession() ? sessionStorage.getItem(`${storageKey}-name`) : `ar_${key()?.split("_")[1] ?? ""}`);
 
-// joinSession finds out whether the browser has a session, and uses it.
+// joinSession checks whether the browser has a session, and then uses it in place of a key.
 export async function joinSession() {
   const response = await fetch("/v1/me", { cache: "no-store", credentials: "same-origin" });
   if (!response.ok) return false;
@@ -127,8 +127,8 @@ export async function countdown(seconds, signal, onStatus) {
   }
 }
 
-// events yields a run's events after a number, until the run ends or pauses. A stream that
-// breaks is resumed where it was.
+// events yields a run's events after a number, until the run ends or pauses. If the stream breaks, it
+// reconnects and continues after the last event.
 export async function* events(run, after, signal, onStatus = () => {}) {
   let wait = 500;
   while (!signal.aborted) {

@@ -1,4 +1,4 @@
-// What a run did, phase by phase: the answer of each module, and its changes as a difference.
+// The history of a run by phases: the answer of each module, and its changes as a difference.
 import { h, fill, partialList, runInSlices, long } from "./dom.js";
 import { badge, json } from "./parts.js";
 import { indentJSON, textOf } from "./format.js";

@@ -59,7 +59,8 @@ function put(e, children) {
   }
 }
 
-// long shows a text, with a button in the middle that shows more of a long one.
+// long shows a text. Of a long text, it shows only the beginning and the end, with a button between
+// them that shows more.
 export function long(text, maxLength = maxChars, maxLines = lines) {
   const [head, middle, tail] = cut(text, maxLength, maxLines);
   if (middle === "") return document.createTextNode(text);

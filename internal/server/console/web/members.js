@@ -1,11 +1,11 @@
-// Tables of members, with forms that add people and change what they may do.
+// Tables of members, with forms that add people and change their roles.
 import { h } from "./dom.js";
 import { table, relativeTime, field, asyncAction, confirmButton, badge } from "./parts.js";
 import { call } from "./api.js";
 import { openSheet } from "./dialog.js";
 import { toast } from "./toast.js";
 
-// Roles, and what they may do.
+// The roles, with a description of what each may access.
 export const roles = { owner: "everything in the tenant", developer: "modules, agents, runs and secrets", approver: "reads, and answers questions of runs", viewer: "reads modules, agents, runs and usage" };
 export const operatorRoles = { admin: "everything on the server", support: "reads what operators see" };
 

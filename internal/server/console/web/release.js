@@ -1,4 +1,5 @@
-// What the pages of replays and rollouts share: words, versions to choose from, and what a replay found.
+// Parts that the pages of replays and rollouts share: texts, the choice of a version, and the results
+// of replays.
 import { h } from "./dom.js";
 import { badge } from "./parts.js";
 import { get, all } from "./api.js";
@@ -6,7 +7,8 @@ import { shortDigest } from "./parts.js";
 
 const maxVersions = 200; // versions in a choice
 
-// outcomes are what replaying a run can show: the tile's text, what it means, and its color.
+// outcomes holds the outcomes of a replayed run: the text of the tile, its explanation, and its
+// color.
 export const outcomes = {
   same: ["No change", "The candidate does exactly what the run did.", "good"],
   different: ["Changed", "Something changes, but the model is asked the same.", "warn"],
@@ -15,7 +17,7 @@ export const outcomes = {
   skipped: ["Not replayed", "The run cannot be replayed.", ""],
 };
 
-// kinds are what can change in a run, as texts.
+// kinds holds the texts for the kinds of changes in a run.
 export const kinds = { request: "request to the model", message: "answer of the model", call: "tool call", tool_sent: "arguments of a tool", result: "result of a tool", decision: "decision", fault: "fault", event: "event", end: "end of the run" };
 
 const order = ["before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "after_model", "after_model_rewrite_state",
@@ -36,7 +38,8 @@ const idle = (x) => (x.before.calls === 0 || x.after.calls === 0) && x.changed_t
 // endsDifferently reports whether a run ends otherwise with the candidate: in its last message, or its reason.
 export const endsDifferently = (run) => (run.changes ?? []).some((c) => c.kind === "end");
 
-// candidateText is what a replay tries, as a text. names has the names of modules by digest.
+// candidateText returns a text that names the candidate of a replay. names has the names of modules
+// by digest.
 export function candidateText(r, names) {
   if (r.candidate.version) return `version ${r.candidate.version}`;
   const name = names?.get(r.candidate.digest) ?? (r.candidate.module?.startsWith("sha256:") ? shortDigest(r.candidate.digest) : r.candidate.module);
@@ -74,7 +77,8 @@ export function choice(name, value, text, checked, onchange) {
   return h("label", { class: "check" }, h("input", { type: "radio", name, value, checked, onchange }), text);
 }
 
-// meter draws parts of a whole, as [number, class] pairs. The text beside it says the same.
+// parts draws the parts of a whole, given as [number, class] pairs, as a bar. Screen readers do not
+// read the bar, because the text beside it has the same content.
 export function parts(list) {
   const total = list.reduce((n, [x]) => n + x, 0) || 1;
   return h("span", { class: "split", "aria-hidden": "true" }, list.filter(([x]) => x > 0).map(([x, kind]) => {

@@ -1,5 +1,5 @@
-// Forms of JSON Schemas: each property is a control, with its description. What has no control is
-// edited as JSON.
+// Forms of JSON Schemas: each property is a control, with its description. Values without a control
+// are edited as JSON.
 import { h, fill, icon } from "./dom.js";
 import { field } from "./parts.js";
 
@@ -65,7 +65,7 @@ export class Form {
     return this.#simple(label, name, s, types, at);
   }
 
-  // #part is a part that can be closed.
+  // #part makes a part of the form that the user can open and close.
   #part(label, hint, key, content, open) {
     const d = h("details", { class: "part", open: open || this.#open.has(key), ontoggle: () => (d.open ? this.#open.add(key) : this.#open.delete(key)) },
       h("summary", null, label), hint && h("p", { class: "hint" }, hint), content);

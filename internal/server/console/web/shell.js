@@ -42,7 +42,7 @@ export function frame(page, signOut) {
 
 const square = (name, label, onclick) => h("button", { type: "button", class: "quiet square", title: label, "aria-label": label, onclick }, icon(name));
 
-// setCrumbs shows the way to the page in the bar.
+// setCrumbs shows the breadcrumbs of the page in the bar.
 export function setCrumbs(crumbs) {
   const place = bar.querySelector(".crumbs");
   if (crumbs && place) place.replaceWith(crumbs);

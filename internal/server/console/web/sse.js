@@ -1,5 +1,5 @@
-// SSE parses server-sent events as they arrive in pieces. EventSource cannot send the key, so
-// the stream is read by hand.
+// SSE parses server-sent events that arrive in pieces. The browser's EventSource is not used, because
+// it cannot send the key.
 export class SSE {
   #rest = "";
   #event = { id: "", kind: "", data: [] };

@@ -1,4 +1,4 @@
-// Toasts: short notes that something was done.
+// Toasts: short messages about completed actions.
 import { h, icon } from "./dom.js";
 
 const shownFor = 4000; // milliseconds

@@ -1,4 +1,4 @@
-// A module: what it is, what it can do, and who uses it.
+// The page of a module: its description, its capabilities, and the agents that use it.
 import { h, fill, icon } from "../dom.js";
 import { asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, field } from "../parts.js";
 import { bytes, count, short } from "../format.js";

@@ -1,4 +1,5 @@
-// The report of a replay: what would change, where runs begin to differ, and one run before and after.
+// The report of a replay: the number of runs that change, the hooks that differ first, and the
+// details of one run.
 import { h, fill, icon, announce, partialList } from "../dom.js";
 import { badge, confirmButton, emptyState, plural, properties, relativeTime, table } from "../parts.js";
 import { count, short } from "../format.js";
@@ -80,7 +81,7 @@ class Report {
     });
   }
 
-  // once draws a part if what it shows has changed.
+  // once draws a part of the page if its data, what, has changed.
   once(name, what, draw) {
     const text = JSON.stringify(what);
     if (this.#drawn[name] === text) return;
@@ -103,7 +104,7 @@ class Report {
     r.status === "finished" && r.done > r.skipped && h("a", { class: "button main", href: `#/canary?${q}${c.version ? "" : `&${new URLSearchParams({ entry: c.entry })}`}` }, icon("rollouts"), "Start a canary")];
   }
 
-  // verdict says in a sentence what would change, and then the figures.
+  // verdict shows a sentence about the outcome of the replay, and then the figures.
   verdict() {
     const r = this.replay;
     const tried = r.done - r.skipped;
@@ -160,13 +161,13 @@ class Report {
     return h("li", null, b);
   }
 
-  // address keeps the filter and the run in the address, for a reload.
+  // address stores the filter and the run in the page's address, so that a reload restores them.
   address() {
     const q = new URLSearchParams({ ...(this.outcome ? { outcome: this.outcome } : {}), ...(this.chosen ? { run: this.chosen } : {}) });
     history.replaceState(null, "", `#/replays/${this.replay.id}${q.size > 0 ? `?${q}` : ""}`);
   }
 
-  // show shows one run before and after.
+  // show shows the differences between a run and its replay with the candidate.
   show(x) {
     if (!x) return fill(this.#detail);
     const pair = (a, b, text = count) => (a === b ? text(a) : [text(a), " → ", h("b", null, text(b))]);
@@ -184,13 +185,13 @@ class Report {
 
 const outcomeBadge = (o) => badge(outcomes[o]?.[0] ?? o, outcomes[o]?.[2] ?? "");
 
-// reasons lists why runs were not replayed.
+// reasons lists the reasons for which runs were not replayed, with the number of runs.
 function reasons(results) {
   const by = Map.groupBy(results.filter((x) => x.outcome === "skipped"), (x) => x.reason.split("\n")[0]);
   return table("Reasons", ["Reason", "#Runs"], [...by].sort((a, b) => b[1].length - a[1].length).map(([why, list]) => h("tr", null, h("td", { class: "wide" }, sentence(why)), h("td", { class: "number" }, count(list.length)))), "None.");
 }
 
-// first lists the hooks that differ first, with the number of runs.
+// first lists the hooks that are the first to differ in a run, with the number of these runs.
 function first(results) {
   const changed = results.filter((x) => ["different", "diverged", "failed"].includes(x.outcome));
   const by = [...Map.groupBy(changed, (x) => {
@@ -220,7 +221,8 @@ function figures(results) {
 
 const change = (a, b) => (a === 0 || a === b ? "no change" : `${b > a ? "+" : "−"}${Math.abs((100 * (b - a)) / a).toFixed(0)} %`);
 
-// paired orders changes as they happen within a step, and makes one change of a removal and an addition of a kind.
+// paired orders changes by step and, within a step, by their time. It joins a removal and an addition
+// of the same kind to one change.
 function paired(changes) {
   const out = [];
   for (const c of [...changes].sort((a, b) => a.step - b.step || rank.indexOf(a.kind) - rank.indexOf(b.kind))) {

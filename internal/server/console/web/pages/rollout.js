@@ -90,7 +90,7 @@ class Page {
       confirmButton("Roll back", `Give version ${r.stable} to all runs?`, change("abort", "Rolled back."), "bad"), confirmButton("Promote", `Give version ${r.canary} to all runs?`, change("promote", "Promoted."), "main")];
   }
 
-  // why says how a rollout ended.
+  // why shows how a rollout ended, or that it is paused.
   why() {
     const r = this.rollout;
     if (r.status === "paused") return h("div", { class: "card warn banner" }, h("h2", null, "Paused"), h("p", null, `Version ${r.canary} keeps ${r.percent} % of the runs. The comparison goes on, and can still roll it back.`), h("p", { class: "soft small" }, sentence(r.reason)));
@@ -100,7 +100,8 @@ class Page {
     return h("div", { class: `card banner ${kind}` }, h("h2", null, `${title} after ${duration(1000 * (Date.parse(r.ended) - Date.parse(r.created)))}`), this.words(), h("p", null, now));
   }
 
-  // words says in words why a rollout was rolled back, and by whom it was ended otherwise.
+  // words returns a text about the end of a rollout: the figures that led to a rollback, or the
+  // reason that the server gives.
   words() {
     const r = this.rollout;
     const worse = r.status === "rolled_back" && rowsOf(r).find((x) => x.over && r.reason.toLowerCase().startsWith(x.begins));
@@ -140,8 +141,9 @@ class Page {
   }
 }
 
-// rowsOf returns the figures of both versions with their difference, as texts. over says that the difference is larger
-// than tolerated, part how much of the tolerated difference it is.
+// rowsOf returns the figures of both versions and their differences, as texts. over is true if the
+// difference exceeds the tolerated one. part is the length of the bar, from 0 to 1; it is 0.5 for the
+// tolerated difference.
 function rowsOf(r) {
   const { stable: a, canary: b } = r.figures;
   const known = Math.min(a.runs, b.runs) > 0;
@@ -163,7 +165,7 @@ const points = (x) => `${Number((100 * x).toFixed(1))} points`;
 const minutesSince = (t) => Math.floor((Date.now() - Date.parse(t)) / 60000);
 const minutes = (seconds) => (seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(seconds % 3600 ? 1 : 0)} h`);
 
-// progress says how much of the current step is over.
+// progress returns a text with the progress of the current step.
 function progress(r, s) {
   const spent = Math.max(0, (Date.now() - Date.parse(r.since)) / 1000);
   const left = r.plan.rollback.min_runs - r.figures.canary.runs;

@@ -62,7 +62,7 @@ class Page {
     } }, text)));
   }
 
-  // reload reloads everything that the server has of the run.
+  // reload loads all of the run's data again from the server.
   async reload() {
     const path = `/v1/runs/${encodeURIComponent(this.run.id)}`;
     const none = (e) => {
