@@ -186,7 +186,7 @@ func (a *Agent) addTool(t tool.Tool) error {
 type Input struct {
 	// Messages is the conversation so far. The last message is usually the user's.
 	Messages []abi.Message
-	// Chain holds middlewares of this run only; see [Agent.With]. Optional.
+	// Chain contains middlewares of this run only; see [Agent.With]. Optional.
 	Chain *chain.Chain
 	// RunID is the ID of the run. The default is a random ID.
 	RunID string

@@ -181,7 +181,7 @@ type Rings struct {
 	Inner []Middleware `json:"inner,omitempty" jsonschema:"Modules between the middlewares and the model and tools."`
 }
 
-// ModuleLimits holds the limits of one module. Zero values select the defaults.
+// ModuleLimits are the limits of one module. Zero values select the defaults.
 type ModuleLimits struct {
 	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's running time per hook call, without host calls. Default: 1s."`
 	Memory       Bytes    `json:"memory,omitempty" jsonschema:"Linear memory of one instance. Default: 64MiB."`
@@ -212,7 +212,7 @@ func (l *ModuleLimits) Policy() policy.Limits {
 	}
 }
 
-// Limits holds the limits of a run. Zero values select the defaults.
+// Limits are the limits of a run. Zero values select the defaults.
 type Limits struct {
 	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"The number of steps of a run. Each step is one model call. Default: 20, at most 100000."`
 	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The duration of a run. Default: no limit, at most 720h."`

@@ -17,7 +17,7 @@ type Assembly struct {
 	results         []resultPieces
 }
 
-// resultPieces holds the text of consecutive tool_result chunks, or a single part chunk.
+// resultPieces is the text of consecutive tool_result chunks, or a single part chunk.
 type resultPieces struct {
 	callID string
 	text   pieces

@@ -251,7 +251,7 @@ func (a *Account) withoutLive() {
 	a.sort() // sort joins rounds that the removed lines separated
 }
 
-// ofFault matches lines about faults. If a process dies after a fault, the next process calls the
+// ofFault matches lines about faults. If a process ends after a fault, the next process calls the
 // hook again and reports another fault.
 var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
 

@@ -14,7 +14,7 @@ import (
 // A Composition describes an agent with its middlewares, model and tools.
 type Composition struct {
 	Entries []Entry
-	// Replies holds the model's replies: Replies[n-1] is the reply in step n, and the last one is
+	// Replies are the model's replies: Replies[n-1] is the reply in step n, and the last one is
 	// the reply in all further steps. Repeated calls in a step get the same reply.
 	Replies []Reply
 	// Direct lists the tools whose result ends the run.
@@ -32,7 +32,7 @@ type Composition struct {
 	Peer *Composition
 }
 
-// Limits holds the call limits of a run; 0 means unlimited. On and OnTool are values of
+// Limits are the call limits of a run; 0 means unlimited. On and OnTool are values of
 // agent.OnLimit for model calls and tool calls.
 type Limits struct {
 	ModelCalls, ToolCalls int

@@ -134,7 +134,7 @@ func (j *memoryJournal) committed() []abi.Event {
 // maxLives is a limit of the number of processes, above the number that any run needs.
 const maxLives = 200
 
-// playCrashing runs a composition in a series of simulated processes. A process dies when the
+// playCrashing runs a composition in a series of simulated processes. A process ends when the
 // number of hooks that all processes have started reaches at, 2*at and 3*at.
 func playCrashing(ctx context.Context, c *Composition, at int) (*seen, error) {
 	j := &memoryJournal{}
@@ -168,7 +168,7 @@ func playCrashing(ctx context.Context, c *Composition, at int) (*seen, error) {
 				return nil, err
 			}
 		}
-		for range events { // until the process dies or the run ends or pauses
+		for range events { // until the process ends, or the run ends or pauses
 		}
 		j.revive()
 		if j.stored != nil && j.stored.Status == journal.StatusFinished {

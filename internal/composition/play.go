@@ -38,7 +38,7 @@ type stage struct {
 	client bool
 }
 
-// seen holds the observations of a run.
+// seen is the observations of a run.
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event

@@ -26,7 +26,7 @@ func (a answer) origin() string {
 	return "module:" + a.source
 }
 
-// A request holds the messages of a model call or the arguments of a tool call.
+// A request is the messages of a model call or the arguments of a tool call.
 type request struct {
 	messages  []message
 	arguments string

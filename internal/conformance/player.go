@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/golden/wire"
 )
 
-// A player runs a case's agent and holds the state of the case's tools.
+// A player runs a case's agent and has the state of the case's tools.
 type player struct {
 	mu       sync.Mutex
 	reported map[string]chan struct{} // by tool; closed when the first result of the tool is reported

@@ -98,7 +98,7 @@ type generator struct {
 	locals  []wasm.ValueType
 	counter uint32 // the local of the next loop
 	scratch map[wasm.ValueType]uint32
-	labels  []wasm.ValueType // type of the value that a branch to each label carries, 0 if none; innermost last
+	labels  []wasm.ValueType // type of the value that a branch to each label passes, 0 if none; innermost last
 	loops   []bool           // whether each label is a loop
 	left    int              // number of instructions left for the function
 }

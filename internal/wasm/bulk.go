@@ -203,7 +203,7 @@ func endAddress(a *assembler, local uint32, place bool) {
 	}
 }
 
-// lastPiece appends code that pushes the address at which the last piece begins. The local holds
+// lastPiece appends code that pushes the address at which the last piece begins. The local is
 // the address at which the first piece begins.
 func lastPiece(a *assembler, local uint32, piece int32) {
 	endAddress(a, local, true)

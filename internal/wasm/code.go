@@ -5,7 +5,7 @@ import "slices"
 // frame is an open block of the body that is being checked.
 type frame struct {
 	op     Opcode // OpBlock, OpLoop, OpIf or OpElse
-	values int    // number of values that a branch to the block carries
+	values int    // number of values that a branch to the block passes
 }
 
 // codeTotals has the sums over all functions that Limits bounds.

@@ -43,7 +43,7 @@ var sections = [...]struct {
 	sectionData:      {"data", 12, (*decoder).data},
 }
 
-// decoder holds the state of decoding one module.
+// decoder is the state of decoding one module.
 type decoder struct {
 	reader
 	limits Limits

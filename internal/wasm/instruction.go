@@ -18,7 +18,7 @@ type Instruction struct {
 	Value uint64
 	// Block is the type of a block, loop or if.
 	Block BlockType
-	// Raw holds the 16 bytes of v128.const and i8x16.shuffle, and the encoded labels of
+	// Raw is the 16 bytes of v128.const and i8x16.shuffle, and the encoded labels of
 	// br_table, which Labels decodes.
 	Raw []byte
 }

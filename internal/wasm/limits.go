@@ -10,7 +10,7 @@ type Limits struct {
 	// module.
 	ModuleBytes int
 
-	// Types is the maximum number of entries of the type section. The host holds every signature
+	// Types is the maximum number of entries of the type section. The host keeps every signature
 	// for the life of the compiled module.
 	Types int
 	// Params is the maximum number of parameters of one type. They are moved at every call and at
@@ -73,7 +73,7 @@ type Limits struct {
 	// compiler add a block.
 	TotalBranchTargets int
 	// BranchValues is the maximum sum, over all labels in branches, of the number of values that
-	// the branch carries.
+	// the branch passes.
 	BranchValues int
 	// Blocks is the maximum number of basic blocks of one function, as a compiler derives them
 	// from its blocks, loops, ifs and branches. wazero took 80 s for 50,000 empty ifs,

@@ -179,8 +179,8 @@ type Element struct {
 	Table  uint32    // valid if Mode is Active
 	Offset ConstExpr // valid if Mode is Active
 	Type   ValueType
-	// Functions holds the entries if all of them are functions. Otherwise it is nil and
-	// Exprs holds them.
+	// Functions contains the entries if all of them are functions. Otherwise Functions is nil, and
+	// Exprs contains the entries.
 	Functions []uint32
 	Exprs     []ConstExpr
 }
@@ -214,9 +214,9 @@ type Code struct {
 // const instruction, global.get of an imported global, ref.null or ref.func.
 type ConstExpr struct {
 	Op Opcode
-	// Bits holds the constant's bits, the index of the global or function, or the type of
+	// Bits is the constant's bits, the index of the global or function, or the type of
 	// a null reference.
 	Bits uint64
-	// High holds the upper half of a v128.
+	// High is the upper half of a v128.
 	High uint64
 }

@@ -35,7 +35,7 @@ type Queue struct {
 	room chan struct{} // has a token for a run that waits
 }
 
-// rings holds empty rings for reuse.
+// rings contains empty rings for reuse.
 var rings = sync.Pool{New: func() any { return new([capacity]Event) }}
 
 // NewQueue returns an empty queue.

@@ -300,7 +300,7 @@ func (c *taker) types() map[abi.EventType]int {
 	return out
 }
 
-// live executes a run to its end in several processes. The first process dies before or after write
+// live executes a run to its end in several processes. The first process ends before or after write
 // number at. If at is 0, the process survives, and writes is the number of writes of the whole run.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	w = newWorld(depth)

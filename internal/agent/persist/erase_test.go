@@ -113,7 +113,7 @@ func requireNone(t *testing.T, text string) {
 	}
 }
 
-// TestRemovedTextIsErasedAtEveryDeath checks that a run completes if its process dies at any write.
+// TestRemovedTextIsErasedAtEveryDeath checks that a run completes if its process ends at any write.
 // Neither the log nor the events may contain the secret that a middleware removed. The run has
 // parallel tool calls and a pause. It is the outermost run or that of a sub-agent.
 func TestRemovedTextIsErasedAtEveryDeath(t *testing.T) {
@@ -255,7 +255,7 @@ func TestPausedRunIsErased(t *testing.T) {
 }
 
 // TestRemovalSurvivesADeath checks that a model's answer from which after_model removed text is
-// erased although the process dies at a later write. The run is persisted right after the removal,
+// erased although the process ends at a later write. The run is persisted right after the removal,
 // because the next hook calls a tool.
 func TestRemovalSurvivesADeath(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func (a *asker) Generate(_ context.Context, req *model.Request, _ func(abi.Chunk
 }
 
 // TestDeathAtEveryWriteOfAChild checks that a run with a sub-agent, one or two levels deep,
-// completes if its process dies at any write to the journal.
+// completes if its process ends at any write to the journal.
 func TestDeathAtEveryWriteOfAChild(t *testing.T) {
 	t.Parallel()
 	for depth := 1; depth <= 2; depth++ {

@@ -26,7 +26,7 @@ type stream struct {
 	n        int               // batches that arrived
 	finished bool              // the last chunks of the message arrived
 	failed   *ending.HookError // the error of the on_chunk hook, here or further out, that rejected chunks
-	tool     bool              // whether the stream carries a tool's result
+	tool     bool              // whether the stream is that of a tool's result
 	held     account.Meter     // memory of received and passed
 	callID   string            // the tool call's id
 	id       int64

@@ -7,7 +7,7 @@ import "sync"
 const maxRevisions = 4096
 
 // Revisions records how the lists of one run derive from each other. A module that has cached a
-// revision of a list learns from which index to read the list again.
+// revision of a list receives the index from which it must read the list again.
 type Revisions struct {
 	mu    sync.Mutex
 	last  int64

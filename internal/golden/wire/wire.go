@@ -196,7 +196,7 @@ type ToolCall struct {
 	Arguments string `json:"arguments"` // a JSON object in a string, exactly as the tool received it
 }
 
-// An Outcome holds everything that a host reports about one case.
+// An Outcome is everything that a host reports about one case.
 type Outcome struct {
 	// Skipped is the reason why the host does not support the case. If it is not empty, the other
 	// fields are ignored.
