@@ -526,6 +526,30 @@ func uses() map[string]use {
 			nil,
 			list[[]api.ThreadMessage]{},
 		},
+		"get-retention": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Retention(ctx, "")) },
+			nil,
+			api.Retention{},
+		},
+		"set-retention": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.SetRetention(ctx, "", &api.Retention{}))
+			},
+			api.Retention{},
+			api.Retention{},
+		},
+		"get-tenant-retention": {
+			func(ctx context.Context, c *client.Client) error { return one(c.Retention(ctx, "x")) },
+			nil,
+			api.Retention{},
+		},
+		"set-tenant-retention": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.SetRetention(ctx, "x", &api.Retention{}))
+			},
+			api.Retention{},
+			api.Retention{},
+		},
 		"fork-thread": {
 			func(ctx context.Context, c *client.Client) error {
 				return one(c.ForkThread(ctx, "thr_x", &api.ForkThread{}))

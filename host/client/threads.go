@@ -92,3 +92,23 @@ func (c *Client) ExportThread(ctx context.Context, id string, w io.Writer) error
 	}
 	return nil
 }
+
+// retentionPath returns the path of the retention of a tenant, or of the caller's if tenant is empty.
+func retentionPath(tenant string) string {
+	if tenant == "" {
+		return "/v1/retention"
+	}
+	return path("/v1/tenants/%s/retention", tenant)
+}
+
+// Retention returns how long the threads of a tenant are stored. An empty tenant is the caller's own.
+func (c *Client) Retention(ctx context.Context, tenant string) (*api.Retention, error) {
+	out := &api.Retention{}
+	return out, c.get(ctx, retentionPath(tenant), nil, out)
+}
+
+// SetRetention sets how long the threads of a tenant are stored. An empty tenant is the caller's own.
+func (c *Client) SetRetention(ctx context.Context, tenant string, r *api.Retention) (*api.Retention, error) {
+	out := &api.Retention{}
+	return out, c.call(ctx, &request{method: http.MethodPut, path: retentionPath(tenant), in: r}, out)
+}

@@ -119,6 +119,7 @@ type Server struct {
 	replays    *replays.Service
 	signIn     *signin.Service // nil without an identity provider
 	rollouts   *rollouts.Service
+	threads    *threads.Threads
 	quarantine *quarantine.Service
 	members    *cluster.Members // the servers of the store; nil for a single one
 	metrics    *metrics
@@ -186,7 +187,7 @@ func New(o *Options) (*Server, error) {
 		s.runs,
 		s.replays,
 		s.rollouts,
-		&threads.Threads{Runs: s.runs, Admission: s.admission, Timeouts: s.timeouts},
+		s.threads,
 		s.quarantine,
 		s.members,
 		s.routes,
@@ -281,6 +282,13 @@ func (s *Server) newServices() {
 		Private:   o.Private,
 		Tracer:    telemetry.Join(o.Tracer, s.metrics.tracer),
 	})
+	s.threads = &threads.Threads{
+		Store:     o.Store,
+		Runs:      s.runs,
+		Admission: s.admission,
+		Timeouts:  s.timeouts,
+		Logger:    s.log,
+	}
 	s.rollouts = rollouts.New(
 		&rollouts.Options{Store: o.Store, Blocks: s.blocks, Logger: s.log, Currency: o.Currency})
 	s.replays = replays.New(&replays.Options{
@@ -362,6 +370,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.runs.Broadcast(background) })
 		all.Go(func() { s.replays.Watch(background) })
 		all.Go(func() { s.rollouts.Watch(background) })
+		all.Go(func() { s.threads.Watch(background) })
 		all.Go(func() { s.modules.DeleteUnused(background, modules.UnusedInterval, modules.UnusedAge) })
 		all.Wait()
 	}()

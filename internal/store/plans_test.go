@@ -159,7 +159,21 @@ var exceptions = []struct{ statement, step, purpose string }{
 		"SCAN thread_messages USING INDEX thread_messages_removed",
 		"finds messages to prune, concurrently with writers",
 	},
-	{"DELETE FROM threads WHERE tenant = $1", "SEARCH threads USING INDEX threads_list (tenant=?)", "deletes a tenant"},
+	{
+		"DELETE FROM threads WHERE tenant = $1",
+		"SEARCH threads USING INDEX threads_tenant_updated (tenant=?)",
+		"deletes a tenant",
+	},
+	{
+		"SELECT id FROM threads WHERE tenant = $1 AND updated_ms <=",
+		"SEARCH threads USING INDEX threads_tenant_updated (tenant=? AND updated_ms<?)",
+		"finds old threads of a tenant",
+	},
+	{
+		"SELECT tenant, id FROM threads WHERE version < 0",
+		"SEARCH threads USING INDEX threads_hidden (updated_ms<?)",
+		"finds threads whose deletion or fork was interrupted",
+	},
 	{
 		"DELETE FROM thread_messages WHERE tenant = $1",
 		"SEARCH thread_messages USING INDEX sqlite_autoindex_thread_messages_1 (tenant=?)",

@@ -169,7 +169,7 @@ func TestMigrationsFillTables(t *testing.T) {
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
 		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role;
 		DROP TABLE sessions; DROP TABLE used_states;
-		DROP TABLE threads; DROP TABLE thread_metadata; DROP TABLE thread_messages;
+		DROP TABLE thread_retention; DROP TABLE threads; DROP TABLE thread_metadata; DROP TABLE thread_messages;
 		DROP INDEX runs_list_thread; DROP INDEX runs_thread_seq; DROP INDEX runs_queued; DROP INDEX runs_thread_busy;
 		ALTER TABLE runs DROP COLUMN thread; ALTER TABLE runs DROP COLUMN thread_seq; ALTER TABLE runs DROP COLUMN base;
 		ALTER TABLE runs DROP COLUMN base_erased;

@@ -149,6 +149,7 @@ var tenantTables = []string{
 	"threads",
 	"thread_messages",
 	"thread_metadata",
+	"thread_retention",
 	"agents",
 	"agent_room",
 	"agent_modules",

@@ -8,22 +8,23 @@ type Scope string
 // Scopes of keys. A key of the operator's tenant can have all of them; keys of other tenants
 // can have all but OperatorScope and OperatorRead.
 const (
-	OperatorScope Scope = "operator"      // tenants, their keys and members, blocks, quarantine and metrics
-	OperatorRead  Scope = "operator:read" // reads what OperatorScope changes
-	KeysRead      Scope = "keys:read"
-	KeysWrite     Scope = "keys:write"
-	ModulesRead   Scope = "modules:read"
-	ModulesWrite  Scope = "modules:write"
-	AgentsRead    Scope = "agents:read"
-	AgentsWrite   Scope = "agents:write"
-	RunsRead      Scope = "runs:read"
-	RunsWrite     Scope = "runs:write"
-	RunsApprove   Scope = "runs:approve" // answers interrupts of runs
-	MembersRead   Scope = "members:read"
-	MembersWrite  Scope = "members:write"
-	AuditRead     Scope = "audit:read"
-	UsageRead     Scope = "usage:read"
-	SecretsWrite  Scope = "secrets:write"
+	OperatorScope  Scope = "operator"      // tenants, their keys and members, blocks, quarantine and metrics
+	OperatorRead   Scope = "operator:read" // reads what OperatorScope changes
+	KeysRead       Scope = "keys:read"
+	KeysWrite      Scope = "keys:write"
+	ModulesRead    Scope = "modules:read"
+	ModulesWrite   Scope = "modules:write"
+	AgentsRead     Scope = "agents:read"
+	AgentsWrite    Scope = "agents:write"
+	RunsRead       Scope = "runs:read"
+	RunsWrite      Scope = "runs:write"
+	RunsApprove    Scope = "runs:approve" // answers interrupts of runs
+	MembersRead    Scope = "members:read"
+	MembersWrite   Scope = "members:write"
+	AuditRead      Scope = "audit:read"
+	UsageRead      Scope = "usage:read"
+	SecretsWrite   Scope = "secrets:write"
+	RetentionWrite Scope = "retention:write" // how long threads are stored
 
 	// SignedIn is the scope of routes that need an API key or a session, but no scope.
 	SignedIn Scope = "signed-in"
@@ -47,6 +48,7 @@ var TenantScopes = []Scope{
 	MembersRead,
 	MembersWrite,
 	AuditRead,
+	RetentionWrite,
 }
 
 // implied holds the scopes that include others.

@@ -2,6 +2,7 @@ package threads
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/api"
@@ -14,9 +15,11 @@ import (
 
 // Threads serves the routes for threads.
 type Threads struct {
+	Store     store.Store
 	Runs      *runs.Service
 	Admission *admission.Controller
 	Timeouts  *httpapi.Timeouts
+	Logger    *slog.Logger
 }
 
 type (
@@ -126,6 +129,7 @@ not copied; both threads then continue independently.`,
 order. Each message names the run that added it. The messages are those that the thread had when the export began; the
 last line is {"end":true}, which an export that failed does not have.`,
 	}, describeExport, x.export)
+	x.retentionRoutes(rt)
 }
 
 func showThread(h *store.Thread) *api.Thread {

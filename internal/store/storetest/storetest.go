@@ -98,6 +98,8 @@ func Run(t *testing.T, open Opener) {
 		"large bytes corrupt":      testLargeCorrupt,
 		"threads":                  testThreads,
 		"thread forks":             testThreadForks,
+		"retention of threads":     testThreadRetention,
+		"adopted runs":             testAdoptedRuns,
 		"quotas of thread forks":   testThreadForkQuotas,
 		"erasure in threads":       testThreadErasure,
 		"queues of threads":        testThreadQueue,

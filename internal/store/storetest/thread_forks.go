@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -100,4 +101,86 @@ func testThreadForkQuotas(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	_, err = s.Tenant(beta.ID).ForkThread(ctx, &store.Thread{ID: "x"}, &store.ThreadFork{Thread: "h"})
 	require.ErrorIs(t, err, journal.ErrNoThread)
+}
+
+// testAdoptedRuns checks that a run without a thread becomes the first run of a new one, once.
+func testAdoptedRuns(t *testing.T, open Opener) {
+	ctx := t.Context()
+	s, _ := open(t, nil)
+	n := threadTenant(t, s, store.TenantQuota{})
+	require.NoError(
+		t,
+		n.Journal().Create(ctx, &journal.Creation{ID: "r1", Agent: "a", Owner: "me", LeaseTTL: lease, Log: []byte("{}\n")}),
+	)
+	adopt := func(id, run string) error {
+		_, err := n.AdoptRun(ctx, &store.Thread{ID: id, Agent: "a"}, run,
+			&journal.ThreadEnd{Items: []json.RawMessage{threadItem("m1", "hello")}, Title: "hello"})
+		return err
+	}
+	require.ErrorIs(t, adopt("t", "r1"), store.ErrInUse)
+	endOn(t, s, "r1", nil, 0)
+	require.NoError(t, adopt("t", "r1"))
+	require.ErrorIs(t, adopt("t2", "r1"), store.ErrInUse)
+	require.ErrorIs(t, adopt("t2", "none"), journal.ErrNoRun)
+	require.Equal(t, []string{"hello"}, textsOf(t, n, "t"))
+	require.Empty(t, began(t, n, "r1"))
+	h, err := n.Thread(ctx, "t")
+	require.NoError(t, err)
+	version, err := n.RunVersion(ctx, h, "r1")
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 1}, []int64{version, h.Version})
+	require.Equal(t, "hello", h.Title)
+	require.NoError(t, n.Journal().Create(ctx, &journal.Creation{
+		ID: "r2", Agent: "a", Owner: "me", LeaseTTL: lease, Log: []byte("{}\n"),
+		Thread: &journal.ThreadStart{Thread: "t", Version: 1, Messages: 1},
+	}))
+	require.Equal(t, []string{"hello"}, began(t, n, "r2"))
+	_, err = s.CreateTenant(ctx, "beta", "", store.TenantQuota{}, nil)
+	require.NoError(t, err)
+	_, err = s.Tenant("beta").AdoptRun(ctx, &store.Thread{ID: "x"}, "r1", &journal.ThreadEnd{})
+	require.ErrorIs(t, err, journal.ErrNoRun)
+}
+
+// testThreadRetention checks that old threads of tenants with a retention are deleted, except those with
+// an unfinished run, and that the log has who set it.
+func testThreadRetention(t *testing.T, open Opener) {
+	ctx := t.Context()
+	s, where := open(t, nil)
+	n := threadTenant(t, s, store.TenantQuota{})
+	_, err := s.CreateTenant(ctx, "beta", "", store.TenantQuota{}, nil)
+	require.NoError(t, err)
+	for _, id := range []string{"old", "busy"} {
+		for _, tenant := range []string{"acme", "beta"} {
+			_, err := s.Tenant(tenant).CreateThread(ctx, &store.Thread{ID: id})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, n.Journal().Create(ctx, &journal.Creation{ID: "r1", Agent: "a", Owner: "me", LeaseTTL: lease,
+		Log: []byte("{}\n"), Thread: &journal.ThreadStart{Thread: "busy"}}))
+	_, err = rawDatabase(
+		t,
+		where,
+	).ExecContext(ctx, `UPDATE threads SET updated_ms = updated_ms - 8 * 86400000 WHERE id <> 'h'`)
+	require.NoError(t, err)
+	require.NoError(t, n.SetThreadRetention(ctx, 9))
+	deleted, err := s.ExpireThreads(ctx)
+	require.NoError(t, err)
+	require.Zero(t, deleted)
+	require.NoError(t, n.SetThreadRetention(ctx, 7))
+	deleted, err = s.ExpireThreads(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, deleted)
+	_, err = n.Thread(ctx, "old")
+	require.ErrorIs(t, err, journal.ErrNoThread)
+	for tenant, thread := range map[string]string{"acme": "busy", "beta": "old"} {
+		_, err = s.Tenant(tenant).Thread(ctx, thread)
+		require.NoError(t, err)
+	}
+	days, err := n.ThreadRetention(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, days)
+	log, _, err := n.AuditLog(ctx, &store.AuditFilter{Action: "retention.set"})
+	require.NoError(t, err)
+	require.Len(t, log, 2)
+	require.JSONEq(t, `{"before":9,"after":7}`, string(log[0].Detail))
 }

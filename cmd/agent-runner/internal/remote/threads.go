@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,14 +22,13 @@ import (
 func NewThreads(e *cli.Env) *cobra.Command {
 	return group(
 		&cobra.Command{Use: "threads", Short: "List, create, fork, export and delete threads: conversations of runs"},
-		threadsList(
-			e,
-		),
+		threadsList(e),
 		threadsShow(e),
 		threadsCreate(e),
 		threadsRename(e),
 		threadsFork(e),
 		threadsExport(e),
+		threadsRetention(e),
 		threadsDelete(e),
 	)
 }
@@ -211,6 +211,35 @@ func threadsExport(e *cli.Env) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&file, "file", "", "write to this `FILE` instead of standard output")
 	return cmd
+}
+
+func threadsRetention(e *cli.Env) *cobra.Command {
+	var tenant string
+	cmd := Command(e, &cobra.Command{
+		Use:   "retention [DAYS]",
+		Short: "Show or set after how many days threads are deleted; 0 keeps them",
+	}, func(ctx context.Context, r *Session, args []string) error {
+		kept, err := &api.Retention{}, error(nil)
+		if len(args) == 0 {
+			kept, err = r.Retention(ctx, tenant)
+		} else {
+			days, wrong := strconv.ParseInt(args[0], 10, 64)
+			if wrong != nil || days < 0 {
+				return cli.Usagef("the retention is %q; want a number of days, or 0", cli.Short(args[0], 60))
+			}
+			kept, err = r.SetRetention(ctx, tenant, &api.Retention{ThreadDays: days})
+		}
+		if err != nil {
+			return err
+		}
+		return r.Print(kept, func() string {
+			if kept.ThreadDays == 0 {
+				return "threads are kept\n"
+			}
+			return fmt.Sprintf("threads are deleted after %s\n", cli.Count(kept.ThreadDays, "day"))
+		})
+	})
+	return tenantFlag(cmd, &tenant)
 }
 
 func threadsDelete(e *cli.Env) *cobra.Command {

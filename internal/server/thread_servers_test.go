@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/openaitest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// open lets the model answer this and all later requests.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.release)
+}
+
+// TestServersContinueThreads checks that a thread has one history, without gaps and duplicates, if the
+// server of one of its runs is killed, or stops until its lease has passed and then continues. The other
+// server takes the run over, and then starts the run that was queued after it.
+func TestServersContinueThreads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
+	t.Parallel()
+	f, where := testDatabase(t)
+	g := &gate{asked: make(chan string, 99)}
+	g.shut()
+	m, err := openaitest.New(g)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	second := f.start(where, m.URL)
+	require.Equal(t, 200, second.apply(f.acme, "agent", "model: {name: small}\n").status)
+	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		first := f.start(where, m.URL)
+		h := first.thread(f.acme, api.CreateThread{Agent: "agent", Concurrency: "queue"})
+		start := func(p *process, text string) (run api.Run) {
+			p.ok("POST", "/v1/runs", f.acme, api.StartRun{Thread: h.ID, Input: text}, &run)
+			return run
+		}
+		one := start(first, "one")
+		<-g.asked
+		g.open()
+		first.finished(f.acme, one.ID)
+		g.shut()
+		two := start(first, "two")
+		<-g.asked
+		three := start(second, "three")
+		require.Equal(t, "queued", three.Status)
+		require.NoError(t, first.cmd.Process.Signal(end))
+		<-g.asked // the second server repeats the model call
+		g.open()
+		require.Equal(t, "stop", second.finished(f.acme, two.ID).FinishReason)
+		require.Equal(t, "stop", second.finished(f.acme, three.ID).FinishReason)
+		<-g.asked
+		want := []string{}
+		for _, text := range []string{"one", "two", "three"} {
+			want = append(want, "user: "+text, "assistant: part part part part part whole")
+		}
+		require.Equal(t, want, second.said(f.acme, h.ID))
+		if end == syscall.SIGSTOP {
+			require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
+			four := start(first, "four") // the server has also got the answer of its run "two"
+			<-g.asked
+			first.finished(f.acme, four.ID)
+			require.Equal(t, append(want, "user: four", want[1]), second.said(f.acme, h.ID))
+		}
+		g.shut()
+	}
+}
+
+// TestRolloutByThread checks that a conversation stays on one version of its agent during a rollout by
+// thread, and that different conversations have different versions.
+func TestRolloutByThread(t *testing.T) {
+	t.Parallel()
+	f := rolloutFixture(t, 40)
+	var r api.Rollout
+	f.ok("POST", "/v1/agents/clerk/rollouts", f.acme, api.StartRollout{Version: 2, By: "thread",
+		Rollback: api.RolloutRollback{
+			MinRuns: 1000,
+		}, Steps: []api.RolloutStep{{Percent: 50, Seconds: 600}, {Percent: 100}}}, &r)
+	arms := map[string]int{}
+	for range 12 {
+		h := f.thread(f.acme, api.CreateThread{Agent: "clerk"})
+		for turn := range 3 {
+			run := f.say(f.acme, h.ID, fmt.Sprint("turn ", turn))
+			require.Equal(t, store.InCanary(r.ID, h.ID, 50), run.Arm == "canary", "turn %d", turn)
+			require.Equal(t, map[string]int64{"stable": 1, "canary": 2}[run.Arm], run.Version)
+			arms[run.Arm]++
+		}
+	}
+	require.Len(t, arms, 2)
+}
+
+// TestReplayOfThreads checks that the runs of a thread are replayed with the messages with which they
+// began.
+func TestReplayOfThreads(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Text("one"), scripted.Text("two"), scripted.Text("three"))
+	for _, name := range []string{"plain", "equal", "other"} {
+		f.upload(f.acme, name, sources[name])
+	}
+	require.Equal(t, 200, f.apply(f.acme, "clerk", "model: {name: small}\nmiddlewares: [{module: plain}]\n").status)
+	h := f.thread(f.acme, api.CreateThread{Agent: "clerk"})
+	for range 3 {
+		f.say(f.acme, h.ID, "hi")
+	}
+	r, runs := f.replay(f.server.replays, api.StartReplay{Module: "equal", Entry: "plain"})
+	require.Equal(t, []int64{3, 3, 3}, []int64{r.Total, r.Done, r.Same}, "%+v", runs)
+	r, _ = f.replay(f.server.replays, api.StartReplay{Module: "other", Entry: "plain"})
+	require.EqualValues(t, 3, r.Diverged)
+	require.Len(t, f.said(f.acme, h.ID), 6, "a replay does not change the thread")
+}
+
+// TestThreadStorage checks that the stored bytes of a thread grow by the same amount with each turn.
+func TestThreadStorage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
+	t.Parallel()
+	f, _ := countingPlatform(t)
+	h := f.thread(f.acme, api.CreateThread{Agent: "counter"})
+	stored := map[int]int64{}
+	for turn := 1; turn <= 100; turn++ {
+		f.say(f.acme, h.ID, fmt.Sprintf("%-500d", turn))
+		bytes, err := f.store.Tenant("acme").JournalBytes(context.Background())
+		require.NoError(t, err)
+		stored[turn] = bytes
+	}
+	require.Len(t, f.said(f.acme, h.ID), 200)
+	first, last := stored[1], (stored[100]-stored[90])/10
+	t.Logf("the first turn has %d bytes, turns 91 to 100 have %d each: %.2f times as many; 100 turns have %d",
+		first, last, float64(last)/float64(first), stored[100])
+	require.Less(t, float64(last), 1.2*float64(first))
+}
