@@ -79,9 +79,9 @@ func (e *NoRoomError) Error() string {
 func (*NoRoomError) Retryable() bool { return true }
 
 // ImageRoomError reports that there is no memory for another image, which is the memory that the instances of an
-// [Image] start with. An image of Bytes bytes would exceed Options.ImageBytes, which is All, together with the images
-// of all modules, or would exceed the tenant's share of it. Another attempt may succeed after other images have been
-// closed.
+// [Image] start with. With an image of Bytes bytes, the images of all modules would exceed All bytes, the value of
+// Options.ImageBytes, or the images of the tenant would exceed the tenant's share. Another attempt may succeed after
+// other images have been closed.
 type ImageRoomError struct {
 	Bytes, All int64
 }

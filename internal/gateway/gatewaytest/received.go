@@ -76,7 +76,7 @@ func (r *Received) add(protocol string, e *streamEvent) {
 	}
 }
 
-// call notes the beginning of a call. Other blocks and items have no name.
+// call records the beginning of a call. Other blocks and items have no name.
 func (r *Received) call(name string) {
 	if name != "" {
 		r.Calls = append(r.Calls, name)

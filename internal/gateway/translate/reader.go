@@ -39,9 +39,9 @@ type openCall struct {
 	arguments strings.Builder
 }
 
-// Stream returns the client's stream for the streamed answer body of the upstream to q. It reads at
-// most max bytes, and calls grow before it holds n bytes more. The caller closes the stream, which
-// closes body. If the upstream's stream is cut, the error of Read is io.ErrUnexpectedEOF.
+// Stream returns the client's stream for body, the upstream's streamed answer to q. It reads at most max bytes, and
+// calls grow before it uses n more bytes of memory. The caller closes the stream, which closes body. If the
+// upstream's stream is cut, the error of Read is io.ErrUnexpectedEOF.
 func (p Pair) Stream(body io.ReadCloser, q *Request, max int, grow func(n int) error) io.ReadCloser {
 	return &reader{
 		body:   body,

@@ -33,7 +33,7 @@ type rules struct {
 	expand map[string]func(v rawjson.Value) (abi.Params, error)
 	// tool returns the object that describes a function. It reports false for elements of tools that are not functions.
 	tool func(v rawjson.Value) (rawjson.Value, bool)
-	// toolFields are the fields of the object that describes a function that are translated or can be left out.
+	// toolFields are the fields of a function's description that are translated or can be left out.
 	toolFields []string
 	// list is the field with the messages or items. For those whose unknown fields are not in the ABI, fields has the
 	// fields that are translated or can be left out, by type. The type "" is a message.

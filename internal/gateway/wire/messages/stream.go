@@ -389,7 +389,7 @@ func (s *stream) readDelta(e *event, it *wire.Item) *fieldError {
 	return s.end()
 }
 
-// end notes that no block follows. It fails if a block is still open.
+// end records that no block follows. It fails if a block is still open.
 func (s *stream) end() *fieldError {
 	if !s.ending && slices.ContainsFunc(s.blocks, func(b *streamBlock) bool { return !b.ended }) {
 		return problem("", "the answer ends within a block")

@@ -124,7 +124,7 @@ func (s *stream) itemOf(e *event) *streamItem {
 	return s.last
 }
 
-// begin notes the start of the answer, which has no output yet.
+// begin records the start of the answer, which has no output yet.
 func (s *stream) begin(e *event) error {
 	response := members(e.fields["response"])
 	if out := response["output"]; !out.IsNull() && (!out.IsArray() || len(out.Elements()) > 0) {

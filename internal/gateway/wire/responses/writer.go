@@ -32,7 +32,7 @@ type entry struct {
 	atEnd bool        // only the end of the answer has the added item
 }
 
-// change notes that events are added or dropped.
+// change records that events are added or dropped.
 func (w *writer) change() {
 	if w.renumber {
 		return
@@ -266,7 +266,7 @@ func (w *writer) own(dst []byte, typ string, fields ...field) []byte {
 func (s *stream) Text(dst []byte, open *wire.Item, text string) []byte {
 	b := s.blocks[open.Block]
 	if b.quiet || b.call != nil {
-		return dst // CloseText notes the text for the events that repeat it
+		return dst // CloseText stores the text for the events that repeat it
 	}
 	s.change()
 	dst = s.flush(dst)
