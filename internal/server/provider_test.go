@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -55,6 +56,15 @@ func newProvider(t *testing.T) *provider {
 			Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "RS256"}}})
 	})
 	mux.HandleFunc("/token", p.token)
+	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(
+			w,
+			`<!doctype html><title>Example</title><form method="post"><button>Continue as Ann</button></form>`,
+		)
+	})
+	mux.HandleFunc("POST /authorize", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, p.authorize(r.URL.String()), http.StatusSeeOther)
+	})
 	return p
 }
 

@@ -108,7 +108,7 @@ export async function releases({ page, title, shot, open, told }) {
   say("/v1/replays/rp_made/runs", { runs: [results[0]] });
   await page.reload();
   await page.getByRole("heading", { name: "The run would stay the same" }).waitFor();
-  say("/v1/replays", { replays: [replay({}), replay({ id: "rp_a", status: "running", ended: undefined, candidate: { digest: `sha256:${"0".repeat(64)}`, module: "mask@1.3.0", entry: "mask" } }, results.slice(0, 8)), replay({ id: "rp_b" }, [])] });
+  say("/v1/replays", { replays: [replay({}), replay({ id: "rp_a", status: "running", ended: undefined, candidate: { digest: `sha256:${"0".repeat(64)}`, module: "mask@1.3.0", entry: "mask" } }, results.slice(0, 8)), replay({ id: "rp_b", status: "queued", ended: undefined }, [])] });
   await open("Replay before rollout");
   await page.getByRole("link", { name: "archivist, mask@1.3.0" }).waitFor();
   await shot("replays", "replays");
@@ -140,6 +140,7 @@ export async function releases({ page, title, shot, open, told }) {
   await plot.press("ArrowRight");
   await page.locator(".chart", { has: plot }).getByRole("status").getByText(/Version 1 1\.0 %/).waitFor();
   await plot.press("Escape");
+  await page.clock.fastForward(4000); // the toast goes
   await shot("rollout", "rollout");
 
   // It is paused, resumed, and rolled back by the server, which the page shows by itself.
@@ -161,6 +162,7 @@ export async function releases({ page, title, shot, open, told }) {
   await page.clock.fastForward(2000);
   await page.getByText("Runs with a denied tool call: 8.9 % with version 2, 1.2 % with version 1.").waitFor();
   await page.getByText("All runs of archivist@stable get version 1 again.").waitFor();
+  await page.clock.fastForward(4000);
   await shot("rolled-back", "rolled-back");
 
   // The page of an agent's aliases, which are moved and deleted.
@@ -185,6 +187,7 @@ export async function releases({ page, title, shot, open, told }) {
   await page.getByRole("row", { name: /beta Version 1/ }).waitFor();
   await page.getByText("Moves of beta").click();
   await page.getByRole("region", { name: "Moves" }).getByRole("row").nth(2).waitFor();
+  await page.clock.fastForward(4000);
   await shot("aliases", "aliases");
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("button", { name: "Delete the alias?" }).click();

@@ -97,7 +97,7 @@ class Page {
     const [kind, title] = ends[r.status] ?? [];
     if (!title) return null;
     const now = r.status === "promoted" ? `All runs of ${r.agent}@${r.alias} get version ${r.canary}.` : `All runs of ${r.agent}@${r.alias} get version ${r.stable} again.`;
-    return h("div", { class: `card banner ${kind}` }, h("h2", null, `${title} after ${duration(1000 * (Date.parse(r.ended) - Date.parse(r.created)))}`), this.words(), h("p", null, now));
+    return h("div", { class: `card banner ${kind}` }, h("h2", null, `${title} after ${minutes(Math.round((Date.parse(r.ended) - Date.parse(r.created)) / 1000))}`), this.words(), h("p", null, now));
   }
 
   // words returns a text about the end of a rollout: the figures that led to a rollback, or the

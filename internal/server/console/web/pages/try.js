@@ -31,7 +31,8 @@ function form(agents, modules, loaded, module, version) {
   const name = h("select", { onchange: () => (location.hash = `#/try?${new URLSearchParams({ agent: name.value, ...(module ? { module: module.digest } : {}) })}`) },
     agents.map((a) => h("option", { value: a.name, selected: a.name === agent.name }, a.name)));
   const versions = versionChoice(loaded, version || agent.version);
-  const chosen = h("select", null, modules.map((m) => h("option", { value: m.digest, selected: m === module }, nameOf(m))));
+  const suggested = module ?? modules.find((m) => agent.modules.some((x) => entryIs(x, m)));
+  const chosen = h("select", null, modules.map((m) => h("option", { value: m.digest, selected: m === suggested }, nameOf(m))));
   const fits = () => agent.modules.find((x) => entryIs(x, modules.find((m) => m.digest === chosen.value) ?? { names: [] }))?.name;
   const entry = h("select", null, agent.modules.map((x) => h("option", { value: x.name, selected: x.name === fits() }, x.name)));
   chosen.addEventListener("change", () => fits() && (entry.value = fits()));

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/server/signin"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// walkReply is a model that calls the calculator once, and then answers.
+func walkReply(_ int, req *model.Request) scripted.Reply {
+	if req.Messages[len(req.Messages)-1].Role == abi.RoleTool {
+		return scripted.Text("It is done.")
+	}
+	return scripted.Calls(abi.NewToolCall("call_1", "calculator", `{"expression":"6*7"}`))
+}
+
+// TestWalkThrough checks in a browser that a person signs in with an identity provider, uploads a module, replays
+// stored runs through it, gives it to 10 percent of the runs, sees it deny tool calls and be rolled back, and
+// reads about it in the audit log.
+func TestWalkThrough(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a browser takes seconds")
+	}
+	in := browserInput{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
+	front := httptest.NewUnstartedServer(nil)
+	f := newFixture(t, withProvider(newProvider(t), func(o *signin.Options) {
+		o.RedirectURL = "http://" + front.Listener.Addr().String() + "/auth/callback"
+	}))
+	front.Config.Handler = f.server
+	front.Start()
+	t.Cleanup(front.Close)
+	member(t, f, "acme", "ann@acme.example", "owner")
+	f.useModel(scripted.Func(walkReply))
+	f.upload(
+		f.acme,
+		"guard",
+		`export default { name: "guard", version: "1.0.0", gate_tool() { return { decision: "allow" }; } };`,
+	)
+	r := f.apply(f.acme, "clerk",
+		"model: {name: small}\ntools: {builtin: [calculator]}\nmiddlewares:\n- module: guard@1 # the first one\n")
+	require.Equal(t, 200, r.status, "%s", r.body)
+	for i := range 8 {
+		var run api.Run
+		f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "clerk", Input: fmt.Sprint("Pay back order ", i)}, &run)
+		require.Equal(t, "It is done.", f.finished(f.acme, run.ID).Output)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	background.Go(func() { f.server.replays.Watch(ctx) })
+	background.Go(func() { f.traffic(ctx) })
+	background.Go(func() { f.checkRollouts(ctx) })
+	defer background.Wait()
+	defer cancel()
+
+	in.URL, in.Key, in.Operator = front.URL, f.acme, f.operator
+	text, err := json.Marshal(in)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "walk.mjs"))
+	cmd.Stdin = bytes.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+	require.Contains(t, string(out), "ok: walk")
+
+	var a api.Agent
+	f.ok("GET", "/v1/agents/clerk@stable", f.acme, nil, &a)
+	require.Equal(t, int64(1), a.Version)
+	f.ok("GET", "/v1/agents/clerk@2", f.acme, nil, &a)
+	require.Contains(t, a.YAML, "name: guard", "the entry keeps its name")
+}
+
+// checkRollouts checks rollouts until ctx is done, more often than the server itself does.
+func (f *fixture) checkRollouts(ctx context.Context) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		_ = f.server.rollouts.Check(ctx, nil) // fails when ctx is done
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// traffic starts runs of clerk while a rollout is active, until ctx is done.
+func (f *fixture) traffic(ctx context.Context) {
+	for ctx.Err() == nil {
+		list, _, err := f.store.Tenant("acme").ActiveRollouts(ctx, store.Page{})
+		if err != nil || len(list) == 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		var run api.Run
+		r := f.send("POST", "/v1/runs", f.acme, api.StartRun{Agent: "clerk", Input: "Pay back another order"})
+		if r.status == http.StatusAccepted && json.Unmarshal(r.body, &run) == nil {
+			f.finished(f.acme, run.ID)
+		}
+	}
+}
