@@ -46,6 +46,7 @@ function form(agents, loaded, module, version) {
   }
   const stages = new Stages();
   let by = "run";
+  let saved; // the version with the module, so that a second attempt saves no other one
   const minimum = h("input", { type: "number", min: "1", max: "5000", value: "20", required: true, inputmode: "numeric" });
   const limits = Object.entries(figures).map(([figure, [label, unit, value]]) => {
     const amount = h("input", { type: "number", min: "0.1", max: unit === "%" ? "10000" : "100", step: "any", value, required: true, "aria-label": `${label}, tolerated increase in ${unit === "%" ? "percent" : "percentage points"}`, inputmode: "decimal" });
@@ -61,7 +62,7 @@ function form(agents, loaded, module, version) {
     }
     const increase = Object.fromEntries(limits.filter((l) => l.on.checked).map((l) => [l.figure, Number(l.amount.value) / 100]));
     const off = limits.filter((l) => !l.on.checked).map((l) => l.figure);
-    const canaryVersion = Number(versions.value) || await withModule(path, agent, module);
+    const canaryVersion = Number(versions.value) || (saved ??= await withModule(path, agent, module));
     const r = await call("POST", `${path}/rollouts`, { body: { alias: alias.value, version: canaryVersion, by, steps: stages.value(), rollback: { min_runs: Number(minimum.value), increase, ...(off.length > 0 ? { off } : {}) } } });
     toast("The canary has started.");
     location.hash = `#/rollouts/${r.id}`;

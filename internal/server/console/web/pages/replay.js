@@ -1,7 +1,7 @@
 // The report of a replay: the number of runs that change, the hooks that differ first, and the
 // details of one run.
 import { h, fill, icon, announce, partialList } from "../dom.js";
-import { badge, confirmButton, emptyState, plural, properties, relativeTime, table } from "../parts.js";
+import { badge, confirmButton, emptyState, errorMessage, plural, properties, relativeTime, table } from "../parts.js";
 import { count, short } from "../format.js";
 import { get, all, call, pause, isTemporary } from "../api.js";
 import { moduleNames } from "../names.js";
@@ -58,7 +58,7 @@ class Report {
         if (r.ended) announce(this.#verdict.querySelector("h2")?.textContent ?? "The replay has ended.");
       } catch (e) {
         if (this.signal.aborted) return;
-        if (!isTemporary(e)) throw e;
+        if (!isTemporary(e)) return fill(this.#progress, errorMessage(e));
       }
     }
   }
