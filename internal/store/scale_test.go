@@ -38,8 +38,19 @@ func storeRun(t *testing.T, s store.Store, i int) {
 	n := i / scaleTenants // number of the run in its tenant
 	id := fmt.Sprintf("run_%06d", i)
 	digest := fmt.Sprintf("%064x", n%7)
+	var thread *journal.ThreadStart
+	if n%5 == 2 {
+		h, err := s.Tenant(tenant).CreateThread(t.Context(), &store.Thread{ID: fmt.Sprintf("thr_%06d", i),
+			Agent: fmt.Sprint("agent", n%10), Subject: fmt.Sprint("user", n%50), Metadata: map[string]string{"channel": fmt.Sprint("c", n%3)}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		thread = &journal.ThreadStart{Thread: h.ID, Version: h.Version}
+	}
 	if err := s.Create(t.Context(), &journal.Creation{
-		ID: id, Tenant: tenant, Agent: fmt.Sprint("agent", n%10), Owner: "o", Lazy: true, LeaseTTL: -time.Second, Log: make([]byte, 500),
+		Thread: thread,
+		ID:     id, Tenant: tenant, Agent: fmt.Sprint("agent", n%10), Owner: "o", Lazy: true, LeaseTTL: -time.Second, Log: make([]byte, 500),
 		Title:    fmt.Sprintf("Please handle the %s of customer %d number %d", words[n%5], n%50, n),
 		Spec:     fmt.Appendf(nil, `{"agent":"a","version":%d}`, n%4+1),
 		Metadata: fmt.Appendf(nil, `{"customer":"c%d","env":"prod","order":%d,"vip":%t}`, n%50, n, n%20 == 0),
@@ -56,8 +67,12 @@ func storeRun(t *testing.T, s store.Store, i int) {
 		Models: map[string]abi.Usage{"m": {PromptTokens: 100, CompletionTokens: 10}},
 		Stats:  []abi.EntryStats{{Entry: "guard", Digest: digest, Calls: 3, WallUS: 1000}}}
 	events := ""
-	if n%25 == 1 {
+	switch {
+	case n%25 == 1:
 		p.FinishReason, events = abi.RunError, `{"type":"fault","seq":1,"run":"r","time_ms":1}`+"\n"
+	case n%25 == 3:
+		events = `{"type":"decision","seq":1,"run":"r","time_ms":1,"digest":"` + digest +
+			`","decision":{"decision":"deny","call_id":"c","tool":"t","arguments_digest":""}}` + "\n"
 	}
 	c := &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 2000), First: 1, Lazy: true, Progress: &p}
 	if events != "" {
@@ -68,8 +83,22 @@ func storeRun(t *testing.T, s store.Store, i int) {
 	}
 }
 
+// storeNames stores 20 agents, modules and keys of a tenant.
+func storeNames(t *testing.T, s store.Store, i int) {
+	tenant := s.Tenant(fmt.Sprintf("t%02d", i))
+	for n := range 20 {
+		name := fmt.Sprintf("name%02d", n)
+		_, _, err := tenant.CreateKey(t.Context(), &store.KeyOptions{Name: name})
+		require.NoError(t, err)
+		_, err = tenant.PutAgent(t.Context(), name, []byte("x"), nil)
+		require.NoError(t, err)
+		require.NoError(t, tenant.PutModule(t.Context(),
+			&store.TenantModule{Digest: fmt.Sprintf("%064x", n), Kind: "wasm", Size: 1, About: []byte("{}")}, name, "1"))
+	}
+}
+
 // TestManyRuns stores runs of 100 tenants in each kind of database, and logs how long lists and series
-// take: the 95th percentile of 200 queries. docs/platform-figures.md has the figures of 100,000 runs.
+// take: the 95th percentile of 200 queries. docs/platform.md has the figures of 100,000 runs.
 func TestManyRuns(t *testing.T) {
 	longtest.Skip(t)
 	for name, where := range map[string]func(t *testing.T) string{
@@ -83,6 +112,7 @@ func TestManyRuns(t *testing.T) {
 			for i := range scaleTenants {
 				_, err := s.CreateTenant(t.Context(), fmt.Sprintf("t%02d", i), "", store.TenantQuota{}, nil)
 				require.NoError(t, err)
+				storeNames(t, s, i)
 			}
 			var next atomic.Int64
 			var wg sync.WaitGroup
@@ -95,6 +125,42 @@ func TestManyRuns(t *testing.T) {
 			}
 			wg.Wait()
 			measureLists(t, s)
+		})
+	}
+}
+
+// measureNames logs the times of the lists of agents, modules, keys, tenants, threads and the audit log.
+func measureNames(t *testing.T, s store.Store, measure func(name string, query func(tenant string) error)) {
+	ctx, p := t.Context(), store.Page{Name: "AME07", Limit: 50}
+	measure("agents by name", func(tenant string) error {
+		_, _, err := s.Tenant(tenant).Agents(ctx, p)
+		return err
+	})
+	measure("modules by name", func(tenant string) error {
+		_, _, err := s.Tenant(tenant).Modules(ctx, p)
+		return err
+	})
+	measure("keys by name", func(tenant string) error {
+		_, _, err := s.Tenant(tenant).Keys(ctx, p)
+		return err
+	})
+	measure("tenants by name", func(string) error {
+		_, _, err := s.Tenants(ctx, p)
+		return err
+	})
+	for name, f := range map[string]store.ThreadFilter{
+		"": {}, " by agent": {Agent: "agent2"}, " by end user": {Subject: "user7"}, " by metadata": {Name: "channel", Value: "c1"},
+	} {
+		f.Limit = 50
+		measure("threads"+name, func(tenant string) error {
+			_, _, err := s.Tenant(tenant).Threads(ctx, &f)
+			return err
+		})
+	}
+	for name, f := range map[string]store.AuditFilter{"": {}, " by target, no match": {Target: "none"}} {
+		measure("audit log"+name, func(tenant string) error {
+			_, _, err := s.Tenant(tenant).AuditLog(ctx, &f)
+			return err
 		})
 	}
 }
@@ -133,6 +199,9 @@ func measureLists(t *testing.T, s store.Store) {
 		{"title", store.Filter{Title: "refund custom"}},
 		{"title, short word", store.Filter{Title: "zz"}},
 		{"faults", store.Filter{Faults: &yes}},
+		{"denials", store.Filter{Denials: &yes}},
+		{"thread, no match", store.Filter{Thread: "thr_none"}},
+		{"faults and metadata", store.Filter{Faults: &yes, Metadata: map[string]string{"vip": "false", "env": "prod"}}},
 		{"without faults", store.Filter{Faults: &no}},
 		{"created", store.Filter{CreatedFrom: time.Now().Add(-time.Hour), CreatedTo: time.Now()}},
 		{"updated, no match", store.Filter{UpdatedFrom: time.Now().Add(time.Hour)}},
@@ -151,6 +220,7 @@ func measureLists(t *testing.T, s store.Store) {
 			return err
 		})
 	}
+	measureNames(t, s, measure)
 	for _, q := range []store.SeriesQuery{
 		{Kind: store.SeriesAgents}, {Kind: store.SeriesAgents, ByVersion: true}, {Kind: store.SeriesModules, ByName: true},
 		{Kind: store.SeriesModels, ByName: true},
