@@ -41,7 +41,10 @@ func storeRun(t *testing.T, s store.Store, i int) {
 	var thread *journal.ThreadStart
 	if n%5 == 2 {
 		h, err := s.Tenant(tenant).CreateThread(t.Context(), &store.Thread{ID: fmt.Sprintf("thr_%06d", i),
-			Agent: fmt.Sprint("agent", n%10), Subject: fmt.Sprint("user", n%50), Metadata: map[string]string{"channel": fmt.Sprint("c", n%3)}})
+			Agent: fmt.Sprint(
+				"agent",
+				n%10,
+			), Subject: fmt.Sprint("user", n%50), Metadata: map[string]string{"channel": fmt.Sprint("c", n%3)}})
 		if err != nil {
 			t.Error(err)
 			return

@@ -3349,6 +3349,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "name": "Acme",
+                     *       "url": "/auth/login"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SignIn"];
                 };
             };
@@ -3519,6 +3525,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["HealthOutputBody"];
                 };
             };
@@ -3575,6 +3586,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example # TYPE agent_runner_runs_total counter
+                     *     agent_runner_runs_total 17
+                     */
                     "text/plain": string;
                 };
             };
@@ -3631,6 +3646,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "info": {
+                     *         "title": "agent-runner"
+                     *       },
+                     *       "openapi": "3.1.0",
+                     *       "paths": {}
+                     *     }
+                     */
                     "application/json": {
                         info?: Record<string, never>;
                         openapi?: string;
@@ -3691,6 +3715,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["HealthOutputBody"];
                 };
             };
@@ -3759,6 +3788,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agents": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "modules": [
+                     *             {
+                     *               "at": "middlewares[0]",
+                     *               "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *               "module": "redact@1.2.0",
+                     *               "name": "redact"
+                     *             }
+                     *           ],
+                     *           "name": "clerk",
+                     *           "version": 3,
+                     *           "warnings": [
+                     *             "text"
+                     *           ],
+                     *           "yaml": "name: clerk\nmodel: {name: gpt-4o-mini}\n"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListAgentsOutputBody"];
                 };
             };
@@ -3821,6 +3873,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "modules": [
+                     *         {
+                     *           "at": "middlewares[0]",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "module": "redact@1.2.0",
+                     *           "name": "redact"
+                     *         }
+                     *       ],
+                     *       "name": "clerk",
+                     *       "version": 3,
+                     *       "warnings": [
+                     *         "text"
+                     *       ],
+                     *       "yaml": "name: clerk\nmodel: {name: gpt-4o-mini}\n"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Agent"];
                 };
             };
@@ -3874,6 +3945,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example name: clerk
+                 *     model: {name: gpt-4o-mini}
+                 *     middlewares: [{module: redact@1.2.0}]
+                 */
                 "application/yaml": string;
             };
         };
@@ -3884,6 +3960,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "modules": [
+                     *         {
+                     *           "at": "middlewares[0]",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "module": "redact@1.2.0",
+                     *           "name": "redact"
+                     *         }
+                     *       ],
+                     *       "name": "clerk",
+                     *       "version": 3,
+                     *       "warnings": [
+                     *         "text"
+                     *       ],
+                     *       "yaml": "text"
+                     *     }
+                     */
                     "application/json": {
                         /** Format: date-time */
                         created: string;
@@ -4012,6 +4107,23 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "context": [],
+                 *       "forwardedProps": {},
+                 *       "messages": [
+                 *         {
+                 *           "content": "Where is my order?",
+                 *           "id": "1",
+                 *           "role": "user"
+                 *         }
+                 *       ],
+                 *       "runId": "1",
+                 *       "state": {},
+                 *       "threadId": "thr_6b0b22a4mv3thm26uctc33l6xt",
+                 *       "tools": []
+                 *     }
+                 */
                 "application/json": {
                     context?: {
                         [key: string]: unknown;
@@ -4039,6 +4151,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example data: {"type":"RUN_STARTED","threadId":"thr_6b0b22a4mv3thm26uctc33l6xt","runId":"1"} */
                     "text/event-stream": string;
                 };
             };
@@ -4103,6 +4216,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "aliases": [
+                     *         {
+                     *           "alias": "stable",
+                     *           "updated": "2026-11-28T12:00:00Z",
+                     *           "version": 3
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["AliasesOutputBody"];
                 };
             };
@@ -4158,6 +4282,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "tested with a replay",
+                 *       "version": 3
+                 *     }
+                 */
                 "application/json": components["schemas"]["SetAliasInputBody"];
             };
         };
@@ -4168,6 +4298,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "alias": "stable",
+                     *       "updated": "2026-11-28T12:00:00Z",
+                     *       "version": 3
+                     *     }
+                     */
                     "application/json": components["schemas"]["Alias"];
                 };
             };
@@ -4293,6 +4430,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "moves": [
+                     *         {
+                     *           "alias": "stable",
+                     *           "by": "key rr227pns2w",
+                     *           "created": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["AliasMovesOutputBody"];
                 };
             };
@@ -4346,6 +4494,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example name: clerk
+                 *     model: {name: gpt-4o-mini}
+                 *     middlewares: [{module: redact@1.2.0}]
+                 */
                 "application/yaml": string;
             };
         };
@@ -4356,6 +4509,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         {
+                     *           "message": "unknown key \"mdoel\""
+                     *         }
+                     *       ],
+                     *       "modules": [
+                     *         {
+                     *           "at": "middlewares[0]",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "module": "redact@1.2.0",
+                     *           "name": "redact"
+                     *         }
+                     *       ],
+                     *       "valid": true,
+                     *       "warnings": [
+                     *         "text"
+                     *       ]
+                     *     }
+                     */
                     "application/json": {
                         /** @description What is wrong with the file. Locations are such as: line 3, column 5. Empty if it is valid. */
                         errors: components["schemas"]["Wrong"][];
@@ -4431,6 +4605,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "replays": [
+                     *         {
+                     *           "agent": "clerk",
+                     *           "by": "key rr227pns2w",
+                     *           "candidate": {
+                     *             "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *             "entry": "redact",
+                     *             "module": "redact@1.2.0"
+                     *           },
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "different": 3,
+                     *           "diverged": 0,
+                     *           "done": 100,
+                     *           "failed": 0,
+                     *           "id": "rp_q6juwuseudodje6iox2clf22yx",
+                     *           "same": 97,
+                     *           "skipped": 0,
+                     *           "status": "finished",
+                     *           "total": 100,
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListReplaysOutputBody"];
                 };
             };
@@ -4484,6 +4684,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "module": "redact@1.2.0",
+                 *       "runs": {
+                 *         "limit": 500
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["StartReplay"];
             };
         };
@@ -4494,6 +4702,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "by": "key rr227pns2w",
+                     *       "candidate": {
+                     *         "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *         "entry": "redact",
+                     *         "module": "redact@1.2.0"
+                     *       },
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "different": 3,
+                     *       "diverged": 0,
+                     *       "done": 100,
+                     *       "failed": 0,
+                     *       "id": "rp_q6juwuseudodje6iox2clf22yx",
+                     *       "same": 97,
+                     *       "skipped": 0,
+                     *       "status": "finished",
+                     *       "total": 100,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Replay"];
                 };
             };
@@ -4558,6 +4788,63 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "rollouts": [
+                     *         {
+                     *           "agent": "clerk",
+                     *           "alias": "stable",
+                     *           "by": "key rr227pns2w",
+                     *           "canary": 4,
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "figures": {
+                     *             "canary": {
+                     *               "cost": 0.003,
+                     *               "denials": 0.02,
+                     *               "errors": 0,
+                     *               "faults": 0,
+                     *               "p95_ms": 2240,
+                     *               "runs": 46,
+                     *               "tokens": 1790
+                     *             },
+                     *             "stable": {
+                     *               "cost": 0.0031,
+                     *               "denials": 0.02,
+                     *               "errors": 0.01,
+                     *               "faults": 0,
+                     *               "p95_ms": 2100,
+                     *               "runs": 412,
+                     *               "tokens": 1830
+                     *             }
+                     *           },
+                     *           "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *           "percent": 10,
+                     *           "plan": {
+                     *             "by": "run",
+                     *             "rollback": {
+                     *               "min_runs": 20,
+                     *               "window_seconds": 3600
+                     *             },
+                     *             "steps": [
+                     *               {
+                     *                 "percent": 10,
+                     *                 "seconds": 600
+                     *               },
+                     *               {
+                     *                 "percent": 100,
+                     *                 "seconds": 600
+                     *               }
+                     *             ]
+                     *           },
+                     *           "since": "2026-11-28T12:00:00Z",
+                     *           "stable": 3,
+                     *           "status": "running",
+                     *           "step": 1,
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListRolloutsOutputBody"];
                 };
             };
@@ -4611,6 +4898,22 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "by": "thread",
+                 *       "steps": [
+                 *         {
+                 *           "percent": 10,
+                 *           "seconds": 1800
+                 *         },
+                 *         {
+                 *           "percent": 100,
+                 *           "seconds": 3600
+                 *         }
+                 *       ],
+                 *       "version": 4
+                 *     }
+                 */
                 "application/json": components["schemas"]["StartRollout"];
             };
         };
@@ -4621,6 +4924,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "alias": "stable",
+                     *       "by": "key rr227pns2w",
+                     *       "canary": 4,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "figures": {
+                     *         "canary": {
+                     *           "cost": 0.003,
+                     *           "denials": 0.02,
+                     *           "errors": 0,
+                     *           "faults": 0,
+                     *           "p95_ms": 2240,
+                     *           "runs": 46,
+                     *           "tokens": 1790
+                     *         },
+                     *         "stable": {
+                     *           "cost": 0.0031,
+                     *           "denials": 0.02,
+                     *           "errors": 0.01,
+                     *           "faults": 0,
+                     *           "p95_ms": 2100,
+                     *           "runs": 412,
+                     *           "tokens": 1830
+                     *         }
+                     *       },
+                     *       "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *       "percent": 10,
+                     *       "plan": {
+                     *         "by": "run",
+                     *         "rollback": {
+                     *           "min_runs": 20,
+                     *           "window_seconds": 3600
+                     *         },
+                     *         "steps": [
+                     *           {
+                     *             "percent": 10,
+                     *             "seconds": 600
+                     *           },
+                     *           {
+                     *             "percent": 100,
+                     *             "seconds": 600
+                     *           }
+                     *         ]
+                     *       },
+                     *       "since": "2026-11-28T12:00:00Z",
+                     *       "stable": 3,
+                     *       "status": "running",
+                     *       "step": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Rollout"];
                 };
             };
@@ -4692,6 +5048,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "records": [
+                     *         {
+                     *           "action": "key.create",
+                     *           "actor": "key:rr227pns2w",
+                     *           "detail": {
+                     *             "after": {
+                     *               "name": "shop"
+                     *             }
+                     *           },
+                     *           "id": "2",
+                     *           "target": "mf7dzmw6lg",
+                     *           "time": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["AuditOutputBody"];
                 };
             };
@@ -4759,6 +5133,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "action": "key.create",
+                     *       "actor": "key:rr227pns2w",
+                     *       "detail": {
+                     *         "after": {
+                     *           "name": "shop"
+                     *         }
+                     *       },
+                     *       "id": "2",
+                     *       "target": "mf7dzmw6lg",
+                     *       "time": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/x-ndjson": components["schemas"]["AuditRecord"];
                 };
             };
@@ -4820,6 +5208,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "blocks": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "reason": "tested with a replay"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BlocksOutputBody"];
                 };
             };
@@ -4873,6 +5272,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "it sends addresses to its author"
+                 *     }
+                 */
                 "application/json": components["schemas"]["BlockInputBody"];
             };
         };
@@ -4993,6 +5397,17 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "messages": [
+                 *         {
+                 *           "content": "Where is my order?",
+                 *           "role": "user"
+                 *         }
+                 *       ],
+                 *       "model": "clerk"
+                 *     }
+                 */
                 "application/json": {
                     messages: {
                         [key: string]: unknown;
@@ -5017,6 +5432,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "choices": [
+                     *         {
+                     *           "finish_reason": "stop",
+                     *           "index": 0,
+                     *           "message": {
+                     *             "content": "It arrives tomorrow.",
+                     *             "role": "assistant"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "created": 1796000000,
+                     *       "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *       "model": "clerk",
+                     *       "object": "chat.completion",
+                     *       "usage": {
+                     *         "completion_tokens": 10,
+                     *         "prompt_tokens": 90,
+                     *         "total_tokens": 100
+                     *       }
+                     *     }
+                     */
                     "application/json": Record<string, never>;
                 };
             };
@@ -5073,6 +5511,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "nodes": [
+                     *         {
+                     *           "node": "node-1",
+                     *           "owner": "node-1",
+                     *           "runs": 1,
+                     *           "seen_ms": 120,
+                     *           "version": "v0.9.0"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["NodesOutputBody"];
                 };
             };
@@ -5132,6 +5583,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "modules": [
+                     *         {
+                     *           "at": "middlewares[0]",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "module": "redact@1.2.0",
+                     *           "name": "redact"
+                     *         }
+                     *       ],
+                     *       "version": 3,
+                     *       "warnings": [
+                     *         "text"
+                     *       ],
+                     *       "yaml": "routes:\n  - {protocol: chat, name: main, models: [\"gpt-4o*\"]}\n"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Gateway"];
                 };
             };
@@ -5182,6 +5651,10 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example routes:
+                 *       - {protocol: chat, name: main, models: ["gpt-4o*"], middlewares: [{module: redact@1.2.0}]}
+                 */
                 "application/yaml": string;
             };
         };
@@ -5192,6 +5665,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "modules": [
+                     *         {
+                     *           "at": "middlewares[0]",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "module": "redact@1.2.0",
+                     *           "name": "redact"
+                     *         }
+                     *       ],
+                     *       "version": 3,
+                     *       "warnings": [
+                     *         "text"
+                     *       ],
+                     *       "yaml": "text"
+                     *     }
+                     */
                     "application/json": {
                         /** Format: date-time */
                         created: string;
@@ -5321,6 +5812,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "groups": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "group": "acme-developers",
+                     *           "id": "grp_mf7dzmw6lg",
+                     *           "role": "developer",
+                     *           "tenant": "acme"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["GroupsOutputBody"];
                 };
             };
@@ -5371,6 +5875,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "group": "acme-developers",
+                 *       "role": "developer",
+                 *       "tenant": "acme"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MapGroup"];
             };
         };
@@ -5381,6 +5892,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "group": "acme-developers",
+                     *       "id": "grp_mf7dzmw6lg",
+                     *       "role": "developer",
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["GroupRole"];
                 };
             };
@@ -5501,6 +6021,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "keys": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "id": "mf7dzmw6lg",
+                     *           "name": "shop",
+                     *           "scopes": [
+                     *             "runs:read",
+                     *             "runs:write"
+                     *           ],
+                     *           "tenant": "acme"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["KeysOutputBody"];
                 };
             };
@@ -5551,6 +6087,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "expires_in_seconds": 2592000,
+                 *       "name": "shop",
+                 *       "role": "developer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["NewKeyBody"];
             };
         };
@@ -5561,6 +6104,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mf7dzmw6lg",
+                     *       "name": "shop",
+                     *       "scopes": [
+                     *         "runs:read",
+                     *         "runs:write"
+                     *       ],
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Key"];
                 };
             };
@@ -5671,6 +6226,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "grace_seconds": 3600
+                 *     }
+                 */
                 "application/json": components["schemas"]["RotateBody"];
             };
         };
@@ -5681,6 +6241,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mf7dzmw6lg",
+                     *       "name": "shop",
+                     *       "scopes": [
+                     *         "runs:read",
+                     *         "runs:write"
+                     *       ],
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Key"];
                 };
             };
@@ -5737,6 +6309,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "mf7dzmw6lg",
+                     *       "kind": "key",
+                     *       "name": "shop",
+                     *       "scopes": [
+                     *         "runs:read",
+                     *         "runs:write"
+                     *       ],
+                     *       "tenant": "acme",
+                     *       "tenants": [
+                     *         {
+                     *           "tenant": "acme"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Me"];
                 };
             };
@@ -5798,6 +6387,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "members": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "id": "mem_rr227pns2w",
+                     *           "name": "Ann",
+                     *           "role": "developer",
+                     *           "tenant": "acme"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["MembersOutputBody"];
                 };
             };
@@ -5848,6 +6450,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ann@acme.example",
+                 *       "role": "developer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AddMember"];
             };
         };
@@ -5858,6 +6466,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mem_rr227pns2w",
+                     *       "name": "Ann",
+                     *       "role": "developer",
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
@@ -5968,6 +6585,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "approver"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MemberUpdate"];
             };
         };
@@ -5978,6 +6600,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mem_rr227pns2w",
+                     *       "name": "Ann",
+                     *       "role": "developer",
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
@@ -6033,6 +6664,18 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "max_tokens": 1024,
+                 *       "messages": [
+                 *         {
+                 *           "content": "Where is my order?",
+                 *           "role": "user"
+                 *         }
+                 *       ],
+                 *       "model": "clerk"
+                 *     }
+                 */
                 "application/json": {
                     messages: {
                         [key: string]: unknown;
@@ -6057,6 +6700,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "content": [
+                     *         {
+                     *           "text": "It arrives tomorrow.",
+                     *           "type": "text"
+                     *         }
+                     *       ],
+                     *       "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *       "model": "clerk",
+                     *       "role": "assistant",
+                     *       "stop_reason": "end_turn",
+                     *       "type": "message",
+                     *       "usage": {
+                     *         "input_tokens": 90,
+                     *         "output_tokens": 10
+                     *       }
+                     *     }
+                     */
                     "application/json": Record<string, never>;
                 };
             };
@@ -6160,6 +6822,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "created": 1,
+                     *           "id": "clerk",
+                     *           "object": "model",
+                     *           "owned_by": "acme"
+                     *         }
+                     *       ],
+                     *       "object": "list"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ModelsOutputBody"];
                 };
             };
@@ -6219,6 +6894,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": 1,
+                     *       "id": "clerk",
+                     *       "object": "model",
+                     *       "owned_by": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Model"];
                 };
             };
@@ -6282,6 +6965,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "modules": [
+                     *         {
+                     *           "about": {
+                     *             "grants": [],
+                     *             "hooks": [
+                     *               "before_model"
+                     *             ],
+                     *             "limits": {
+                     *               "fuel": 1000000000,
+                     *               "host_calls": 10000,
+                     *               "input_bytes": 8388608,
+                     *               "memory_bytes": 67108864,
+                     *               "output_bytes": 8388608,
+                     *               "run_fuel": 10000000000,
+                     *               "timeout": "2s"
+                     *             },
+                     *             "messages": "full",
+                     *             "name": "redact",
+                     *             "powers": [
+                     *               {
+                     *                 "does": "allows, denies or asks about tool calls",
+                     *                 "name": "gate_tool"
+                     *               }
+                     *             ],
+                     *             "transport": "script",
+                     *             "version": "1.2.0",
+                     *             "warnings": []
+                     *           },
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *           "kind": "script",
+                     *           "names": [
+                     *             {
+                     *               "name": "redact",
+                     *               "version": "1.2.0"
+                     *             }
+                     *           ],
+                     *           "size_bytes": 48213
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListModulesOutputBody"];
                 };
             };
@@ -6350,6 +7077,46 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "about": {
+                     *         "grants": [],
+                     *         "hooks": [
+                     *           "before_model"
+                     *         ],
+                     *         "limits": {
+                     *           "fuel": 1000000000,
+                     *           "host_calls": 10000,
+                     *           "input_bytes": 8388608,
+                     *           "memory_bytes": 67108864,
+                     *           "output_bytes": 8388608,
+                     *           "run_fuel": 10000000000,
+                     *           "timeout": "2s"
+                     *         },
+                     *         "messages": "full",
+                     *         "name": "redact",
+                     *         "powers": [
+                     *           {
+                     *             "does": "allows, denies or asks about tool calls",
+                     *             "name": "gate_tool"
+                     *           }
+                     *         ],
+                     *         "transport": "script",
+                     *         "version": "1.2.0",
+                     *         "warnings": []
+                     *       },
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *       "kind": "wasm",
+                     *       "names": [
+                     *         {
+                     *           "name": "redact",
+                     *           "version": "1.2.0"
+                     *         }
+                     *       ],
+                     *       "size_bytes": 48213
+                     *     }
+                     */
                     "application/json": {
                         about: components["schemas"]["About"];
                         /** @description The operator's reason, if the module is blocked. */
@@ -6428,6 +7195,46 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "about": {
+                     *         "grants": [],
+                     *         "hooks": [
+                     *           "before_model"
+                     *         ],
+                     *         "limits": {
+                     *           "fuel": 1000000000,
+                     *           "host_calls": 10000,
+                     *           "input_bytes": 8388608,
+                     *           "memory_bytes": 67108864,
+                     *           "output_bytes": 8388608,
+                     *           "run_fuel": 10000000000,
+                     *           "timeout": "2s"
+                     *         },
+                     *         "messages": "full",
+                     *         "name": "redact",
+                     *         "powers": [
+                     *           {
+                     *             "does": "allows, denies or asks about tool calls",
+                     *             "name": "gate_tool"
+                     *           }
+                     *         ],
+                     *         "transport": "script",
+                     *         "version": "1.2.0",
+                     *         "warnings": []
+                     *       },
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *       "kind": "script",
+                     *       "names": [
+                     *         {
+                     *           "name": "redact",
+                     *           "version": "1.2.0"
+                     *         }
+                     *       ],
+                     *       "size_bytes": 48213
+                     *     }
+                     */
                     "application/json": components["schemas"]["Module"];
                 };
             };
@@ -6546,6 +7353,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "runs": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "held_bytes": 1,
+                     *           "limit_bytes": 1,
+                     *           "node": "node-1",
+                     *           "out_of_memory": true,
+                     *           "reason": "tested with a replay",
+                     *           "run": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *           "share_bytes": 1,
+                     *           "tenant": "acme",
+                     *           "used_bytes": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["QuarantinedOutputBody"];
                 };
             };
@@ -6664,6 +7489,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "replays": [
+                     *         {
+                     *           "agent": "clerk",
+                     *           "by": "key rr227pns2w",
+                     *           "candidate": {
+                     *             "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *             "entry": "redact",
+                     *             "module": "redact@1.2.0"
+                     *           },
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "different": 3,
+                     *           "diverged": 0,
+                     *           "done": 100,
+                     *           "failed": 0,
+                     *           "id": "rp_q6juwuseudodje6iox2clf22yx",
+                     *           "same": 97,
+                     *           "skipped": 0,
+                     *           "status": "finished",
+                     *           "total": 100,
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListReplaysOutputBody"];
                 };
             };
@@ -6723,6 +7574,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "by": "key rr227pns2w",
+                     *       "candidate": {
+                     *         "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *         "entry": "redact",
+                     *         "module": "redact@1.2.0"
+                     *       },
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "different": 3,
+                     *       "diverged": 0,
+                     *       "done": 100,
+                     *       "failed": 0,
+                     *       "id": "rp_q6juwuseudodje6iox2clf22yx",
+                     *       "same": 97,
+                     *       "skipped": 0,
+                     *       "status": "finished",
+                     *       "total": 100,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Replay"];
                 };
             };
@@ -6839,6 +7712,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "by": "key rr227pns2w",
+                     *       "candidate": {
+                     *         "digest": "sha256:5d5a3a0d4c0ff3e4f3f0d4c8f1f7f4e2a6f2a1a0f3f4f5f6f7f8f9fafbfcfdfe",
+                     *         "entry": "redact",
+                     *         "module": "redact@1.2.0"
+                     *       },
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "different": 3,
+                     *       "diverged": 0,
+                     *       "done": 100,
+                     *       "failed": 0,
+                     *       "id": "rp_q6juwuseudodje6iox2clf22yx",
+                     *       "same": 97,
+                     *       "skipped": 0,
+                     *       "status": "finished",
+                     *       "total": 100,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Replay"];
                 };
             };
@@ -6905,6 +7800,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "runs": [
+                     *         {
+                     *           "after": {
+                     *             "denials": 0,
+                     *             "faults": 0,
+                     *             "fuel": 152716,
+                     *             "steps": 1
+                     *           },
+                     *           "before": {
+                     *             "denials": 0,
+                     *             "faults": 0,
+                     *             "fuel": 152716,
+                     *             "steps": 1
+                     *           },
+                     *           "number": 1,
+                     *           "outcome": "different",
+                     *           "run": "run_6b0b22a4cpniyg2t4sz5stl2m3"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ReplayedRunsOutputBody"];
                 };
             };
@@ -6960,6 +7878,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "input": "Where is my order?",
+                 *       "model": "clerk"
+                 *     }
+                 */
                 "application/json": {
                     conversation?: string | {
                         [key: string]: unknown;
@@ -6988,6 +7912,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *       "model": "clerk",
+                     *       "object": "response",
+                     *       "output": [
+                     *         {
+                     *           "content": [
+                     *             {
+                     *               "text": "It arrives tomorrow.",
+                     *               "type": "output_text"
+                     *             }
+                     *           ],
+                     *           "role": "assistant",
+                     *           "type": "message"
+                     *         }
+                     *       ],
+                     *       "status": "completed"
+                     *     }
+                     */
                     "application/json": Record<string, never>;
                 };
             };
@@ -7049,6 +7993,63 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "rollouts": [
+                     *         {
+                     *           "agent": "clerk",
+                     *           "alias": "stable",
+                     *           "by": "key rr227pns2w",
+                     *           "canary": 4,
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "figures": {
+                     *             "canary": {
+                     *               "cost": 0.003,
+                     *               "denials": 0.02,
+                     *               "errors": 0,
+                     *               "faults": 0,
+                     *               "p95_ms": 2240,
+                     *               "runs": 46,
+                     *               "tokens": 1790
+                     *             },
+                     *             "stable": {
+                     *               "cost": 0.0031,
+                     *               "denials": 0.02,
+                     *               "errors": 0.01,
+                     *               "faults": 0,
+                     *               "p95_ms": 2100,
+                     *               "runs": 412,
+                     *               "tokens": 1830
+                     *             }
+                     *           },
+                     *           "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *           "percent": 10,
+                     *           "plan": {
+                     *             "by": "run",
+                     *             "rollback": {
+                     *               "min_runs": 20,
+                     *               "window_seconds": 3600
+                     *             },
+                     *             "steps": [
+                     *               {
+                     *                 "percent": 10,
+                     *                 "seconds": 600
+                     *               },
+                     *               {
+                     *                 "percent": 100,
+                     *                 "seconds": 600
+                     *               }
+                     *             ]
+                     *           },
+                     *           "since": "2026-11-28T12:00:00Z",
+                     *           "stable": 3,
+                     *           "status": "running",
+                     *           "step": 1,
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListRolloutsOutputBody"];
                 };
             };
@@ -7108,6 +8109,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "alias": "stable",
+                     *       "by": "key rr227pns2w",
+                     *       "canary": 4,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "figures": {
+                     *         "canary": {
+                     *           "cost": 0.003,
+                     *           "denials": 0.02,
+                     *           "errors": 0,
+                     *           "faults": 0,
+                     *           "p95_ms": 2240,
+                     *           "runs": 46,
+                     *           "tokens": 1790
+                     *         },
+                     *         "stable": {
+                     *           "cost": 0.0031,
+                     *           "denials": 0.02,
+                     *           "errors": 0.01,
+                     *           "faults": 0,
+                     *           "p95_ms": 2100,
+                     *           "runs": 412,
+                     *           "tokens": 1830
+                     *         }
+                     *       },
+                     *       "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *       "percent": 10,
+                     *       "plan": {
+                     *         "by": "run",
+                     *         "rollback": {
+                     *           "min_runs": 20,
+                     *           "window_seconds": 3600
+                     *         },
+                     *         "steps": [
+                     *           {
+                     *             "percent": 10,
+                     *             "seconds": 600
+                     *           },
+                     *           {
+                     *             "percent": 100,
+                     *             "seconds": 600
+                     *           }
+                     *         ]
+                     *       },
+                     *       "since": "2026-11-28T12:00:00Z",
+                     *       "stable": 3,
+                     *       "status": "running",
+                     *       "step": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Rollout"];
                 };
             };
@@ -7161,6 +8215,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "the new version is too slow"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangeRolloutInputBody"];
             };
         };
@@ -7171,6 +8230,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "alias": "stable",
+                     *       "by": "key rr227pns2w",
+                     *       "canary": 4,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "figures": {
+                     *         "canary": {
+                     *           "cost": 0.003,
+                     *           "denials": 0.02,
+                     *           "errors": 0,
+                     *           "faults": 0,
+                     *           "p95_ms": 2240,
+                     *           "runs": 46,
+                     *           "tokens": 1790
+                     *         },
+                     *         "stable": {
+                     *           "cost": 0.0031,
+                     *           "denials": 0.02,
+                     *           "errors": 0.01,
+                     *           "faults": 0,
+                     *           "p95_ms": 2100,
+                     *           "runs": 412,
+                     *           "tokens": 1830
+                     *         }
+                     *       },
+                     *       "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *       "percent": 10,
+                     *       "plan": {
+                     *         "by": "run",
+                     *         "rollback": {
+                     *           "min_runs": 20,
+                     *           "window_seconds": 3600
+                     *         },
+                     *         "steps": [
+                     *           {
+                     *             "percent": 10,
+                     *             "seconds": 600
+                     *           },
+                     *           {
+                     *             "percent": 100,
+                     *             "seconds": 600
+                     *           }
+                     *         ]
+                     *       },
+                     *       "since": "2026-11-28T12:00:00Z",
+                     *       "stable": 3,
+                     *       "status": "running",
+                     *       "step": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Rollout"];
                 };
             };
@@ -7230,6 +8342,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bucket_seconds": 1,
+                     *       "points": [
+                     *         {
+                     *           "canary": {
+                     *             "denials": 0,
+                     *             "errors": 1,
+                     *             "faults": 0,
+                     *             "p95_ms": 1,
+                     *             "runs": 1,
+                     *             "tokens": 1
+                     *           },
+                     *           "stable": {
+                     *             "denials": 0,
+                     *             "errors": 1,
+                     *             "faults": 0,
+                     *             "p95_ms": 1,
+                     *             "runs": 1,
+                     *             "tokens": 1
+                     *           },
+                     *           "time": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["RolloutHistory"];
                 };
             };
@@ -7283,6 +8421,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "a release of the shop"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangeRolloutInputBody"];
             };
         };
@@ -7293,6 +8436,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "alias": "stable",
+                     *       "by": "key rr227pns2w",
+                     *       "canary": 4,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "figures": {
+                     *         "canary": {
+                     *           "cost": 0.003,
+                     *           "denials": 0.02,
+                     *           "errors": 0,
+                     *           "faults": 0,
+                     *           "p95_ms": 2240,
+                     *           "runs": 46,
+                     *           "tokens": 1790
+                     *         },
+                     *         "stable": {
+                     *           "cost": 0.0031,
+                     *           "denials": 0.02,
+                     *           "errors": 0.01,
+                     *           "faults": 0,
+                     *           "p95_ms": 2100,
+                     *           "runs": 412,
+                     *           "tokens": 1830
+                     *         }
+                     *       },
+                     *       "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *       "percent": 10,
+                     *       "plan": {
+                     *         "by": "run",
+                     *         "rollback": {
+                     *           "min_runs": 20,
+                     *           "window_seconds": 3600
+                     *         },
+                     *         "steps": [
+                     *           {
+                     *             "percent": 10,
+                     *             "seconds": 600
+                     *           },
+                     *           {
+                     *             "percent": 100,
+                     *             "seconds": 600
+                     *           }
+                     *         ]
+                     *       },
+                     *       "since": "2026-11-28T12:00:00Z",
+                     *       "stable": 3,
+                     *       "status": "running",
+                     *       "step": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Rollout"];
                 };
             };
@@ -7346,6 +8542,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "no differences in a day"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangeRolloutInputBody"];
             };
         };
@@ -7356,6 +8557,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "alias": "stable",
+                     *       "by": "key rr227pns2w",
+                     *       "canary": 4,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "figures": {
+                     *         "canary": {
+                     *           "cost": 0.003,
+                     *           "denials": 0.02,
+                     *           "errors": 0,
+                     *           "faults": 0,
+                     *           "p95_ms": 2240,
+                     *           "runs": 46,
+                     *           "tokens": 1790
+                     *         },
+                     *         "stable": {
+                     *           "cost": 0.0031,
+                     *           "denials": 0.02,
+                     *           "errors": 0.01,
+                     *           "faults": 0,
+                     *           "p95_ms": 2100,
+                     *           "runs": 412,
+                     *           "tokens": 1830
+                     *         }
+                     *       },
+                     *       "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *       "percent": 10,
+                     *       "plan": {
+                     *         "by": "run",
+                     *         "rollback": {
+                     *           "min_runs": 20,
+                     *           "window_seconds": 3600
+                     *         },
+                     *         "steps": [
+                     *           {
+                     *             "percent": 10,
+                     *             "seconds": 600
+                     *           },
+                     *           {
+                     *             "percent": 100,
+                     *             "seconds": 600
+                     *           }
+                     *         ]
+                     *       },
+                     *       "since": "2026-11-28T12:00:00Z",
+                     *       "stable": 3,
+                     *       "status": "running",
+                     *       "step": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Rollout"];
                 };
             };
@@ -7409,6 +8663,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "the release is over"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangeRolloutInputBody"];
             };
         };
@@ -7419,6 +8678,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "alias": "stable",
+                     *       "by": "key rr227pns2w",
+                     *       "canary": 4,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "figures": {
+                     *         "canary": {
+                     *           "cost": 0.003,
+                     *           "denials": 0.02,
+                     *           "errors": 0,
+                     *           "faults": 0,
+                     *           "p95_ms": 2240,
+                     *           "runs": 46,
+                     *           "tokens": 1790
+                     *         },
+                     *         "stable": {
+                     *           "cost": 0.0031,
+                     *           "denials": 0.02,
+                     *           "errors": 0.01,
+                     *           "faults": 0,
+                     *           "p95_ms": 2100,
+                     *           "runs": 412,
+                     *           "tokens": 1830
+                     *         }
+                     *       },
+                     *       "id": "ro_rxwqitqf3dro3koue7ui6hrfnx",
+                     *       "percent": 10,
+                     *       "plan": {
+                     *         "by": "run",
+                     *         "rollback": {
+                     *           "min_runs": 20,
+                     *           "window_seconds": 3600
+                     *         },
+                     *         "steps": [
+                     *           {
+                     *             "percent": 10,
+                     *             "seconds": 600
+                     *           },
+                     *           {
+                     *             "percent": 100,
+                     *             "seconds": 600
+                     *           }
+                     *         ]
+                     *       },
+                     *       "since": "2026-11-28T12:00:00Z",
+                     *       "stable": 3,
+                     *       "status": "running",
+                     *       "step": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Rollout"];
                 };
             };
@@ -7517,6 +8829,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "runs": [
+                     *         {
+                     *           "agent": "clerk",
+                     *           "cost": 0.0031,
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "denials": 0,
+                     *           "faults": 0,
+                     *           "finish_reason": "stop",
+                     *           "fuel": 152716,
+                     *           "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *           "journal_bytes": 5767,
+                     *           "last_event": 12,
+                     *           "metadata": {
+                     *             "customer": "c7"
+                     *           },
+                     *           "status": "finished",
+                     *           "step": 1,
+                     *           "took_ms": 1830,
+                     *           "updated": "2026-11-28T12:00:00Z",
+                     *           "usage": {
+                     *             "completion_tokens": 10,
+                     *             "prompt_tokens": 90,
+                     *             "total_tokens": 100
+                     *           },
+                     *           "version": 3
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListRunOutputBody"];
                 };
             };
@@ -7570,6 +8913,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "agent": "clerk@stable",
+                 *       "input": "Where is my order?",
+                 *       "metadata": {
+                 *         "customer": "c7"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["StartRun"];
             };
         };
@@ -7587,6 +8939,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "cost": 0.0031,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "denials": 0,
+                     *       "faults": 0,
+                     *       "finish_reason": "stop",
+                     *       "fuel": 152716,
+                     *       "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *       "journal_bytes": 5767,
+                     *       "last_event": 12,
+                     *       "metadata": {
+                     *         "customer": "c7"
+                     *       },
+                     *       "status": "finished",
+                     *       "step": 1,
+                     *       "took_ms": 1830,
+                     *       "updated": "2026-11-28T12:00:00Z",
+                     *       "usage": {
+                     *         "completion_tokens": 10,
+                     *         "prompt_tokens": 90,
+                     *         "total_tokens": 100
+                     *       },
+                     *       "version": 3
+                     *     }
+                     */
                     "application/json": components["schemas"]["Run"];
                 };
             };
@@ -7646,6 +9025,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "cost": 0.0031,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "denials": 0,
+                     *       "faults": 0,
+                     *       "finish_reason": "stop",
+                     *       "fuel": 152716,
+                     *       "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *       "journal_bytes": 5767,
+                     *       "last_event": 12,
+                     *       "metadata": {
+                     *         "customer": "c7"
+                     *       },
+                     *       "status": "finished",
+                     *       "step": 1,
+                     *       "took_ms": 1830,
+                     *       "updated": "2026-11-28T12:00:00Z",
+                     *       "usage": {
+                     *         "completion_tokens": 10,
+                     *         "prompt_tokens": 90,
+                     *         "total_tokens": 100
+                     *       },
+                     *       "version": 3
+                     *     }
+                     */
                     "application/json": components["schemas"]["Run"];
                 };
             };
@@ -7762,6 +9168,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent": "clerk",
+                     *       "cost": 0.0031,
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "denials": 0,
+                     *       "faults": 0,
+                     *       "finish_reason": "stop",
+                     *       "fuel": 152716,
+                     *       "id": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *       "journal_bytes": 5767,
+                     *       "last_event": 12,
+                     *       "metadata": {
+                     *         "customer": "c7"
+                     *       },
+                     *       "status": "finished",
+                     *       "step": 1,
+                     *       "took_ms": 1830,
+                     *       "updated": "2026-11-28T12:00:00Z",
+                     *       "usage": {
+                     *         "completion_tokens": 10,
+                     *         "prompt_tokens": 90,
+                     *         "total_tokens": 100
+                     *       },
+                     *       "version": 3
+                     *     }
+                     */
                     "application/json": components["schemas"]["Run"];
                 };
             };
@@ -7827,6 +9260,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "events": [
+                     *         {
+                     *           "run": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *           "seq": 1,
+                     *           "time_ms": 1796000000000,
+                     *           "type": "run_started"
+                     *         }
+                     *       ],
+                     *       "more": true
+                     *     }
+                     */
                     "application/json": {
                         events: components["schemas"]["Event"][];
                         /** @description Whether more events follow. */
@@ -7897,6 +9343,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "answered": {},
+                     *       "input": [
+                     *         {
+                     *           "content": "Where is my order?",
+                     *           "id": "msg_1",
+                     *           "role": "user"
+                     *         }
+                     *       ],
+                     *       "messages": [
+                     *         {
+                     *           "content": "Where is my order?",
+                     *           "id": "msg_1",
+                     *           "role": "user"
+                     *         }
+                     *       ],
+                     *       "phases": [
+                     *         {}
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["RunHistory"];
                 };
             };
@@ -7956,6 +9424,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "timelines": [
+                     *         {
+                     *           "began": "2026-11-28T12:00:00Z",
+                     *           "run": "run_6b0b22a4cpniyg2t4sz5stl2m3",
+                     *           "spans": [
+                     *             {
+                     *               "id": 1,
+                     *               "kind": "hook",
+                     *               "start_us": 1,
+                     *               "took_us": 1
+                     *             }
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["TraceBody"];
                 };
             };
@@ -8017,6 +9503,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "secrets": [
+                     *         {
+                     *           "name": "tickets",
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["SecretsOutputBody"];
                 };
             };
@@ -8070,6 +9566,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "value": "the token of the ticket system"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PutSecretInputBody"];
             };
         };
@@ -8210,6 +9711,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bucket": "hour",
+                     *       "by": "all",
+                     *       "from": "2026-11-28T12:00:00Z",
+                     *       "groups": [
+                     *         {
+                     *           "points": [
+                     *             {
+                     *               "calls": 3,
+                     *               "canceled": 1,
+                     *               "completion_tokens": 10,
+                     *               "cost": 0.0031,
+                     *               "denials": 0,
+                     *               "failed": 0,
+                     *               "faults": 0,
+                     *               "hook_ms": 1,
+                     *               "latency_p50_ms": 1,
+                     *               "latency_p95_ms": 1,
+                     *               "prompt_tokens": 90,
+                     *               "runs": 1,
+                     *               "start": "2026-11-28T12:00:00Z"
+                     *             }
+                     *           ],
+                     *           "total": {
+                     *             "calls": 3,
+                     *             "canceled": 1,
+                     *             "completion_tokens": 10,
+                     *             "cost": 0.0031,
+                     *             "denials": 0,
+                     *             "failed": 0,
+                     *             "faults": 0,
+                     *             "hook_ms": 1,
+                     *             "latency_p50_ms": 1,
+                     *             "latency_p95_ms": 1,
+                     *             "prompt_tokens": 90,
+                     *             "runs": 1
+                     *           }
+                     *         }
+                     *       ],
+                     *       "more_groups": 1,
+                     *       "to": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Series"];
                 };
             };
@@ -8335,6 +9880,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "tenants": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "id": "acme",
+                     *           "name": "Acme",
+                     *           "policy": {},
+                     *           "quota": {},
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListTenantsOutputBody"];
                 };
             };
@@ -8385,6 +9944,20 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "id": "acme",
+                 *       "name": "Acme",
+                 *       "policy": {
+                 *         "models": [
+                 *           "gpt-4o*"
+                 *         ]
+                 *       },
+                 *       "quota": {
+                 *         "concurrent_runs": 20
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateTenantInputBody"];
             };
         };
@@ -8395,6 +9968,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "acme",
+                     *       "name": "Acme",
+                     *       "policy": {},
+                     *       "quota": {},
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
@@ -8454,6 +10037,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "acme",
+                     *       "name": "Acme",
+                     *       "policy": {},
+                     *       "quota": {},
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
@@ -8564,6 +10157,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "quota": {
+                 *         "concurrent_runs": 50,
+                 *         "runs_per_day": 10000
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateTenantInputBody"];
             };
         };
@@ -8574,6 +10175,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "acme",
+                     *       "name": "Acme",
+                     *       "policy": {},
+                     *       "quota": {},
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
@@ -8648,6 +10259,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "records": [
+                     *         {
+                     *           "action": "key.create",
+                     *           "actor": "key:rr227pns2w",
+                     *           "detail": {
+                     *             "after": {
+                     *               "name": "shop"
+                     *             }
+                     *           },
+                     *           "id": "2",
+                     *           "target": "mf7dzmw6lg",
+                     *           "time": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["AuditOutputBody"];
                 };
             };
@@ -8714,6 +10343,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "keys": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "id": "mf7dzmw6lg",
+                     *           "name": "shop",
+                     *           "scopes": [
+                     *             "runs:read",
+                     *             "runs:write"
+                     *           ],
+                     *           "tenant": "acme"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["KeysOutputBody"];
                 };
             };
@@ -8767,6 +10412,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "first",
+                 *       "role": "owner"
+                 *     }
+                 */
                 "application/json": components["schemas"]["NewKeyBody"];
             };
         };
@@ -8777,6 +10428,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mf7dzmw6lg",
+                     *       "name": "shop",
+                     *       "scopes": [
+                     *         "runs:read",
+                     *         "runs:write"
+                     *       ],
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Key"];
                 };
             };
@@ -8891,6 +10554,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "grace_seconds": 3600
+                 *     }
+                 */
                 "application/json": components["schemas"]["RotateBody"];
             };
         };
@@ -8901,6 +10569,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mf7dzmw6lg",
+                     *       "name": "shop",
+                     *       "scopes": [
+                     *         "runs:read",
+                     *         "runs:write"
+                     *       ],
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Key"];
                 };
             };
@@ -8967,6 +10647,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "members": [
+                     *         {
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "id": "mem_rr227pns2w",
+                     *           "name": "Ann",
+                     *           "role": "developer",
+                     *           "tenant": "acme"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["MembersOutputBody"];
                 };
             };
@@ -9020,6 +10713,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ann@acme.example",
+                 *       "role": "owner"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AddMember"];
             };
         };
@@ -9030,6 +10729,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mem_rr227pns2w",
+                     *       "name": "Ann",
+                     *       "role": "developer",
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
@@ -9144,6 +10852,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "viewer"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MemberUpdate"];
             };
         };
@@ -9154,6 +10867,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "mem_rr227pns2w",
+                     *       "name": "Ann",
+                     *       "role": "developer",
+                     *       "tenant": "acme"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
@@ -9232,6 +10954,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bucket": "hour",
+                     *       "by": "all",
+                     *       "from": "2026-11-28T12:00:00Z",
+                     *       "groups": [
+                     *         {
+                     *           "points": [
+                     *             {
+                     *               "calls": 3,
+                     *               "canceled": 1,
+                     *               "completion_tokens": 10,
+                     *               "cost": 0.0031,
+                     *               "denials": 0,
+                     *               "failed": 0,
+                     *               "faults": 0,
+                     *               "hook_ms": 1,
+                     *               "latency_p50_ms": 1,
+                     *               "latency_p95_ms": 1,
+                     *               "prompt_tokens": 90,
+                     *               "runs": 1,
+                     *               "start": "2026-11-28T12:00:00Z"
+                     *             }
+                     *           ],
+                     *           "total": {
+                     *             "calls": 3,
+                     *             "canceled": 1,
+                     *             "completion_tokens": 10,
+                     *             "cost": 0.0031,
+                     *             "denials": 0,
+                     *             "failed": 0,
+                     *             "faults": 0,
+                     *             "hook_ms": 1,
+                     *             "latency_p50_ms": 1,
+                     *             "latency_p95_ms": 1,
+                     *             "prompt_tokens": 90,
+                     *             "runs": 1
+                     *           }
+                     *         }
+                     *       ],
+                     *       "more_groups": 1,
+                     *       "to": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Series"];
                 };
             };
@@ -9300,6 +11066,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "kept": {
+                     *         "journal_bytes": 5767
+                     *       },
+                     *       "rows": [
+                     *         {
+                     *           "calls": 3,
+                     *           "completion_tokens": 10,
+                     *           "cost": 0.0031,
+                     *           "fuel": 152716,
+                     *           "journal_bytes": 5767,
+                     *           "prompt_tokens": 90,
+                     *           "runs": 1,
+                     *           "wall_ms": 1
+                     *         }
+                     *       ],
+                     *       "total": {
+                     *         "calls": 3,
+                     *         "completion_tokens": 10,
+                     *         "cost": 0.0031,
+                     *         "fuel": 152716,
+                     *         "journal_bytes": 5767,
+                     *         "prompt_tokens": 90,
+                     *         "runs": 1,
+                     *         "wall_ms": 1
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["UsageOutputBody"];
                 };
             };
@@ -9367,6 +11162,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "threads": [
+                     *         {
+                     *           "bytes": 5767,
+                     *           "concurrency": "reject",
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "id": "thr_6b0b22a4mv3thm26uctc33l6xt",
+                     *           "messages": 1,
+                     *           "updated": "2026-11-28T12:00:00Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListThreadsOutputBody"];
                 };
             };
@@ -9417,6 +11226,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "agent": "clerk",
+                 *       "metadata": {
+                 *         "customer": "c7"
+                 *       },
+                 *       "title": "Order 17"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateThread"];
             };
         };
@@ -9427,6 +11245,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bytes": 5767,
+                     *       "concurrency": "reject",
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "thr_6b0b22a4mv3thm26uctc33l6xt",
+                     *       "messages": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Thread"];
                 };
             };
@@ -9486,6 +11314,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bytes": 5767,
+                     *       "concurrency": "reject",
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "thr_6b0b22a4mv3thm26uctc33l6xt",
+                     *       "messages": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Thread"];
                 };
             };
@@ -9596,6 +11434,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "title": "Order 17 and its return"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ThreadUpdate"];
             };
         };
@@ -9606,6 +11449,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bytes": 5767,
+                     *       "concurrency": "reject",
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "thr_6b0b22a4mv3thm26uctc33l6xt",
+                     *       "messages": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Thread"];
                 };
             };
@@ -9665,6 +11518,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /** @example {} */
                     "application/x-ndjson": components["schemas"]["ThreadRecord"];
                 };
             };
@@ -9718,6 +11572,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "title": "Order 17, again"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ForkThread"];
             };
         };
@@ -9728,6 +11587,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "bytes": 5767,
+                     *       "concurrency": "reject",
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "id": "thr_6b0b22a4mv3thm26uctc33l6xt",
+                     *       "messages": 1,
+                     *       "updated": "2026-11-28T12:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Thread"];
                 };
             };
@@ -9792,6 +11661,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "messages": [
+                     *         {
+                     *           "id": "msg_1",
+                     *           "message": {
+                     *             "content": "Where is my order?",
+                     *             "role": "user"
+                     *           },
+                     *           "position": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessagesOutputBody"];
                 };
             };
@@ -9857,6 +11740,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "kept": {
+                     *         "journal_bytes": 5767
+                     *       },
+                     *       "rows": [
+                     *         {
+                     *           "calls": 3,
+                     *           "completion_tokens": 10,
+                     *           "cost": 0.0031,
+                     *           "fuel": 152716,
+                     *           "journal_bytes": 5767,
+                     *           "prompt_tokens": 90,
+                     *           "runs": 1,
+                     *           "wall_ms": 1
+                     *         }
+                     *       ],
+                     *       "total": {
+                     *         "calls": 3,
+                     *         "completion_tokens": 10,
+                     *         "cost": 0.0031,
+                     *         "fuel": 152716,
+                     *         "journal_bytes": 5767,
+                     *         "prompt_tokens": 90,
+                     *         "runs": 1,
+                     *         "wall_ms": 1
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["UsageOutputBody"];
                 };
             };

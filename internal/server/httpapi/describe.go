@@ -119,12 +119,14 @@ func (rt *Router) Finish() {
 	for _, s := range schemas {
 		withoutNull(s)
 	}
+	samples := readExamples(doc.Components.Schemas)
 	for _, item := range doc.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
 			if op == nil {
 				continue
 			}
 			describeStreams(op)
+			samples.add(op)
 			for _, p := range op.Parameters {
 				withoutNull(p.Schema)
 			}

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	_ "embed"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+//go:embed examples.json
+var examplesJSON []byte
+
+// examples are the samples from which the examples of the document are made.
+type examples struct {
+	// Requests and Responses are bodies by the id of the operation.
+	Requests  map[string]any `json:"requests"`
+	Responses map[string]any `json:"responses"`
+	// Values are the values of properties, by the name of the property, or by the name of its schema, a dot
+	// and its name.
+	Values map[string]any `json:"values"`
+
+	schemas huma.Registry
+}
+
+// readExamples returns the samples, for a document with the given schemas.
+func readExamples(schemas huma.Registry) *examples {
+	x := &examples{schemas: schemas}
+	if err := json.Unmarshal(examplesJSON, x); err != nil {
+		panic("httpapi: examples.json: " + err.Error())
+	}
+	return x
+}
+
+// add adds examples to the bodies of an operation: of its request, if there is a sample, and of its successful
+// response. An example of a response is made from its schema, so that it has the fields of the response.
+func (x *examples) add(op *huma.Operation) {
+	if sample, ok := x.Requests[op.OperationID]; ok && op.RequestBody != nil {
+		for _, m := range op.RequestBody.Content {
+			m.Example = sample
+		}
+	}
+	for status, r := range op.Responses {
+		for _, m := range r.Content {
+			if !strings.HasPrefix(status, "2") || m.Schema == nil {
+				continue
+			}
+			if m.Example = x.Responses[op.OperationID]; m.Example == nil {
+				m.Example = x.value("", "", m.Schema, nil)
+			}
+		}
+	}
+}
+
+// value returns an example of a schema, or nil if there is none. property is the property of the schema owner
+// that has the value, and within are the schemas around it.
+func (x *examples) value(owner, property string, s *huma.Schema, within []string) any {
+	if v, ok := x.Values[owner+"."+property]; ok {
+		return v
+	}
+	if v, ok := x.Values[property]; ok && fits(v, s) {
+		return v
+	}
+	if s.Ref != "" {
+		name := s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]
+		if slices.Contains(within, name) {
+			return nil
+		}
+		return x.object(name, x.schemas.SchemaFromRef(s.Ref), append(slices.Clone(within), name))
+	}
+	switch {
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Format == "date-time":
+		return "2026-11-28T12:00:00Z"
+	}
+	switch s.Type {
+	case "object":
+		return x.object(owner, s, within)
+	case "array":
+		if v := x.value(owner, property, s.Items, within); v != nil {
+			return []any{v}
+		}
+		return []any{}
+	case "integer", "number":
+		return 1
+	case "boolean":
+		return true
+	case "string":
+		return "text"
+	}
+	return map[string]any{}
+}
+
+// fits reports whether a sample has the type of a schema, and is one of its values.
+func fits(v any, s *huma.Schema) bool {
+	switch v.(type) {
+	case string:
+		return s.Type == "string" && s.Format == "" && (s.Enum == nil || slices.Contains(s.Enum, v))
+	case float64:
+		return s.Type == "integer" || s.Type == "number"
+	}
+	return false
+}
+
+// object returns an example of an object: its required properties, and those for which there is a sample.
+func (x *examples) object(name string, s *huma.Schema, within []string) any {
+	out := map[string]any{}
+	for _, property := range slices.Sorted(maps.Keys(s.Properties)) {
+		_, own := x.Values[name+"."+property]
+		if !own && !slices.Contains(s.Required, property) {
+			continue
+		}
+		if v := x.value(name, property, s.Properties[property], within); v != nil {
+			out[property] = v
+		}
+	}
+	return out
+}
