@@ -77,27 +77,14 @@ func (r *Session) await(ctx context.Context, replay *api.Replay) (*api.Replay, e
 }
 
 func replaysList(e *cli.Env) *cobra.Command {
-	return Command(e, &cobra.Command{Use: "list [AGENT]", Short: "List the replays of an agent, or of all agents"},
-		func(ctx context.Context, r *Session, args []string) error {
-			list, err := client.Collect(0, func(p client.Page) ([]api.Replay, string, error) {
-				return r.Replays(ctx, agentOf(args), p)
-			})
-			if err != nil {
-				return err
-			}
-			return r.Print(list, func() string {
-				rows := [][]string{{"REPLAY", "AGENT", "STATUS", "CANDIDATE", "RUNS", "SINCE"}}
-				for i := range list {
-					p := &list[i]
-					rows = append(rows, []string{p.ID, p.Agent, p.Status, candidateText(&p.Candidate),
-						fmt.Sprintf("%d/%d", p.Done, p.Total), cli.Since(p.Created)})
-				}
-				if len(args) == 0 {
-					return Table("no replays", rows)
-				}
-				return Table("no replays of agent "+args[0], rows)
-			})
-		})
+	return listOfAgent(e, "List the replays of an agent, or of all agents", "no replays", &agentList[api.Replay]{
+		read:   (*client.Client).Replays,
+		header: []string{"REPLAY", "AGENT", "STATUS", "CANDIDATE", "RUNS", "SINCE"},
+		row: func(p *api.Replay) []string {
+			return []string{p.ID, p.Agent, p.Status, candidateText(&p.Candidate), fmt.Sprintf("%d/%d", p.Done, p.Total),
+				cli.Since(p.Created)}
+		},
+	})
 }
 
 func candidateText(c *api.ReplayCandidate) string {

@@ -106,38 +106,15 @@ func stepsOf(texts []string) (steps []api.RolloutStep, err error) {
 }
 
 func rolloutsList(e *cli.Env) *cobra.Command {
-	return Command(
-		e,
-		&cobra.Command{Use: "list [AGENT]", Short: "List the rollouts of an agent, or the active ones of all agents"},
-		func(ctx context.Context, r *Session, args []string) error {
-			list, err := client.Collect(0, func(p client.Page) ([]api.Rollout, string, error) {
-				return r.Rollouts(ctx, agentOf(args), p)
-			})
-			if err != nil {
-				return err
-			}
-			return r.Print(list, func() string {
-				rows := [][]string{{"ROLLOUT", "AGENT", "ALIAS", "FROM", "TO", "STATUS", "SINCE", "REASON"}}
-				for i := range list {
-					x := &list[i]
-					rows = append(rows, []string{x.ID, x.Agent, x.Alias, fmt.Sprint(x.Stable), fmt.Sprint(x.Canary), x.Status,
-						cli.Since(x.Created), x.Reason})
-				}
-				if len(args) == 0 {
-					return Table("no active rollouts", rows)
-				}
-				return Table("no rollouts of agent "+args[0], rows)
-			})
-		},
-	)
-}
-
-// agentOf returns the name of an agent in optional arguments, or "" if there are none.
-func agentOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
+	return listOfAgent(e, "List the rollouts of an agent, or the active ones of all agents", "no rollouts",
+		&agentList[api.Rollout]{
+			read:   (*client.Client).Rollouts,
+			header: []string{"ROLLOUT", "AGENT", "ALIAS", "FROM", "TO", "STATUS", "SINCE", "REASON"},
+			row: func(x *api.Rollout) []string {
+				return []string{x.ID, x.Agent, x.Alias, fmt.Sprint(x.Stable), fmt.Sprint(x.Canary), x.Status, cli.Since(x.Created),
+					x.Reason}
+			},
+		})
 }
 
 func rolloutsStatus(e *cli.Env) *cobra.Command {
