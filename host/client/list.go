@@ -10,8 +10,8 @@ import (
 type Page struct {
 	Cursor string // the next cursor of the previous page
 	Limit  int    // maximum number of rows; the default is the server's
-	// Name selects agents, modules, keys and tenants whose name contains it, in upper or lower case. Other lists
-	// ignore it.
+	// Name selects the agents, modules, keys or tenants whose names contain this text. Case is
+	// ignored. Other lists ignore Name.
 	Name string
 }
 

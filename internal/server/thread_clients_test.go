@@ -14,8 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// talkModel answers with the numbers of the request's messages of users and systems, and the text of the
-// last one. For the text "weather", it first calls a tool of the client.
+// talkModel answers with the number of messages of users and of systems in the request, and with the
+// text of the last message. For the text "weather", it first calls a tool of the client.
 func talkModel(_ int, req *model.Request) scripted.Reply {
 	users, systems := 0, 0
 	for _, m := range req.Messages {
@@ -34,8 +34,8 @@ func talkModel(_ int, req *model.Request) scripted.Reply {
 	return scripted.Text(fmt.Sprintf("%d/%d: %s", users, systems, last.Content.String()))
 }
 
-// TestThreadClients checks that the clients of the model APIs and of AG-UI talk to an agent over several
-// turns of a thread.
+// TestThreadClients checks that each client of the model APIs and of AG-UI can hold a conversation of
+// several turns with an agent in a thread.
 func TestThreadClients(t *testing.T) {
 	t.Parallel()
 	npmtest.Folder(t)

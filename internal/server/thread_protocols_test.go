@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
-// countingPlatform returns a platform with the agent "counter" of the tenants acme and beta. The model of
-// acme's answers as [counting] does.
+// countingPlatform returns a platform with the agent "counter" of the tenants acme and beta. For
+// acme, the model answers as [counting] does.
 func countingPlatform(t *testing.T) (*fixture, *scripted.Model) {
 	t.Helper()
 	f := newFixture(t)
@@ -50,8 +50,8 @@ func (f *fixture) respond(key, input, previous string, header ...string) (out re
 	return out
 }
 
-// TestPreviousResponse checks that responses are continued: the last one in its thread, and others in
-// forks, also concurrently.
+// TestPreviousResponse checks that requests continue earlier responses: the last response of a thread
+// in this thread, and all others in forks. It also sends such requests concurrently.
 func TestPreviousResponse(t *testing.T) {
 	t.Parallel()
 	f, _ := countingPlatform(t)
@@ -97,7 +97,8 @@ func TestPreviousResponse(t *testing.T) {
 	require.Equal(t, once.ID, f.respond(f.acme, "once", third.ID, "Idempotency-Key", "k").ID)
 }
 
-// TestPreviousResponseRejects checks that ids of others and of failed runs are rejected.
+// TestPreviousResponseRejects checks that the ids of responses of other tenants and of failed runs
+// are rejected.
 func TestPreviousResponseRejects(t *testing.T) {
 	t.Parallel()
 	f, _ := countingPlatform(t)
@@ -142,7 +143,7 @@ func TestPreviousResponseRejects(t *testing.T) {
 	)
 }
 
-// agui runs a turn of an AG-UI client, whose messages are pairs of an id and a text.
+// agui sends a request of an AG-UI client for one turn. Its messages are pairs of an id and a text.
 func (f *fixture) agui(key, agent, thread string, messages ...string) *reply {
 	f.t.Helper()
 	list := []any{}
@@ -162,7 +163,7 @@ func (f *fixture) agui(key, agent, thread string, messages ...string) *reply {
 	)
 }
 
-// threadsOf returns the threads of a tenant that clients with a threadId have created.
+// threadsOf returns the threads that clients of a tenant created with a threadId.
 func (f *fixture) threadsOf(key, id string) []api.Thread {
 	f.t.Helper()
 	var list struct{ Threads []api.Thread }
@@ -170,8 +171,8 @@ func (f *fixture) threadsOf(key, id string) []api.Thread {
 	return list.Threads
 }
 
-// TestThreadOfAGUI checks that a threadId selects a stored thread of its tenant and agent, whose messages
-// a run continues.
+// TestThreadOfAGUI checks that a threadId selects a stored thread of the client's tenant and agent,
+// and that a run continues the messages of this thread.
 func TestThreadOfAGUI(t *testing.T) {
 	t.Parallel()
 	f, _ := countingPlatform(t)
@@ -207,8 +208,8 @@ func TestThreadOfAGUI(t *testing.T) {
 	}
 }
 
-// TestAttachedRunsWait checks what requests with an open connection do while another run of their thread
-// is unfinished: they are rejected, wait for it, or cancel it.
+// TestAttachedRunsWait checks requests with an open connection while another run of their thread is
+// unfinished. Depending on the thread, they are rejected, wait for the other run, or cancel it.
 func TestAttachedRunsWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

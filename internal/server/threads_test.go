@@ -198,8 +198,8 @@ func TestThreadErasure(t *testing.T) {
 	require.NotContains(t, string(f.ok("GET", "/v1/runs/"+failed.ID+"/history", f.acme, nil, nil).body), "secret")
 }
 
-// gated returns a model that answers as [counting] does. It waits for gate if the last message is
-// "wait", and hangs if it begins with "hang".
+// gated returns a model that answers as [counting] does. If the last message is "wait", it first
+// waits for gate. If the message begins with "hang", it never answers.
 func gated(gate <-chan struct{}) func(int, *model.Request) scripted.Reply {
 	return func(_ int, req *model.Request) scripted.Reply {
 		last := req.Messages[len(req.Messages)-1].Content.String()

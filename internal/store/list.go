@@ -20,13 +20,13 @@ type Position struct {
 type Page struct {
 	After *Position // the position at which the previous page ended; nil selects the first page
 	Limit int       // maximum number of rows; the default is 100
-	// Name selects the rows whose name contains it, in upper or lower case. Only lists of agents, modules, keys and
-	// tenants use it.
+	// Name selects the rows whose names contain this text. Case is ignored. Only the lists of agents,
+	// modules, keys and tenants use it.
 	Name string
 }
 
-// namePattern returns the pattern for LIKE of names that contain p.Name, or an empty string if all rows are
-// selected.
+// namePattern returns the pattern of LIKE for names that contain p.Name. It returns an empty string
+// if p selects all rows.
 func (p Page) namePattern() string {
 	if p.Name == "" {
 		return ""

@@ -10,9 +10,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
-// RunVersion returns the version of the messages of its thread that one of the tenant's finished runs
-// left: see [Thread].Version. It fails with [journal.ErrNoRun] if the thread has no such run, and with
-// [ErrInUse] if the run is not finished.
+// RunVersion returns the version of a thread's messages after one of its finished runs; see
+// [Thread].Version. It fails with [journal.ErrNoRun] if the thread has no such run, and with
+// [ErrInUse] if the run has not finished.
 func (n *Tenant) RunVersion(ctx context.Context, h *Thread, run string) (version int64, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		version, err = versionAfter(t, h, run)
@@ -21,9 +21,10 @@ func (n *Tenant) RunVersion(ctx context.Context, h *Thread, run string) (version
 	return version, err
 }
 
-// AdoptRun creates a thread, as [Tenant.CreateThread] does, whose first run is a finished run without a
-// thread. end has the messages of the run. It fails with [journal.ErrNoRun], and with [ErrInUse] if the
-// run has a thread or is not finished.
+// AdoptRun creates a thread as [Tenant.CreateThread] does. Its first run is a finished run without a
+// thread, and end has the messages of this run. AdoptRun fails with [journal.ErrNoRun] if the tenant
+// has no such run, and with [ErrInUse] if the run has a thread or has not finished. It fails with a
+// [*QuotaError] if a quota does not allow the thread.
 func (n *Tenant) AdoptRun(ctx context.Context, h *Thread, run string, end *journal.ThreadEnd) (out *Thread, err error) {
 	var items [][]byte
 	for _, item := range end.Items {
@@ -84,11 +85,11 @@ func adoptRun(t scoped, h *Thread, run string, end *journal.ThreadEnd, bodies []
 	return threadIn(t, h.ID)
 }
 
-// messageSize returns the bytes that a message of a thread counts.
+// messageSize returns the bytes that count for a message of a thread.
 func messageSize(item json.RawMessage) int64 { return int64(messageRowBytes + len(item)) }
 
-// MessageIDs returns the messages of one of the tenant's threads at a version without their bodies, in
-// order.
+// MessageIDs returns a version of the messages of one of the tenant's threads, in order and without
+// their bodies.
 func (n *Tenant) MessageIDs(ctx context.Context, thread string, version int64) (out []ThreadMessage, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		out = nil

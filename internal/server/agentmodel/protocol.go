@@ -31,7 +31,8 @@ type Protocol struct {
 	// idPrefix and the ID of the run form the ID of a response. If idPrefix is empty, each response
 	// has a new ID.
 	idPrefix string
-	// stores means that requests may continue the conversations of earlier responses.
+	// stores means that requests may continue the conversations of earlier responses, which the
+	// server stores.
 	stores bool
 	// misplaced lists parameters of other protocols that requests must not have. The codec ignores
 	// them.
@@ -67,7 +68,7 @@ func Responses() *Protocol {
 			"include":        only("[]", `["reasoning.encrypted_content"]`), // answers have no reasoning
 			"truncation":     only(`"disabled"`),
 			"max_tool_calls": only(),
-			"text":           members("format", "verbosity"), // which are parameters of their own
+			"text":           members("format", "verbosity"), // the codec turns these members into parameters
 			"reasoning":      members("effort"),
 		}),
 	}

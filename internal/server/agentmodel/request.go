@@ -28,12 +28,12 @@ type Request struct {
 	// IDs. If Run is empty, a new run starts with Messages.
 	Run     string
 	Answers map[string]json.RawMessage
-	// Previous is the ID of the run whose conversation a new run continues: that of the response
-	// previous_response_id. Thread is the thread that a new run continues. Both may be empty;
-	// [ParseRequest] sets at most one of them.
+	// Previous is the ID of the run whose conversation a new run continues. The request names the run
+	// by its response, in previous_response_id. Thread is the thread that a new run continues. Both
+	// may be empty; [ParseRequest] sets at most one of them.
 	Previous, Thread string
-	// After is the number of the run's last event before this request. It makes the IDs of the
-	// responses of one run different. The caller sets it, and Thread, before [Serve].
+	// After is the number of the run's last event before this request. It distinguishes the IDs of
+	// the responses of one run. The caller sets After and Thread before it calls [Serve].
 	After int64
 
 	protocol *Protocol

@@ -135,10 +135,9 @@ func (s *sender) answer() ([]byte, error) {
 	return append(e.Apply(), '\n'), nil
 }
 
-// extra returns the additional fields of a response: those that it repeats of the request, and
-// agent_runner, which the model APIs do not have. It contains
-// the ID of the run, its thread, the interrupts that the run waits for, and the text that replaces the
-// streamed text.
+// extra returns the additional fields of a response: copies of fields of the request, and
+// agent_runner, which the model APIs do not have. agent_runner contains the ID of the run, its
+// thread, the interrupts that the run waits for, and the text that replaces the streamed text.
 func (s *sender) extra() abi.Fields {
 	o := map[string]any{"run": s.run}
 	if s.request.Thread != "" {

@@ -20,8 +20,8 @@ var (
 	responseForm = regexp.MustCompile(`^resp_([A-Za-z0-9_-]{1,80})(\.[0-9]{1,19})?$`)
 )
 
-// readStored reads the fields with which a request continues a stored conversation, and returns the body
-// without them, since the codec rejects them.
+// readStored reads the fields with which a request continues a stored conversation. It returns the
+// body without these fields, because the codec rejects them.
 func (r *Request) readStored(body []byte) ([]byte, error) {
 	if !r.protocol.stores {
 		return body, nil
@@ -58,7 +58,8 @@ func (r *Request) readStored(body []byte) ([]byte, error) {
 }
 
 // SetThread sets the thread that the request continues to id, the value of a header. It fails with an
-// [*Error] if id is no id of a thread, or the request has a conversation of its own.
+// [*Error] if id does not have the form of a thread's id, or if the request itself names another
+// conversation.
 func (r *Request) SetThread(header, id string) error {
 	switch {
 	case !threadID.MatchString(id):
@@ -72,8 +73,8 @@ func (r *Request) SetThread(header, id string) error {
 
 const runPrefix = "run_"
 
-// responseID returns the ID of the response without the prefix of its protocol. The ID of the Responses
-// API refers to the run, whose conversation a later request can continue.
+// responseID returns the ID of a response without the prefix of its protocol. In the Responses API,
+// the ID refers to the run, so that a later request can continue the run's conversation.
 func (r *Request) responseID(run string) string {
 	if !r.protocol.stores {
 		return run

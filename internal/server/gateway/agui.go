@@ -166,9 +166,10 @@ func (x *AGUI) launch(
 	return x.Runs.BeginOnce(ctx, c, ref, input, client, key)
 }
 
-// pendingAnswers returns the input's answers to the interrupts of the paused run of a thread. It returns
-// none if no run of the agent is paused, and the input has no answers either, or if the input leaves the
-// run behind and the thread allows that. Otherwise it fails with a problem.
+// pendingAnswers returns the input's answers to the interrupts of the paused run of a thread. It
+// returns none in two cases: if no run of the agent is paused and the input has no answers, and if
+// the input does not answer the paused run and the thread allows other runs. Otherwise it fails with
+// a problem.
 func (x *AGUI) pendingAnswers(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -22,19 +22,21 @@ import (
 // maxThreadID limits a client's threadId, in bytes.
 const maxThreadID = 200
 
-// threadEntry is the entry of a thread's metadata with the threadId of the client that created it.
+// threadEntry is the key in a thread's metadata for the threadId of the client that created the
+// thread.
 const threadEntry = "agui_thread"
 
 var (
 	storedThread = regexp.MustCompile(`^thr_[A-Za-z0-9_-]{1,80}$`)
-	// sentMessage matches the ids of messages that a run has sent to a client: see package agui.
+	// sentMessage matches the ids of messages that a run has sent to a client; see package agui.
 	sentMessage = regexp.MustCompile(`_(run_[A-Za-z0-9-]+)_[0-9]+(_reasoning)?$`)
 )
 
-// threadOf returns the thread of a client with a threadId. agent is the name of the client's agent, and
-// ref names it as the request does. That is the stored thread with that
-// id, or else the one that belongs to the tenant, the agent and the threadId, which is created if it does
-// not exist. A threadId of one tenant or agent never selects a thread of another one.
+// threadOf returns the thread of a client with a threadId. This is the stored thread with that id. If
+// there is none, it is the thread that belongs to the tenant, the agent and the threadId, which
+// threadOf creates if it does not exist. A threadId of one tenant or agent never selects a thread of
+// another one. agent is the name of the client's agent, and ref is the reference to the agent in the
+// request.
 func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*store.Thread, error) {
 	if len(id) > maxThreadID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
 		return nil, httpapi.NewProblem(api.CodeInvalid,
@@ -68,10 +70,10 @@ func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*s
 	return created, err
 }
 
-// turnOf returns the place in a thread of the run of a client's conversation, and the messages of the
-// conversation that are new. A message is known by its id, or as one that a run of the thread has sent.
-// The new messages are those after the last known one; without any, the last message of the user is
-// asked again. A client that knows no message of the thread continues it.
+// turnOf returns the place in a thread of the run for a client's conversation, and the new messages
+// of the conversation. A message is known if the thread has its id, or if a run of the thread has
+// sent it. The new messages are those after the last known message. If there are none, the run
+// repeats the last message of the user. If no message is known, all messages continue the thread.
 func turnOf(h *store.Thread, stored []store.ThreadMessage, conversation []abi.Message) (*runs.Turn, []abi.Message) {
 	ids, ends := map[string]int{}, map[string]int{} // the positions after messages and runs
 	for i := range stored {

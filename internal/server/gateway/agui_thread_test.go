@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// TestTurnOf checks which messages of a client's conversation are new, and where in the thread the run
-// begins.
+// TestTurnOf checks which messages of a client's conversation are new, and at which position of the
+// thread the run begins.
 func TestTurnOf(t *testing.T) {
 	t.Parallel()
 	stored := []store.ThreadMessage{
@@ -57,7 +57,7 @@ func TestTurnOf(t *testing.T) {
 	}
 }
 
-// FuzzTurnOf checks that any conversation has a place in a thread.
+// FuzzTurnOf checks that turnOf finds a place in a thread for any conversation.
 func FuzzTurnOf(f *testing.F) {
 	f.Add("u1", "r_run_a_1", "u2", 2)
 	f.Fuzz(func(t *testing.T, a, b, c string, n int) {

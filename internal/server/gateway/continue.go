@@ -12,7 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/runs"
 )
 
-// begin starts the run of a request, in the thread that the request continues, if it continues one.
+// begin starts the run of a request. If the request continues a conversation, the run is in its
+// thread.
 func (x *Models) begin(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -39,7 +40,7 @@ func (x *Models) begin(
 		if q.Previous == "" || !errors.As(err, &busy) && !errors.Is(err, journal.ErrThreadChanged) {
 			return l, known, err
 		}
-		// A concurrent request continues the same response: this one continues a fork.
+		// A concurrent request continues the same response, so this one continues a fork.
 		if client.Turn, err = x.Runs.ForkAfter(ctx, c, client.Turn.Thread, q.Previous, q.Model); err != nil {
 			return nil, nil, err
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// ThreadHeader is the header of requests to model APIs that names the thread that they continue.
+// ThreadHeader is the header in which requests of model APIs name the thread that they continue.
 const ThreadHeader = "X-Thread"
 
 // Thread returns a thread that the caller may use: read, continue, fork, export, change and delete.

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// awaitInterval is the time between two looks at a run of another server that a request waits for.
+	// awaitInterval is the time between two queries for the run that a request waits for.
 	awaitInterval = 500 * time.Millisecond
 	// awaitTimeout limits the time for which a request waits for one earlier run of its thread.
 	awaitTimeout = 5 * time.Minute
 )
 
-// awaitTurn waits until a run that is ahead of the run of an attached client has ended. With [Cancel] it
-// cancels that run first. It returns busy if the thread rejects concurrent runs, the wait takes too long,
-// or the server drains, and the cause of ctx if the client disconnects.
+// awaitTurn waits until the run in busy has ended, which is ahead of the run of an attached client in
+// their thread. With [Cancel] it first cancels that run. It returns busy if the thread rejects
+// concurrent runs, if the wait takes longer than awaitTimeout, or if the server drains. It returns
+// the cause of ctx if the client disconnects.
 func (r *Service) awaitTurn(ctx context.Context, c *httpapi.Caller, turn *Turn, busy *journal.ThreadBusyError) error {
 	h, err := c.Thread(ctx, turn.Thread)
 	if err != nil {

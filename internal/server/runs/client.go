@@ -29,8 +29,8 @@ type Client struct {
 	Encoder chain.Encoder
 }
 
-// attached reports whether the run needs its client's connection: its tools, parameters or encoder are
-// not stored in queues.
+// attached reports whether the run needs the connection to its client. It does if the client sets
+// tools, parameters or an encoder, which queues do not store.
 func (c *Client) attached() bool { return c.Encoder != nil || c.Tools != nil || c.Params != nil }
 
 // agent returns the agent of o with the client's additions. It fails with a [*httpapi.Problem] if

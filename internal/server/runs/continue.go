@@ -13,11 +13,12 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// TurnAfter returns the place of a run that continues the conversation that a finished run left. That is
-// the thread of the run, if the run is its last one and none is in progress, and a fork of the thread
-// otherwise, so that one run can be continued several times. A run without a thread becomes the first
-// run of a new one. New threads are of the given agent, as requests name it. TurnAfter fails with [journal.ErrNoRun], or a [*httpapi.Problem] if the run has not
-// ended or failed.
+// TurnAfter returns the place of a run that continues the conversation that a finished run left. This
+// is the thread of the finished run, if the run is its last one and none is in progress. Otherwise it
+// is a fork of the thread, so that several runs can continue one run. A run without a thread becomes
+// the first run of a new thread. agent is the agent of new threads, as the request names it.
+// TurnAfter fails with [journal.ErrNoRun] if the run does not exist, and with a [*httpapi.Problem] if
+// the run has not ended or has failed.
 func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run, agent string) (*Turn, error) {
 	info, err := c.Tenant.Run(ctx, run)
 	if err != nil {
@@ -62,14 +63,14 @@ func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run, agent s
 	return turnAtEnd(h), nil
 }
 
-// turnAtEnd returns the place of a run that continues a thread as it is now. The run does not begin if
-// the thread has changed or is busy.
+// turnAtEnd returns the place of a run that continues a thread from its present end. The run does not
+// begin if the thread has changed meanwhile or is busy.
 func turnAtEnd(h *store.Thread) *Turn {
 	return &Turn{Thread: h.ID, Rewinds: true, Messages: int(h.Messages), Version: h.Version, Concurrency: Reject}
 }
 
-// ForkAfter forks a thread at the end of one of its runs for an agent, and returns the place of a run that
-// continues the fork.
+// ForkAfter forks a thread at the end of one of its runs, and returns the place of a run that
+// continues the fork. agent is the agent of the fork.
 func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run, agent string) (*Turn, error) {
 	from, err := c.Thread(ctx, thread)
 	if err != nil {
@@ -84,14 +85,14 @@ func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run,
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}
-	h.Metadata = from.Metadata // not the caller's choice
+	h.Metadata = from.Metadata // copied, and not chosen by the caller
 	if h, err = c.Tenant.ForkThread(ctx, h, &store.ThreadFork{Thread: from.ID, Run: run}); err != nil {
 		return nil, err
 	}
 	return turnAtEnd(h), nil
 }
 
-// adopt makes a run without a thread the first run of a new one.
+// adopt creates a thread whose first run is an existing run without a thread.
 func (r *Service) adopt(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -42,8 +42,8 @@ type Turn struct {
 	Rewinds  bool
 	Messages int
 	Version  int64
-	// Instructed leaves the first message of the input out if it is a system message that the thread
-	// has, too: clients of model APIs repeat their instructions in each request.
+	// Instructed omits the first message of the input if it is a system message that the thread
+	// already has. Clients of model APIs repeat their instructions in each request.
 	Instructed  bool
 	Concurrency Concurrency // the thread's if it is empty
 }
@@ -114,7 +114,8 @@ func (r *Service) turnInput(ctx context.Context, c *httpapi.Caller, in agent.Inp
 	return in, nil
 }
 
-// withoutKnown returns the input without its first message, if that is a system message that base has.
+// withoutKnown returns the input. It omits the first message if that is a system message that base
+// has, too.
 func withoutKnown(base, input []abi.Message) []abi.Message {
 	if len(input) == 0 || input[0].Role != abi.RoleSystem {
 		return input

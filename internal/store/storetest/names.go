@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// testNames checks that lists are filtered by name, in upper or lower case, page by page, and that the
-// characters of patterns have no meaning.
+// testNames checks that lists are filtered by name, page by page and ignoring case. Characters that
+// are special in patterns must have no special meaning in a name.
 func testNames(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	ctx := t.Context()

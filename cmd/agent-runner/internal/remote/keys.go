@@ -21,7 +21,7 @@ func NewKeys(e *cli.Env) *cobra.Command {
 		keysRotate(e), keysRevoke(e))
 }
 
-// nameFlag adds the flag --name of lists to a command.
+// nameFlag adds the flag --name, which filters a list by name, to a command.
 func nameFlag(cmd *cobra.Command, name *string) *cobra.Command {
 	cmd.Flags().StringVar(name, "name", "", "list only those whose name contains `TEXT`")
 	return cmd

@@ -32,10 +32,11 @@ export function firstHook(run) {
 }
 
 const stepOf = (x) => (x.hook === "after_agent" ? Infinity : x.step);
-// idle reports whether a hook that only one version has seems to change nothing.
+// idle reports whether a hook that only one version has seems to change nothing in the run.
 const idle = (x) => (x.before.calls === 0 || x.after.calls === 0) && x.changed_texts === 0 && !x.before.faults && !x.after.faults && !x.before.decisions && !x.after.decisions;
 
-// endsDifferently reports whether a run ends otherwise with the candidate: in its last message, or its reason.
+// endsDifferently reports whether a run ends differently with the candidate: with another last
+// message, or for another reason.
 export const endsDifferently = (run) => (run.changes ?? []).some((c) => c.kind === "end");
 
 // candidateText returns a text that names the candidate of a replay. names has the names of modules
@@ -52,10 +53,10 @@ export const replayStatus = (r) => badge(replayStatuses[r.status]?.[0] ?? r.stat
 const rolloutStatuses = { running: ["running", "info"], paused: ["paused", "warn"], promoted: ["promoted", "good"], aborted: ["stopped", ""], rolled_back: ["rolled back", "bad"] };
 export const rolloutStatus = (r) => badge(rolloutStatuses[r.status]?.[0] ?? r.status, `status ${rolloutStatuses[r.status]?.[1] ?? ""}`);
 
-// sentence makes a sentence of a text of the server.
+// sentence turns a text of the server into a sentence.
 export const sentence = (text) => (text ? `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "");
 
-// share shows a part of 1 in percent.
+// share formats a fraction as a percentage.
 export const share = (x) => `${(100 * x).toFixed(x > 0 && x < 0.0995 ? 1 : 0)} %`;
 
 // load reads an agent, in its newest version, and its aliases.

@@ -7,7 +7,8 @@ import { choice, load, versionChoice } from "../release.js";
 import { setKey } from "../yaml.js";
 import { toast } from "../toast.js";
 
-// The figures that can roll a canary back: text, unit, and the increase that is tolerated by default, in the unit.
+// The figures that can cause a rollback: text, unit, and the increase that is tolerated by default,
+// in this unit.
 const figures = {
   faults: ["Runs with a fault", "points", 2], errors: ["Runs that end with an error", "points", 2], denials: ["Runs with a denied tool call", "points", 5],
   latency: ["Time of a run, p95", "%", 50], cost: ["Cost of a run", "%", 50],
@@ -55,7 +56,7 @@ function form(agents, loaded, module, version) {
   });
   return h("form", { class: "stack", method: "post", onsubmit: asyncAction(button, place, async () => {
     const path = `/v1/agents/${encodeURIComponent(agent.name)}`;
-    // Without the alias, a new version would get all runs at once.
+    // If the alias did not exist, all runs would use the new version at once.
     if (!loaded.aliases.some((a) => a.alias === alias.value)) {
       await call("PUT", `${path}/aliases/${encodeURIComponent(alias.value)}`, { body: { version: agent.version, reason: "before a canary" } });
       loaded.aliases.push({ alias: alias.value, version: agent.version });
@@ -77,7 +78,8 @@ function form(agents, loaded, module, version) {
   place, h("div", null, versions.options.length > 0 && button));
 }
 
-// withModule saves a version of an agent in which an entry has another module, and returns its number.
+// withModule stores a new version of an agent in which an entry has another module, and returns the
+// version's number.
 async function withModule(path, agent, module) {
   const newest = await get(path);
   const is = (x, y) => x.split("@")[0] === y.split("@")[0];

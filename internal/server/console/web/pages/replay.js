@@ -120,7 +120,7 @@ class Report {
       this.tiles(), h("div", { class: "pair" }, h("section", null, h("h2", null, "Where runs begin to differ"), first(this.results)), h("section", null, h("h2", null, "Before and after, in all runs"), figures(this.results)))];
   }
 
-  // tiles are the outcomes with their numbers of runs. They filter the list.
+  // tiles returns a tile for each outcome, with the number of runs. A tile filters the list.
   tiles() {
     const tile = (o, n, [text, meaning, kind]) => {
       const b = h("button", { type: "button", class: `outcome ${n > 0 ? `is-${kind}` : ""}`, title: meaning, "aria-pressed": String(this.outcome === o), onclick: () => {
@@ -205,7 +205,8 @@ function first(results) {
   }), "No run changes.");
 }
 
-// figures compares faults, denials, steps and fuel of all runs, and counts the runs in which they are new or gone.
+// figures compares the faults, denials, steps and fuel of all runs, and shows in how many runs faults
+// and denials are new or no longer occur.
 function figures(results) {
   const tried = results.filter((x) => x.outcome !== "skipped");
   const row = (name, value, show = count) => {

@@ -1,4 +1,4 @@
-// Replay before rollout: the replays of all agents.
+// The list of the replays of all agents.
 import { h, icon } from "../dom.js";
 import { emptyState, table, relativeTime } from "../parts.js";
 import { all } from "../api.js";

@@ -1,4 +1,4 @@
-// A rollout: its steps, the two versions compared, and why it ended.
+// The page of a rollout: its steps, a comparison of the two versions, and the reason for its end.
 import { h, fill, announce } from "../dom.js";
 import { confirmButton, errorMessage, properties, relativeTime, table, plural } from "../parts.js";
 import { count, duration, short } from "../format.js";
@@ -174,7 +174,7 @@ function progress(r, s) {
   return left > 0 ? `waiting for ${plural(left, "more run")}` : r.step === r.plan.steps.length && s.percent < 100 ? "waiting for you" : "next step soon";
 }
 
-// charts shows both versions over time.
+// charts returns charts of the figures of both versions over time.
 function charts(history, r) {
   const bucket = history.bucket_seconds * 1000;
   const points = history.points;

@@ -1,4 +1,4 @@
-// Rollouts: what is active in all agents, and the aliases and rollouts of one agent.
+// The page of rollouts: the active rollouts of all agents, and the aliases and rollouts of one agent.
 import { h, icon } from "../dom.js";
 import { asyncAction, badge, confirmButton, emptyState, field, relativeTime, table } from "../parts.js";
 import { get, all, call } from "../api.js";
