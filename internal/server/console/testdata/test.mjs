@@ -20,7 +20,7 @@ for (const [text, chars, lines, want] of [
   ["\n\n\n\n\n\n", 100, 2, ["\n", "\n\n\n\n\n", ""]], ["\n".repeat(9), 4, 100, ["\n\n", "\n".repeat(5), "\n\n"]]]) assert.deepEqual(cut(text, chars, lines), want, text);
 assert.deepEqual([begin("👋👋", 3, 9), begin("a\nb\nc", 9, 2), begin("abc", 9, 9)], ["👋", "a\nb\n", "abc"]);
 
-const { diff, words } = await load("diff.js");
+const { diff, words, blocks } = await load("diff.js");
 assert.deepEqual(diff("tell ann@example.com it", "tell [address] it"), [
   { kind: "same", text: "tell " }, { kind: "gone", text: "ann@example.com" }, { kind: "new", text: "[address]" }, { kind: "same", text: " it" }]);
 assert.deepEqual(diff("", "new"), [{ kind: "new", text: "new" }]);
@@ -43,6 +43,19 @@ const edited = file.with(10000, "another\n").with(10300, "");
 assert.deepEqual(diff(file.join(""), edited.join("")).map((p) => [p.kind, p.text.split("\n").length - 1]), [["same", 10000], ["gone", 1], ["new", 1], ["same", 299], ["gone", 1], ["same", 9699]], "a long text, by lines");
 const long = (w) => Array.from({ length: 20000 }, (_, i) => w + i).join(" ");
 assert.deepEqual(diff(long("a"), long("b")).map((p) => p.kind), ["gone", "new"], "a change that is too large is shown whole");
+
+assert.deepEqual(blocks("one\nbe kind to ann\nend", "one\nbe kind to [x]\nmore\nend"), [{ same: ["one"] }, {
+  gone: [[{ kind: "same", text: "be kind to " }, { kind: "gone", text: "ann" }]],
+  added: [[{ kind: "same", text: "be kind to " }, { kind: "new", text: "[x]" }], [{ kind: "new", text: "more" }]] }, { same: ["end"] }]);
+assert.deepEqual(blocks("abc def", "xyz"), [{ gone: [[{ kind: "gone", text: "abc def" }]], added: [[{ kind: "new", text: "xyz" }]] }], "lines that have little in common");
+for (let i = 0; i < 2000; i++) {
+  const [a, b] = [sample(), sample()];
+  const side = (name) => blocks(a, b).flatMap((x) => x.same ?? x[name].map((r) => r.map((p) => p.text).join(""))).join("\n");
+  assert.deepEqual([side("gone"), side("added")], [a, b]);
+}
+const began = performance.now();
+blocks(`${"x ".repeat(1900)}\n`.repeat(900), `${"y ".repeat(1900)}\n`.repeat(900));
+assert.ok(performance.now() - began < 5000, "hostile lines are compared as far as the budget lasts");
 
 // timeline.js imports dom.js; computing spans from events needs no elements.
 const timeline = readFileSync(new URL("../web/timeline.js", import.meta.url), "utf8").replace(/^import .*$/gm, "");

@@ -1,13 +1,12 @@
 // The history of a run by phases: the answer of each module, and its changes as a difference.
-import { h, fill, partialList, runInSlices, long } from "./dom.js";
+import { h, partialList } from "./dom.js";
 import { badge, json } from "./parts.js";
 import { indentJSON, textOf } from "./format.js";
-import { diff } from "./diff.js";
+import { textDiff, messageDiff } from "./diffview.js";
 import { hookKey } from "./timeline.js";
 import { editors } from "./hooks.js";
 
 const maxSteps = 24; // steps that are shown at once
-const maxImmediateDiff = 2000; // characters that are compared at once
 
 // changes shows a run's history. events are the run's events, and streamed the texts of its chunks by
 // step. It records in places where the changes
@@ -102,7 +101,7 @@ function recordItem(d, now, calls) {
       if (a.request?.model) note("model: ", h("ins", null, a.request.model));
       for (const [name, value] of Object.entries(a.request?.params ?? {})) note(`parameter ${name}: `, h("ins", null, JSON.stringify(value)));
       toolNotes(a.request?.tools, note);
-      if (a.response) parts.push(textDiff("the answer instead of the model's", "", messageText(a.response.message)));
+      if (a.response) parts.push(messageDiff("the answer instead of the model's", undefined, a.response.message));
       if (a.response) now.response = a.response;
       break;
     case "before_tool":
@@ -110,7 +109,7 @@ function recordItem(d, now, calls) {
       if (a.arguments !== undefined) now.arguments.set(d.call, a.arguments);
       break;
     case "after_model":
-      if (a.response) parts.push(textDiff("the model's answer", messageText(now.response?.message), messageText(a.response.message)));
+      if (a.response) parts.push(messageDiff("the model's answer", now.response?.message, a.response.message));
       if (a.response) now.response = a.response;
       break;
     case "after_tool":
@@ -125,7 +124,7 @@ function recordItem(d, now, calls) {
       if (a.decision && a.decision !== "allow") note(badge(a.decision, a.decision === "ask" ? "warn" : "bad"), " ", a.message);
       break;
     case "after_agent":
-      if (a.final) parts.push(textDiff("the final message", "", messageText(a.final)));
+      if (a.final) parts.push(messageDiff("the final message", undefined, a.final));
       break;
   }
   if (a.instruction !== undefined) parts.push(textDiff("the new instruction", "", a.instruction));
@@ -135,7 +134,7 @@ function recordItem(d, now, calls) {
   if (a.again) note(badge("repeated", "warn"), " ", a.again.reason);
   const rest = Object.fromEntries(Object.entries(a).filter(([k, v]) => !isShown(d, k) && v !== null));
   if (Object.keys(rest).length > 0) parts.push(h("details", null, h("summary", null, `Answer: ${Object.keys(rest).join(", ")}`), json(rest)));
-  if (parts.length === 0) return undefined;
+  if (!parts.some(Boolean)) return undefined;
   return h("li", { class: "deed hook", tabindex: "-1" }, head(d.entry, d.what, d, calls), parts);
 }
 
@@ -165,33 +164,15 @@ function messageItem(m) {
   return text && h("p", { class: "said clip" }, text);
 }
 
-// withoutHostFields returns a message without the fields that the host sets.
-const withoutHostFields = (m) => JSON.stringify({ ...m, id: undefined, origin: undefined }, null, 2);
-
 // edit shows changed messages: each removed message next to its replacement.
 // where follows the number of the message.
 function edit(e, where) {
   const removed = e.removed ?? [];
   const inserted = e.inserted ?? [];
-  const out = [];
-  for (let i = 0; i < Math.max(removed.length, inserted.length); i++) {
+  return Array.from({ length: Math.max(removed.length, inserted.length) }, (_, i) => {
     const [a, b] = [removed[i], inserted[i]];
-    const what = `message ${e.at + i + 1}${where} (${(b ?? a).role})${!b ? " was removed" : !a ? " was added" : ""}`;
-    if (messageText(a) !== messageText(b) || !a || !b) out.push(textDiff(what, messageText(a), messageText(b)));
-    else if (withoutHostFields(a) !== withoutHostFields(b)) out.push(textDiff(`${what}, other fields`, withoutHostFields(a), withoutHostFields(b), "code"));
-  }
-  return out;
+    return messageDiff(`message ${e.at + i + 1}${where} (${(b ?? a).role})`, a, b);
+  }).filter(Boolean);
 }
 
-// textDiff shows the difference of two texts.
-export function textDiff(what, before, after, kind = "") {
-  const place = h("p", { class: `said ${kind}` });
-  const show = () => fill(place, partialList(diff(before, after), 400, ({ kind, text }) => {
-    if (kind === "gone") return h("del", null, long(text, 8000, 200));
-    if (kind === "new") return h("ins", null, long(text, 8000, 200));
-    return h("span", null, long(text, 600));
-  }, {}, "span"));
-  if (before.length + after.length <= maxImmediateDiff) show();
-  else runInSlices(() => place.isConnected && show());
-  return h("figure", { class: "diff" }, h("figcaption", null, what), place);
-}
+export { textDiff };

@@ -3,6 +3,9 @@
 
 const maxComparisons = 1e6; // comparisons; larger changes are shown whole
 const long = 200000; // characters; longer texts are compared by lines
+const maxPairs = 1000; // lines of a block that are compared by words
+const maxPairLength = 4000; // characters of both lines
+const minSimilar = 0.35; // the part of two lines that must be equal to compare them by words
 
 // words splits a text. Its pieces joined are the text.
 export const words = (text) => text.match(/\n|[^\S\n]+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
@@ -14,28 +17,68 @@ const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
 // the new text ("new"), in order.
 export function diff(before, after) {
   const byWords = before.length + after.length <= long ? compare(words(before), words(after)) : undefined;
-  const out = byWords ?? compare(linesOf(before), linesOf(after));
+  const out = (byWords ?? compare(linesOf(before), linesOf(after)))?.map(joined);
   return joinReplacements(out ?? [{ kind: "gone", text: before }, { kind: "new", text: after }].filter((p) => p.text !== ""));
 }
 
-// compare returns undefined if there is too much to compare.
+const joined = ({ kind, items }) => ({ kind, text: items.join("") });
+
+// blocks returns the difference of two texts by lines, in order: { same: lines }, or { gone: rows, added: rows }
+// for lines that were replaced. A row is a list of parts as diff returns them; a line and its similar
+// replacement are compared by words.
+export function blocks(before, after) {
+  const [a, b] = [before, after].map((text) => (text === "" ? [] : text.split("\n")));
+  const parts = compare(a, b) ?? [{ kind: "gone", items: a }, { kind: "new", items: b }].filter((p) => p.items.length > 0);
+  const out = [];
+  const budget = { left: maxComparisons };
+  for (let i = 0; i < parts.length; i++) {
+    if (parts[i].kind === "same") {
+      out.push({ same: parts[i].items });
+      continue;
+    }
+    const gone = [];
+    const added = [];
+    for (; i < parts.length && parts[i].kind !== "same"; i++) for (const line of parts[i].items) (parts[i].kind === "gone" ? gone : added).push(line);
+    i--;
+    out.push(replaced(gone, added, budget));
+  }
+  return out;
+}
+
+// replaced compares removed lines with the added ones, as long as the budget of comparisons lasts.
+function replaced(gone, added, budget) {
+  const block = { gone: gone.map((text) => [{ kind: "gone", text }]), added: added.map((text) => [{ kind: "new", text }]) };
+  for (let i = 0; i < Math.min(gone.length, added.length, maxPairs); i++) {
+    if (gone[i].length + added[i].length > maxPairLength) continue;
+    const [a, b] = [words(gone[i]), words(added[i])];
+    if ((budget.left -= a.length * b.length) < 0) break;
+    const parts = joinReplacements(compare(a, b).map(joined));
+    const same = parts.reduce((n, p) => n + (p.kind === "same" ? p.text.length : 0), 0);
+    if (2 * same < minSimilar * (gone[i].length + added[i].length)) continue;
+    block.gone[i] = parts.filter((p) => p.kind !== "new");
+    block.added[i] = parts.filter((p) => p.kind !== "gone");
+  }
+  return block;
+}
+
+// compare returns the parts of two lists, or undefined if there is too much to compare.
 function compare(a, b) {
   let head = 0;
   while (head < Math.min(a.length, b.length) && a[head] === b[head]) head++;
   let tail = 0;
   while (tail < Math.min(a.length, b.length) - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
   const out = [];
-  const add = (kind, text) => {
-    if (text === "") return;
-    if (out.length > 0 && out.at(-1).kind === kind) out.at(-1).text += text;
-    else out.push({ kind, text });
+  const add = (kind, items) => {
+    if (items.length === 0) return;
+    if (out.length > 0 && out.at(-1).kind === kind) for (const x of items) out.at(-1).items.push(x);
+    else out.push({ kind, items });
   };
-  add("same", a.slice(0, head).join(""));
-  const end = tail > 0 ? a.slice(-tail).join("") : "";
+  add("same", a.slice(0, head));
+  const end = tail > 0 ? a.slice(-tail) : [];
   a = a.slice(head, a.length - tail);
   b = b.slice(head, b.length - tail);
   if (a.length * b.length > maxComparisons) return undefined;
-  for (const [kind, text] of common(a, b)) add(kind, text);
+  for (const [kind, item] of common(a, b)) add(kind, [item]);
   add("same", end);
   return out;
 }

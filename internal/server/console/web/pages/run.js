@@ -284,7 +284,7 @@ class Page {
     const list = this.history?.messages ?? [];
     this.tail ??= h("div", { class: "message assistant", hidden: true }, h("p", { class: "by" }, "assistant", h("span", { class: "live" })), h("p", { class: "said" }));
     this.redraw("talk", [list, this.run.status], () => [ list.length === 0 && h("p", { class: "empty" }, ["running", "queued"].includes(this.run.status) ? "Starting…" : "No messages."),
-      h("ol", { class: "talk" }, partialList(list, maxMessages, message, this.expanded.talk)), this.tail]);
+      h("ol", { class: "talk" }, partialList(list, maxMessages, (m) => message(m), this.expanded.talk)), this.tail]);
     this.drawLive();
   }
 
