@@ -175,6 +175,9 @@ type browserInput struct {
 	Shots    string `json:"shots"` // where to save screenshots; empty for none
 	Key      string `json:"key"`
 	Operator string `json:"operator"`
+	Client   string `json:"client"` // the folder of the TypeScript client, as npm installs it
+	// Modules has the sources of modules by name.
+	Modules map[string]string `json:"modules"`
 }
 
 // TestConsoleInBrowser checks that a user signs in, starts a run, answers its interrupt and sees
@@ -189,34 +192,11 @@ func TestConsoleInBrowser(t *testing.T) {
 	f := newFixture(t)
 	f.useModel(scripted.Func(consoleReply))
 	f.server.agents.Options.Journal.Originals = true // the diff of what mask changed needs the original
-	f.upload(f.acme, "mask", mask)
-	f.upload(f.acme, "asker", asker)
-	r := f.apply(f.acme, "archivist", "model: {name: small}\n")
-	require.Equal(t, 200, r.status, "%s", r.body)
-	r = f.apply(
-		f.acme,
-		"archivist",
-		"# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n",
-	)
-	require.Equal(t, 200, r.status, "%s", r.body)
-	f.upload(f.acme, "crash", crash)
-	r = f.apply(f.acme, "clumsy", "model: {name: small}\nmiddlewares: [{module: crash}]\n")
-	require.Equal(t, 200, r.status, "%s", r.body)
-	f.ok(
-		"PATCH",
-		"/v1/tenants/acme",
-		f.operator,
-		map[string]any{
-			"name":  "Acme <b>Ltd</b>",
-			"quota": map[string]any{"concurrent_runs": 20, "runs_per_day": 50, "tokens_per_day": 200000},
-		},
-		nil,
-	)
-
 	cut := &cutting{Handler: f.server, cut: map[string]bool{}}
 	front := httptest.NewServer(cut)
 	t.Cleanup(front.Close)
-	b.URL, b.Key, b.Operator = front.URL, f.acme, f.operator
+	b.URL, b.Key, b.Operator, b.Client = front.URL, f.acme, f.operator, packClient(t, t.TempDir())
+	b.Modules = map[string]string{"mask": mask, "asker": asker, "crash": crash}
 	received, err := json.Marshal(b)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "console.mjs"))

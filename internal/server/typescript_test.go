@@ -29,6 +29,20 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	return string(out)
 }
 
+// packClient installs the npm package @agent-runner/client into dir as npm would after it was published, and
+// returns its folder.
+func packClient(t *testing.T, dir string) (folder string) {
+	t.Helper()
+	command(t, typescriptClient, nil, "npm", "pack", "--silent", "--pack-destination", dir)
+	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	require.NoError(t, err)
+	require.Len(t, packed, 1)
+	folder = filepath.Join(dir, "node_modules", "@agent-runner", "client")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	command(t, dir, nil, "tar", "xzf", packed[0], "-C", folder, "--strip-components=1")
+	return folder
+}
+
 // TestTypeScriptClient checks the OpenAPI document with Redocly's recommended rules, that the types of the
 // npm package are those of the document, and that programs with the packed package compile and work. With
 // AGENT_RUNNER_UPDATE=1 it writes the types.
@@ -61,14 +75,7 @@ func TestTypeScriptClient(t *testing.T) {
 		at,
 	)
 
-	command(t, typescriptClient, nil, "npm", "pack", "--silent", "--pack-destination", dir)
-	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
-	require.NoError(t, err)
-	require.Len(t, packed, 1)
-	folder := filepath.Join(dir, "node_modules", "@agent-runner", "client")
-	require.NoError(t, os.MkdirAll(folder, 0o755))
-	command(t, dir, nil, "tar", "xzf", packed[0], "-C", folder, "--strip-components=1")
-
+	folder := packClient(t, dir)
 	program, err := os.ReadFile("testdata/client.ts")
 	require.NoError(t, err)
 	write("client.ts", program)

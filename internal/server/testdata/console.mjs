@@ -3,14 +3,21 @@
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
 import { threads } from "./console_threads.mjs";
 import { releases } from "./console_release.mjs";
+import { chooses } from "./console_tenants.mjs";
 
 const told = JSON.parse(readFileSync(0, "utf8"));
 const require = createRequire(join(told.folder, "package.json"));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const { Client } = await import(pathToFileURL(join(told.client, "index.js")));
+const client = new Client({ baseUrl: told.url, key: told.key });
+const operator = new Client({ baseUrl: told.url, key: told.operator });
+await seed();
 
 // plain is a run that the server does not have.
 const plain = { id: "run_made", agent: "archivist", title: "Made up", status: "finished", step: 1, usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, fuel: 0, last_event: 0,
@@ -27,6 +34,16 @@ try {
   throw e;
 } finally {
   await browser.close();
+}
+
+// seed stores what the pages show: modules, agents with versions, and quotas.
+async function seed() {
+  for (const [name, body] of Object.entries(told.modules)) await client.request("put", "/v1/modules", { query: { name, version: "1" }, body, headers: { "Content-Type": "application/javascript" } });
+  const apply = (agent, body) => client.request("put", "/v1/agents/{agent}", { path: { agent }, body, headers: { "Content-Type": "application/yaml" } });
+  await apply("archivist", "model: {name: small}\n");
+  await apply("archivist", "# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n");
+  await apply("clumsy", "model: {name: small}\nmiddlewares: [{module: crash}]\n");
+  await operator.request("patch", "/v1/tenants/{tenant}", { path: { tenant: "acme" }, body: { name: "Acme <b>Ltd</b>", quota: { concurrent_runs: 20, runs_per_day: 50, tokens_per_day: 200000 } } });
 }
 
 async function visit(scheme, viewport) {
@@ -124,10 +141,14 @@ async function visit(scheme, viewport) {
   await page.getByText("live", { exact: true }).waitFor();
   await page.locator(".timeline .bar.open").first().waitFor();
   await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of an unfinished message
-  await shot("live");
+  const mask = page.getByRole("region", { name: "Modules now" }).last().getByRole("row", { name: /^mask/ });
+  await mask.getByText("on_chunk").waitFor();
+  await mask.getByText(/ MiB$/).waitFor();
+  await shot("live", "live");
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Cancel this run?" }).click();
   await page.locator(".facts").getByText("canceled").waitFor();
+  await mask.waitFor({ state: "hidden" });
 
   // The list, its filters, and the other pages.
   await open("Runs");
@@ -164,7 +185,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
   await inbox(title, shot);
-  await threads({ page, title, shot, scheme, open });
+  await threads({ page, client, title, shot, scheme, open });
   await releases({ page, title, shot, open, told });
   await comparison(title, shot);
   if (light) {
@@ -210,15 +231,15 @@ async function visit(scheme, viewport) {
   await page.getByRole("button", { name: "Unblock this module?" }).click();
   await page.getByText("No blocked modules.").waitFor();
 
+  await chooses({ browser, url: told.url, keys: { acme: told.key, "@operator": told.operator }, scheme, viewport });
+
   assert.deepEqual(wrong, []);
   await context.close();
   await audits.end();
   console.log(`ok: ${scheme}`);
 
   async function keptUpToDate() {
-    const begun = await fetch(`${told.url}/v1/runs`, { method: "POST", headers: { Authorization: `Bearer ${told.key}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ agent: "clumsy", input: "Elsewhere." }) });
-    assert.equal(begun.status, 202);
+    await client.startRun({ agent: "clumsy", input: "Elsewhere." });
     await page.clock.fastForward(3000);
     await page.getByRole("link", { name: "Elsewhere." }).waitFor(); // the list is updated
   }

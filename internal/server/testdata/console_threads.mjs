@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
 // threads creates a thread, continues it with a question in between, changes it, finds it and deletes it.
-export async function threads({ page, title, shot, scheme, open }) {
+export async function threads({ page, client, title, shot, scheme, open }) {
   const dialog = page.getByRole("dialog");
   const say = async (text) => {
     await page.getByLabel("Message", { exact: true }).fill(text);
@@ -48,9 +48,18 @@ export async function threads({ page, title, shot, scheme, open }) {
   await title(`Archive, ${scheme}`);
   await page.locator(".facts").getByText("waits for its turn").waitFor();
 
+  const stored = await client.request("get", "/v1/threads");
+  assert.equal(stored.threads[0].concurrency, "queue");
+  await client.request("post", "/v1/threads", { body: { agent: "archivist", title: `Order <i>1042</i> in ${scheme}`, subject: "ann", metadata: { customer: "42", channel: "<b>web</b>" } } });
+
   await open("Threads");
   await page.getByRole("link", { name: `Archive, ${scheme}` }).waitFor();
   await shot("threads", "threads");
+  await page.getByLabel("Metadata").fill("customer:42");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: `Archive, ${scheme}` }).waitFor({ state: "detached" });
+  await page.getByRole("link", { name: `Order <i>1042</i> in ${scheme}` }).waitFor();
+  await page.getByLabel("Metadata").fill("");
   await page.getByLabel("Agent").fill("clumsy");
   await page.keyboard.press("Enter");
   await page.getByText("No matching threads").waitFor();

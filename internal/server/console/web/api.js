@@ -13,22 +13,41 @@ const session = "session";
 const inSession = () => key() === session;
 export const keyName = () => (inSession() ? sessionStorage.getItem(`${storageKey}-name`) : `ar_${key()?.split("_")[1] ?? ""}`);
 
+// The tenant that a person with several has chosen, as the header X-Tenant names it.
+const tenantHeader = () => {
+  const name = sessionStorage.getItem(`${storageKey}-tenant`);
+  return name ? { "X-Tenant": name } : {};
+};
+
 // joinSession checks whether the browser has a session, and then uses it in place of a key.
 export async function joinSession() {
-  const response = await fetch("/v1/me", { cache: "no-store", credentials: "same-origin" });
+  const response = await fetch("/v1/me", { cache: "no-store", credentials: "same-origin", headers: tenantHeader() });
+  if (response.status === 403 && sessionStorage.getItem(`${storageKey}-tenant`)) { // the role there has ended
+    sessionStorage.removeItem(`${storageKey}-tenant`);
+    return joinSession();
+  }
   if (!response.ok) return false;
   const me = await response.json();
   sessionStorage.setItem(storageKey, session);
   sessionStorage.setItem(`${storageKey}-operator`, me.tenant === "" ? "yes" : "no");
   sessionStorage.setItem(`${storageKey}-name`, [me.name || me.id, me.role].filter(Boolean).join(", "));
+  sessionStorage.setItem(`${storageKey}-tenants`, JSON.stringify({ now: me.tenant, list: me.tenants ?? [] }));
   return true;
+}
+
+// myTenants returns the tenants that the person can choose, and the one that is chosen. The operator has
+// an empty name. With a key, there is no choice.
+export const myTenants = () => JSON.parse(sessionStorage.getItem(`${storageKey}-tenants`) ?? '{"now":"","list":[]}');
+
+// chooseTenant makes the next requests concern another tenant of the person.
+export async function chooseTenant(name) {
+  sessionStorage.setItem(`${storageKey}-tenant`, name || "@operator");
+  await joinSession();
 }
 
 export function signOut() {
   if (inSession()) fetch("/v1/sign-out", { method: "POST", credentials: "same-origin", keepalive: true }).catch(() => {});
-  sessionStorage.removeItem(`${storageKey}-name`);
-  sessionStorage.removeItem(storageKey);
-  sessionStorage.removeItem(`${storageKey}-operator`);
+  for (const name of ["", "-name", "-operator", "-tenant", "-tenants"]) sessionStorage.removeItem(storageKey + name);
   sessionStorage.removeItem("agent-runner-theme");
 }
 
@@ -48,8 +67,8 @@ export class Problem extends Error {
   }
 }
 
-// authorization returns the headers that prove who is signed in.
-export const authorization = (as) => (!as && inSession() ? {} : { Authorization: `Bearer ${as ?? key()}` });
+// authorization returns the headers that prove who is signed in, and for which tenant.
+export const authorization = (as) => (!as && inSession() ? tenantHeader() : { Authorization: `Bearer ${as ?? key()}` });
 
 async function send(method, path, { body, accept = "application/json", signal, headers, as } = {}) {
   let response;
@@ -128,12 +147,13 @@ export async function countdown(seconds, signal, onStatus) {
 }
 
 // events yields a run's events after a number, until the run ends or pauses. If the stream breaks, it
-// reconnects and continues after the last event.
-export async function* events(run, after, signal, onStatus = () => {}) {
+// reconnects and continues after the last event. With activity, it also yields what modules do, as events of
+// that type.
+export async function* events(run, after, signal, onStatus = () => {}, { activity = false } = {}) {
   let wait = 500;
   while (!signal.aborted) {
     try {
-      const response = await send("GET", `/v1/runs/${encodeURIComponent(run)}/events`, {
+      const response = await send("GET", `/v1/runs/${encodeURIComponent(run)}/events${activity ? "?activity=true" : ""}`, {
         accept: "text/event-stream", signal, headers: after > 0 ? { "Last-Event-ID": String(after) } : {} });
       if (response.status === 204) return;
       onStatus(true);
@@ -143,6 +163,10 @@ export async function* events(run, after, signal, onStatus = () => {}) {
         const { done, value } = await reader.read();
         if (done) break;
         for (const e of sse.push(value)) {
+          if (e.kind === "activity") {
+            yield { type: "activity", ...JSON.parse(e.data) };
+            continue;
+          }
           after = Number(e.id) || after;
           wait = 500;
           yield JSON.parse(e.data);

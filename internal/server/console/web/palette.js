@@ -13,7 +13,7 @@ export function openPalette(fixed) {
   let at = 0;
   const list = h("ul", { role: "listbox", id: "palette-list", "aria-label": "Results" });
   const input = h("input", { type: "text", role: "combobox", "aria-label": "Search or jump to", "aria-expanded": "true", "aria-controls": "palette-list", "aria-autocomplete": "list",
-    placeholder: "A page, agent, module, or the id of a run", autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+    placeholder: "A page, agent, module, or the id of a run or thread", autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const controller = new AbortController();
   const dialog = h("dialog", { class: "palette", "aria-label": "Search", onclose: () => {
     controller.abort();
@@ -30,6 +30,7 @@ export function openPalette(fixed) {
     shown = entries.filter((e) => words.every((w) => e.text.toLowerCase().includes(w))).slice(0, maxShown);
     const id = input.value.trim();
     if (/^run_\w+$/.test(id)) shown.unshift({ text: id, kind: "run", icon: "runs", to: `#/runs/${id}` });
+    if (/^thr_\w+$/.test(id)) shown.unshift({ text: id, kind: "thread", icon: "threads", to: `#/threads/${id}` });
     at = Math.max(0, Math.min(at, shown.length - 1));
     fill(list, shown.map((e, i) => h("li", { role: "option", id: `palette-${i}`, "aria-selected": String(i === at), onclick: () => choose(e) }, icon(e.icon), h("span", null, e.text), h("span", null, e.kind))),
       shown.length === 0 && h("li", { role: "option", "aria-disabled": "true" }, h("span", null, "Nothing has this name.")));

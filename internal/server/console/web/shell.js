@@ -1,6 +1,6 @@
 // The frame of the pages: the navigation at the side, the bar above the page, and shortcuts.
 import { h, fill, icon } from "./dom.js";
-import { key, keyName, isOperator } from "./api.js";
+import { key, keyName, isOperator, myTenants, chooseTenant } from "./api.js";
 import { routes, firstPage } from "./routes.js";
 import { openPalette } from "./palette.js";
 import { openSheet, closeSheets } from "./dialog.js";
@@ -32,12 +32,30 @@ export function frame(page, signOut) {
     h("nav", { "aria-label": "Pages" }, [...groups].map(([group, list]) => [h("h2", null, group),
       list.map(([name, r]) => h("a", { href: `#/${name}`, "aria-current": name === now ? "page" : null }, icon(r.icon ?? name), r.text))])),
     h("div", { class: "who" },
-      h("span", null, h("b", null, isOperator() ? "Operator" : "Tenant"), h("small", { title: "The key or the person that is signed in" }, keyName())),
+      h("span", null, tenantChoice(), h("small", { title: "The key or the person that is signed in" }, keyName())),
       square("theme", "Light or dark", toggleTheme), square("out", "Sign out", signOut)));
   fill(bar,
     h("button", { type: "button", class: "quiet square menu", "aria-label": "Menu", "aria-expanded": "false", onclick: () => setOpen(side.dataset.open === undefined) }, icon("menu")),
     h("div", { class: "crumbs" }),
     h("button", { type: "button", class: "jump", onclick: () => palette(signOut) }, icon("search"), h("span", null, "Search or jump to…"), h("kbd", null, "Ctrl K")));
+}
+
+// tenantChoice shows whose data the pages have. A person with several tenants can choose.
+function tenantChoice() {
+  const { now, list } = myTenants();
+  const name = (t) => t || "Operator";
+  if (list.length < 2) return h("b", null, isOperator() ? "Operator" : now || "Tenant");
+  const select = h("select", { "aria-label": "Tenant", title: "Choose a tenant", onchange: () => switchTo(select.value) }, list.map((t) => h("option", { value: t.tenant, selected: t.tenant === now }, `${name(t.tenant)}${t.role ? ` (${t.role})` : ""}`)));
+  return select;
+}
+
+// otherTenants returns the names of the tenants that the person can switch to.
+const otherTenants = () => myTenants().list.map((t) => t.tenant).filter((t) => t !== myTenants().now);
+
+async function switchTo(tenant) {
+  await chooseTenant(tenant);
+  location.hash = `#/${firstPage}`;
+  location.reload(); // nothing of the other tenant stays
 }
 
 const square = (name, label, onclick) => h("button", { type: "button", class: "quiet square", title: label, "aria-label": label, onclick }, icon(name));
@@ -62,6 +80,7 @@ function setOpen(open) {
 function palette(signOut) {
   openPalette([
     ...visible().map(([name, r]) => ({ text: r.text, kind: "page", icon: r.icon ?? name, to: `#/${name}` })),
+    ...otherTenants().map((t) => ({ text: `Switch to ${t || "Operator"}`, kind: "tenant", icon: "tenants", act: () => switchTo(t) })),
     { text: "Start a run", kind: "action", icon: "plus", to: "#/start" },
     { text: "Try a version on stored runs", kind: "action", icon: "replay", to: "#/try" },
     { text: "Start a canary", kind: "action", icon: "rollouts", to: "#/canary" },
