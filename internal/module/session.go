@@ -68,7 +68,8 @@ func (s *session) Call(ctx context.Context, c *hook.Call, in, out any) error {
 	}
 	inv.Err = err
 	hook.ControlOf(c).Weigh(inv.BytesOut)
-	hook.ControlOf(c).Spend(tracing.Cost{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut})
+	hook.ControlOf(c).Spend(tracing.Cost{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut,
+		Memory: inv.Report.Memory})
 	took := time.Since(began) - hook.ControlOf(c).Waited()
 	s.count(inv, took, isFault(err))
 	if s.mw.onCall != nil {

@@ -315,10 +315,10 @@ func (s *Server) newServices() {
 	}
 }
 
-// tracer returns a tracer of a tenant's runs that reports to the server's tracer, to its metrics
-// and to the stored timelines.
+// tracer returns a tracer of a tenant's runs that reports to the server's tracer, to its metrics, to the
+// stored timelines, and to those who watch a run.
 func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
-	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log))
+	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log), runs.Activities())
 }
 
 // releaseIdle closes the agents and modules that no run uses, to free their memory.

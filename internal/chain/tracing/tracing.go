@@ -62,4 +62,5 @@ type Cost struct {
 	Fuel     int64
 	BytesIn  int64 // bytes copied to the guest
 	BytesOut int64 // bytes copied from the guest
+	Memory   int64 // size of the guest's memory at the end, in bytes
 }

@@ -37,6 +37,7 @@ type ActiveRun struct {
 	followers atomic.Int64
 	Attached  atomic.Bool // the run is canceled when its last follower leaves
 	broadcast *broadcast  // sends the events to other servers; nil without any
+	activity  *activity   // what the modules of the run do
 
 	mu      sync.Mutex
 	tail    []Event
@@ -268,6 +269,8 @@ func (l *activeRuns) Add(id, tenant string, pins []journal.Pin, cancel context.C
 		changed: make(chan struct{}),
 		begun:   make(chan struct{}),
 		ended:   make(chan struct{}),
+
+		activity: newActivity(id, NewRedactor(pins)),
 	}
 	if l.broadcast != nil {
 		r.broadcast = l.broadcast(id)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -66,6 +67,10 @@ func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 	if info.Status != journal.StatusRunning && after >= info.LastSeq && after > 0 {
 		w.WriteHeader(http.StatusNoContent) // browsers then do not reconnect
 		return nil
+	}
+	if req.URL.Query().Get("activity") == "true" {
+		f.watch = &watcher{runs: r, tenant: c.Tenant.ID(), run: id}
+		defer f.watch.close()
 	}
 	r.stream(w, req, f)
 	return nil
@@ -170,6 +175,14 @@ func describeEvents(op *huma.Operation, registry huma.Registry) {
 		Schema:      &huma.Schema{Type: "integer"},
 		Description: "The number of the last event that the client received.",
 	})
+	op.Parameters = append(op.Parameters, &huma.Param{
+		Name:   "activity",
+		In:     "query",
+		Schema: &huma.Schema{Type: "boolean", Default: false},
+		Description: "Whether a stream also has events of the type activity, without an id: a RunActivity, at most each 0.25 s " +
+			"while modules run. They are not stored, and may be missing.",
+	})
+	registry.Schema(reflect.TypeFor[api.RunActivity](), true, "RunActivity")
 	op.Responses["200"] = &huma.Response{Description: "The events", Content: map[string]*huma.MediaType{
 		"text/event-stream": {Schema: event},
 		"application/json": {Schema: &huma.Schema{Type: "object", Required: []string{"events", "more"},

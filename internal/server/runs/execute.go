@@ -59,7 +59,7 @@ func (r *Service) run(
 		}
 	}
 	memory, closeMemory := r.memory.Open(t.ID(), o.Memory)
-	ctx = account.WithContext(ctx, memory)
+	ctx = withActivity(account.WithContext(ctx, memory), l.activity)
 	l.count(memory)
 	reasons, _ := r.blocks.Current()
 	r.stopBlocked(l, reasons) // the block may be newer than the agent

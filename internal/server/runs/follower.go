@@ -33,6 +33,8 @@ type Follower struct {
 	known  int64  // the number of the run's last event when the store was last read
 	state  *poll  // set once the follower has read from the store
 	leave  func() // ends the use of state
+
+	watch *watcher // sends the activity of the run; nil if the client did not ask for it
 }
 
 // Follow returns a [Follower] that reads a run's events with numbers greater than after, for the
@@ -72,7 +74,7 @@ func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 			}
 			continue
 		}
-		if !s.Wait(ctx, changed) {
+		if !s.WaitEither(ctx, changed, f.watch.send(s)) {
 			return nil, context.Cause(ctx)
 		}
 	}

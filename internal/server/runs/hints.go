@@ -16,6 +16,8 @@ const (
 	topicCancel  = "runs.cancel"  // a run was canceled in the database
 	topicWaiting = "runs.waiting" // runs can be claimed
 	topicFollow  = "runs.follow"  // the id of a run that another server follows
+	topicWatch   = "runs.watch"   // the id of a run whose activity another server shows
+	topicActive  = "active."      // and the id of the run: what its modules do
 	topicEvents  = "run."         // and the id of the run: one of its events
 )
 
@@ -94,20 +96,22 @@ func (r *Service) hint(topic string, hint []byte) {
 	}
 }
 
-// Broadcast makes runs in progress here send their events to the servers that follow them, until ctx
-// is done.
+// Broadcast makes runs in progress here send their events and their activity to the servers that follow
+// them, until ctx is done.
 func (r *Service) Broadcast(ctx context.Context) {
-	stop, err := r.options.Hints.Subscribe(topicFollow, func(hint []byte) {
-		if l := r.Active.find(string(hint)); l != nil {
-			l.announce()
+	for topic, answer := range map[string]func(*ActiveRun){topicFollow: (*ActiveRun).announce, topicWatch: r.sendActivity} {
+		stop, err := r.options.Hints.Subscribe(topic, func(hint []byte) {
+			if l := r.Active.find(string(hint)); l != nil {
+				answer(l)
+			}
+		})
+		if err != nil {
+			r.log.Error("subscribe to followers", "error", err)
+			return
 		}
-	})
-	if err != nil {
-		r.log.Error("subscribe to followers", "error", err)
-		return
+		defer stop()
 	}
 	<-ctx.Done()
-	stop()
 }
 
 // hinted holds the latest events of a run from hints. The zero value has none.

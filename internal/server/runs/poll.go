@@ -57,7 +57,7 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 	joined = p.runs[run]
 	if joined == nil {
 		joined = &poll{changed: make(chan struct{})}
-		joined.stop = p.ask(run, joined.hint)
+		joined.stop = p.ask(run, topicFollow, topicEvents, joined.hint)
 		p.runs[run] = joined
 	}
 	joined.followers++
@@ -71,15 +71,16 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 	}
 }
 
-// ask makes the server that executes a run send hints about its events, until stop is called. It
-// calls receive with each hint.
-func (p *polls) ask(run string, receive func(hint []byte)) (stop func()) {
+// ask makes the server that executes a run send hints about it, until stop is called. It calls receive with
+// each hint, repeats the question on the topic question, and expects hints on the topic of answers and the id
+// of the run.
+func (p *polls) ask(run, question, answers string, receive func(hint []byte)) (stop func()) {
 	if _, alone := p.bus.(hints.None); alone {
 		return func() {}
 	}
-	cancel, err := p.bus.Subscribe(topicEvents+run, receive)
+	cancel, err := p.bus.Subscribe(answers+run, receive)
 	if err != nil {
-		p.log.Error("subscribe to the events of a run", "run", run, "error", err)
+		p.log.Error("subscribe to hints about a run", "run", run, "error", err)
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -87,7 +88,7 @@ func (p *polls) ask(run string, receive func(hint []byte)) (stop func()) {
 		ticker := time.NewTicker(followInterval)
 		defer ticker.Stop()
 		for {
-			_ = p.bus.Publish(topicFollow, []byte(run)) // the id is valid: Subscribe accepted it
+			_ = p.bus.Publish(question, []byte(run)) // the id is valid: Subscribe accepted it
 			select {
 			case <-ticker.C:
 			case <-done:

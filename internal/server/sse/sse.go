@@ -57,6 +57,11 @@ func (s *Stream) Send(pieces ...[]byte) {
 // Wait waits until done is closed, and keeps the connection alive meanwhile. It returns false if
 // ctx is done first, for example because the client has disconnected.
 func (s *Stream) Wait(ctx context.Context, done <-chan struct{}) bool {
+	return s.WaitEither(ctx, done, nil)
+}
+
+// WaitEither is like Wait, and also returns true when other is closed. A nil channel is never closed.
+func (s *Stream) WaitEither(ctx context.Context, done, other <-chan struct{}) bool {
 	var silence <-chan time.Time
 	if s != nil {
 		silence = s.silence.C
@@ -64,6 +69,8 @@ func (s *Stream) Wait(ctx context.Context, done <-chan struct{}) bool {
 	for {
 		select {
 		case <-done:
+			return true
+		case <-other:
 			return true
 		case <-silence:
 			s.Beat()

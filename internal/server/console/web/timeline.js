@@ -26,7 +26,7 @@ function part(t, title, changed) {
   const end = open ? known * 1.25 : known; // unfinished spans reach to the end
   const left = (t.dropped ?? 0) + Math.max(0, rows.length - maxRows);
   return [
-    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && duration(known), t.rough && `${open ? "" : " · "}from events: hooks appear once the run has ended or paused`, left > 0 && ` · ${left} more not shown`),
+    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && duration(known), t.rough && `${open ? "" : " · "}from events: hooks appear here once the run has ended or paused`, left > 0 && ` · ${left} more not shown`),
     h("div", { class: "timeline", role: "region", "aria-label": title ? `Timeline, part ${title}` : "Spans", tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, maxRows), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
   ];
 }

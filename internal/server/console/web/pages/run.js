@@ -7,6 +7,7 @@ import { question } from "../interrupts.js";
 import { deleteDrafts } from "../drafts.js";
 import { timeline } from "../timeline.js";
 import { message } from "../message.js";
+import { Activity } from "../activity.js";
 import { changes } from "../changes.js";
 
 const maxLogs = 500; // lines of modules' logs that are shown
@@ -38,6 +39,7 @@ class Page {
     this.live = ""; // the model's text that is not in the history yet
     this.complete = false; // the message in live is complete
     this.title = h("h1", { tabindex: "-1" });
+    this.activity = new Activity(signal);
     this.part = Object.fromEntries(["actions", "facts", "wrong", "asks", "talk", "line", "changes", "modules", "faults", "connection"].map((n) => [n, h("div", { class: `part-${n}` })]));
     const p = this.part;
     this.element = h("article", { class: "run" },
@@ -46,7 +48,7 @@ class Page {
       p.facts, p.wrong, p.asks, p.faults, this.contents(),
       sticky(h("div", { class: "columns" },
         h("section", { "aria-labelledby": "talk" }, h("h2", { id: "talk", tabindex: "-1" }, "Conversation"), p.talk),
-        h("div", null,
+        h("div", null, this.activity.element,
           h("section", { "aria-labelledby": "line" }, h("h2", { id: "line", tabindex: "-1" }, "Timeline"), p.line),
           h("section", { "aria-labelledby": "changes" }, h("h2", { id: "changes", tabindex: "-1" }, "Steps"), p.changes),
           p.modules)), signal));
@@ -116,7 +118,11 @@ class Page {
     if (this.following) return;
     this.following = true;
     try {
-      for await (const e of events(this.run.id, this.lastSeq, this.signal, (on, text) => this.showConnection(on, text))) {
+      for await (const e of events(this.run.id, this.lastSeq, this.signal, (on, text) => this.showConnection(on, text), { activity: true })) {
+        if (e.type === "activity") {
+          this.activity.show(e);
+          continue;
+        }
         this.lastSeq = e.seq;
         this.handle(e);
       }
@@ -166,6 +172,7 @@ class Page {
       return;
     }
     this.events.push(e);
+    this.activity.handle(e);
     if (e.type === "model_attempt" || e.type === "run_resumed") this.live = "";
     if (e.type === "message" && e.message?.role === "assistant" || e.type === "run_finished") {
       if (this.live && e.message) this.live = textOf(e.message.content);
@@ -202,6 +209,7 @@ class Page {
       ["Started", relativeTime(r.created)], ["Took", over && duration((new Date(r.updated) - new Date(r.created)) * 1000)],
       ["Steps", count(r.step)], ["Tokens", `${short(r.usage.total_tokens)}`], ["Fuel", short(r.fuel)]));
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
+    this.activity.setActive(r.status === "running", new Map((r.modules ?? []).map((m) => [m.entry, m.digest])));
     this.drawInterrupts();
     this.drawConversation();
     this.redraw("changes", [this.history, this.questions().size, this.starts(), r.status === "finished"], () => changes(r.status === "finished", this.history, this.events, this.streamed, this.questions(), (this.places = new Map()), this.expanded.changes));

@@ -1,0 +1,218 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/chain/tracing"
+)
+
+const (
+	// activityInterval is the shortest time between two frames of a run's activity. Changes in between
+	// are in the next one.
+	activityInterval = 250 * time.Millisecond
+	// maxActiveModules limits the modules of an activity. Others are not shown.
+	maxActiveModules = 64
+)
+
+type activityKey struct{}
+
+// withActivity returns a context for a run whose hooks the tracer of [Activities] reports to a.
+func withActivity(ctx context.Context, a *activity) context.Context {
+	return context.WithValue(ctx, activityKey{}, a)
+}
+
+// Activities returns a tracer that tells those who watch a run what its modules do. It adds less than a
+// microsecond to a hook, and never waits for them.
+func Activities() tracing.Tracer { return activities{} }
+
+type activities struct{}
+
+// Start implements [tracing.Tracer].
+func (activities) Start(ctx context.Context, op tracing.Operation) (context.Context, func(tracing.Outcome)) {
+	a, _ := ctx.Value(activityKey{}).(*activity)
+	if a == nil || op.Kind != tracing.OperationHook {
+		return ctx, func(tracing.Outcome) {}
+	}
+	began := time.Now()
+	m := a.begin(&op, began)
+	if m == nil {
+		return ctx, func(tracing.Outcome) {}
+	}
+	return ctx, func(o tracing.Outcome) { a.end(m, &o, time.Since(began)) }
+}
+
+// An activity is what the modules of a run in progress do. It is only for people who watch: frames are
+// made while there are watchers, and a slow watcher misses frames.
+type activity struct {
+	run  string
+	hide *Redactor
+	feed feed
+
+	mu       sync.Mutex
+	modules  []*api.ModuleActivity
+	watchers int
+	remote   time.Time          // until then, frames are published
+	publish  func(frame []byte) // sends a frame to other servers; nil until one has asked
+	pending  bool               // a frame will be made
+}
+
+func newActivity(run string, hide *Redactor) *activity { return &activity{run: run, hide: hide} }
+
+// begin notes that a hook was called. It returns nil if the entry is not shown.
+func (a *activity) begin(op *tracing.Operation, now time.Time) *api.ModuleActivity {
+	if a.hide.Has(op.Run.Agent, op.Entry) {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.module(op.Run.Agent, op.Entry)
+	if m == nil {
+		return nil
+	}
+	m.Hook, m.SinceMS = string(op.Hook), now.UnixMilli()
+	m.Running++
+	a.touch()
+	return m
+}
+
+// module returns the entry of an agent, or nil if there are too many. The caller holds mu.
+func (a *activity) module(agent, entry string) *api.ModuleActivity {
+	for _, m := range a.modules {
+		if m.Entry == entry && m.Agent == agent {
+			return m
+		}
+	}
+	if len(a.modules) == maxActiveModules {
+		return nil
+	}
+	m := &api.ModuleActivity{Entry: entry, Agent: agent}
+	a.modules = append(a.modules, m)
+	return m
+}
+
+// end notes how a call ended that began with m.
+func (a *activity) end(m *api.ModuleActivity, o *tracing.Outcome, took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m.Running--
+	m.Calls++
+	m.LastUS = max(0, (took - o.Waited).Microseconds())
+	m.OwnUS += m.LastUS
+	m.Fuel += o.Fuel
+	m.MemoryBytes = max(m.MemoryBytes, o.Memory)
+	if o.Failed != nil {
+		m.Failed++
+	}
+	if o.Fault {
+		m.Faults++
+	}
+	a.touch()
+}
+
+// touch makes a frame soon if someone watches. The caller holds mu.
+func (a *activity) touch() {
+	if a.pending || a.watchers == 0 && !a.asked() {
+		return
+	}
+	a.pending = true
+	time.AfterFunc(activityInterval, a.flush)
+}
+
+// asked reports whether another server shows the activity. The caller holds mu.
+func (a *activity) asked() bool { return a.publish != nil && time.Now().Before(a.remote) }
+
+// flush makes a frame.
+func (a *activity) flush() {
+	a.mu.Lock()
+	a.pending = false
+	var publish func([]byte)
+	if a.asked() {
+		publish = a.publish
+	}
+	shown := api.RunActivity{Run: a.run, TimeMS: time.Now().UnixMilli(), Modules: make([]api.ModuleActivity, len(a.modules))}
+	for i, m := range a.modules {
+		shown.Modules[i] = *m
+	}
+	a.mu.Unlock()
+	frame, err := json.Marshal(shown)
+	if err != nil {
+		return
+	}
+	a.feed.put(frame)
+	if publish != nil {
+		publish(frame)
+	}
+}
+
+// watch counts a watcher until it calls leave. It makes a first frame.
+func (a *activity) watch() (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers++
+	a.touch()
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.watchers--
+	}
+}
+
+// ask makes the activity publish frames for the time followTTL.
+func (a *activity) ask(publish func(frame []byte)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := !a.asked()
+	a.publish, a.remote = publish, time.Now().Add(followTTL)
+	if first {
+		a.touch()
+	}
+}
+
+// sendActivity sends the activity of a run to the server that has asked for it. Frames that exceed the size
+// of a hint are dropped.
+func (r *Service) sendActivity(l *ActiveRun) {
+	limit := r.options.Hints.MaxBytes()
+	l.activity.ask(func(frame []byte) {
+		if len(frame) <= limit {
+			r.hint(topicActive+l.ID, frame)
+		}
+	})
+}
+
+// A feed holds the newest frame, for any number of readers. The zero value has none.
+type feed struct {
+	mu      sync.Mutex
+	frame   []byte
+	number  int64         // of the frame, starting at 1
+	changed chan struct{} // closed by the next frame; nil if nobody waits
+}
+
+// put replaces the frame.
+func (f *feed) put(frame []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.frame = frame
+	f.number++
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// since returns the newest frame and its number, or no frame if number is that of the newest one, and a
+// channel that is closed by the next frame.
+func (f *feed) since(number int64) (frame []byte, newest int64, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	if f.number == number {
+		return nil, number, f.changed
+	}
+	return f.frame, f.number, f.changed
+}
