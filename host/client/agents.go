@@ -34,6 +34,23 @@ func (c *Client) CheckAgent(ctx context.Context, name string, yaml []byte) (*api
 	)
 }
 
+// DryRun replays a finished run with an agent.yaml that is not stored, and returns what would differ. name is
+// that of the agent in the file, which need not exist; if it is empty, that of the run's agent. DryRun fails if
+// the file is not valid.
+func (c *Client) DryRun(ctx context.Context, run, name string, yaml []byte) (*api.ReplayedRun, error) {
+	q := url.Values{}
+	if name != "" {
+		q.Set("agent", name)
+	}
+	out := &api.ReplayedRun{}
+	return out, c.call(
+		ctx,
+		&request{method: http.MethodPost, path: path("/v1/runs/%s/dry-run", run), query: q,
+			body: bytes.NewReader(yaml), header: http.Header{"Content-Type": {"application/yaml"}}},
+		out,
+	)
+}
+
 // Agent returns a version of an agent, or the newest one if version is 0.
 func (c *Client) Agent(ctx context.Context, name string, version int64) (*api.Agent, error) {
 	q := url.Values{}

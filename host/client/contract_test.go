@@ -429,6 +429,13 @@ func uses() map[string]use {
 			nil,
 			api.AgentCheck{},
 		},
+		"dry-run": {
+			func(ctx context.Context, c *client.Client) error {
+				return one(c.DryRun(ctx, "run_1", "a", []byte("{}")))
+			},
+			nil,
+			api.ReplayedRun{},
+		},
 		"list-agents": {
 			func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) },
 			nil,

@@ -1186,6 +1186,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs/{run}/dry-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replay a finished run with an agent file that is not stored
+         * @description The body is an agent.yaml file, as YAML or JSON. The server checks it, replays the run with its own agent and with
+         *     the file, and says what would differ. Models and tools give their recorded answers, and nothing outside is called. It
+         *     takes at most 30 s, and also needs the scope agents:write.
+         */
+        post: operations["dry-run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/runs/{run}/events": {
         parameters: {
             query?: never;
@@ -2210,6 +2232,52 @@ export interface components {
              */
             size_bytes: number;
         };
+        ModuleActivity: {
+            /** @description The agent whose chain has the entry. */
+            agent?: string;
+            /**
+             * Format: int64
+             * @description The number of calls that have ended.
+             */
+            calls: number;
+            entry: string;
+            /**
+             * Format: int64
+             * @description Calls that answered with an error.
+             */
+            failed: number;
+            /** Format: int64 */
+            faults: number;
+            /** Format: int64 */
+            fuel: number;
+            /** @description The hook that was called last. */
+            hook: string;
+            /**
+             * Format: int64
+             * @description The same of the call that ended last.
+             */
+            last_us: number;
+            /**
+             * Format: int64
+             * @description The largest memory of an instance at the end of a call.
+             */
+            memory_bytes: number;
+            /**
+             * Format: int64
+             * @description Time in hooks without the calls that they wrap, in microseconds.
+             */
+            own_us: number;
+            /**
+             * Format: int64
+             * @description The number of calls in progress.
+             */
+            running: number;
+            /**
+             * Format: int64
+             * @description When the last call began: Unix time in milliseconds.
+             */
+            since_ms: number;
+        };
         ModuleLimits: {
             /**
              * Format: int64
@@ -2757,6 +2825,16 @@ export interface components {
              * @description The agent's version.
              */
             version?: number;
+        };
+        RunActivity: {
+            /** @description The modules that were called, in the order of their first calls; at most 64. */
+            modules: components["schemas"]["ModuleActivity"][];
+            run: string;
+            /**
+             * Format: int64
+             * @description Unix time in milliseconds, as of the server.
+             */
+            time_ms: number;
         };
         RunHistory: {
             /** @description Answers to interrupts. */
@@ -9236,11 +9314,79 @@ export interface operations {
             };
         };
     };
+    "dry-run": {
+        parameters: {
+            query?: {
+                /** @description The name of the agent in the file, which need not exist. Default: the agent of the run. */
+                agent?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The run's id. */
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/yaml": string;
+            };
+        };
+        responses: {
+            /** @description What would differ */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayedRun"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "run-events": {
         parameters: {
             query?: {
                 /** @description Only events after this number, like Last-Event-ID. */
                 after?: number;
+                /** @description Whether a stream also has events of the type activity, without an id: a RunActivity, at most each 0.25 s while modules run. They are not stored, and may be missing. */
+                activity?: boolean;
             };
             header?: {
                 /** @description The number of the last event that the client received. */

@@ -154,21 +154,35 @@ func (a *Service) put(w http.ResponseWriter, r *http.Request, c *httpapi.Caller)
 // readFile returns the agent's name and the file of a request.
 func readFile(r *http.Request) (name string, body []byte, err error) {
 	name = r.PathValue("agent")
-	if !store.Name.MatchString(name) {
-		return "", nil, httpapi.NewProblem(api.CodeInvalid,
-			"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+	if err := checkName(name); err != nil {
+		return "", nil, err
 	}
-	body, err = io.ReadAll(r.Body)
+	body, err = ReadBody(r)
+	return name, body, err
+}
+
+// checkName fails with a [*httpapi.Problem] if name is not the name of an agent.
+func checkName(name string) error {
+	if store.Name.MatchString(name) {
+		return nil
+	}
+	return httpapi.NewProblem(api.CodeInvalid,
+		"the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
+}
+
+// ReadBody returns the agent file in a request.
+func ReadBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
 	var size *http.MaxBytesError
 	switch {
 	case errors.As(err, &size):
-		return "", nil, err
+		return nil, err
 	case err != nil:
-		return "", nil, httpapi.NewProblem(api.CodeInvalid, "the body is incomplete").WithCause(err)
+		return nil, httpapi.NewProblem(api.CodeInvalid, "the body is incomplete").WithCause(err)
 	case !utf8.Valid(body):
-		return "", nil, httpapi.NewProblem(api.CodeInvalid, "the body is not UTF-8")
+		return nil, httpapi.NewProblem(api.CodeInvalid, "the body is not UTF-8")
 	}
-	return name, body, nil
+	return body, nil
 }
 
 func (a *Service) get(ctx context.Context, c *httpapi.Caller, in *getAgentInput) (*agentOutput, error) {

@@ -21,6 +21,11 @@ func (a *Service) Rerun(
 	if err != nil {
 		return nil, err
 	}
+	return a.rerun(t, plan, o)
+}
+
+// rerun returns the file of a plan, as Rerun documents it.
+func (a *Service) rerun(t *store.Tenant, plan *Plan, o *host.FileOptions) (*agentfile.File, error) {
 	if err := plan.read(); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/rerun"
@@ -47,12 +48,12 @@ type candidateError struct{ error }
 func (e *candidateError) Unwrap() error { return e.error }
 
 // replay replays a run with its own modules and with the candidate, and compares both. It fails if the run
-// or the candidate cannot be replayed.
+// is not of the agent, unless agentName is empty, or if the run or the candidate cannot be replayed.
 func (s *Service) replay(
 	ctx context.Context,
 	t *store.Tenant,
-	r *api.Replay,
-	id string,
+	agentName, id string,
+	candidate candidateFile,
 ) (*api.ReplayedRun, error) {
 	info, err := t.Run(ctx, id)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *Service) replay(
 	}
 	spec, err := agents.SpecOf(info)
 	switch {
-	case err != nil, spec.Agent != r.Agent, info.Agent != r.Agent:
+	case err != nil, agentName != "" && (spec.Agent != agentName || info.Agent != agentName):
 		return nil, errOther
 	case info.JournalBytes > maxJournal:
 		return nil, &tooLargeError{info.JournalBytes}
@@ -77,11 +78,13 @@ func (s *Service) replay(
 	defer release()
 	ctx = account.WithContext(sandbox.WithTenant(ctx, s.o.Admission.BackgroundSharer(t.ID())), memory)
 	own := rerun.NewPass(run, nil)
-	if err := s.pass(ctx, t, own, run, spec, nil); err != nil {
+	stored := func(o *host.FileOptions) (*agentfile.File, error) { return s.agents.Rerun(ctx, t, spec, o) }
+	if err := s.pass(ctx, t, own, stored, run.CheckModules); err != nil {
 		return nil, err
 	}
 	other := rerun.NewPass(run, own)
-	if err := s.pass(ctx, t, other, run, specOf(spec, &r.Candidate), &r.Candidate); err != nil {
+	changed := func(o *host.FileOptions) (*agentfile.File, error) { return candidate(ctx, spec, o) }
+	if err := s.pass(ctx, t, other, changed, nil); err != nil {
 		return nil, &candidateError{err}
 	}
 	result := compare(own, other, runs.NewRedactor(info.Modules))
@@ -89,34 +92,45 @@ func (s *Service) replay(
 	return result, nil
 }
 
-// pass replays a run with the agent of a spec, and with the candidate's module if the candidate names
-// one. For the pass with the run's own modules, candidate is nil.
+// A candidateFile returns the file of the candidate for a run with the agent of a spec.
+type candidateFile func(ctx context.Context, own agents.Spec, o *host.FileOptions) (*agentfile.File, error)
+
+// fileOf returns the file of the candidate of a stored replay: a version of the agent, or the run's own with
+// another module.
+func (s *Service) fileOf(t *store.Tenant, candidate *api.ReplayCandidate) candidateFile {
+	return func(ctx context.Context, own agents.Spec, o *host.FileOptions) (*agentfile.File, error) {
+		file, err := s.agents.Rerun(ctx, t, specOf(own, candidate), o)
+		if err != nil || candidate.Digest == "" {
+			return file, err
+		}
+		if _, ok := agents.ReplaceModule(file, candidate.Entry, httpapi.TrimDigest(candidate.Digest)); !ok {
+			return nil, &noEntryError{candidate.Entry}
+		}
+		return file, nil
+	}
+}
+
+// pass replays a run with the agent of the file that read returns. If check is not nil, it must accept the
+// agent.
 func (s *Service) pass(
 	ctx context.Context,
 	t *store.Tenant,
 	p *rerun.Pass,
-	run *rerun.Run,
-	spec agents.Spec,
-	candidate *api.ReplayCandidate,
+	read func(o *host.FileOptions) (*agentfile.File, error),
+	check func(a *agent.Agent) error,
 ) error {
 	o := host.FileOptions{GuardMCP: true, GuardModels: true}
-	file, err := s.agents.Rerun(ctx, t, spec, &o)
+	file, err := read(&o)
 	if err != nil {
 		return err
-	}
-	if candidate != nil && candidate.Digest != "" {
-		digest := httpapi.TrimDigest(candidate.Digest)
-		if _, ok := agents.ReplaceModule(file, candidate.Entry, digest); !ok {
-			return &noEntryError{candidate.Entry}
-		}
 	}
 	a, err := s.build(ctx, t, p, file, &o)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	if candidate == nil {
-		if err := run.CheckModules(a.Agent); err != nil {
+	if check != nil {
+		if err := check(a.Agent); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
@@ -100,6 +101,18 @@ func (s *Service) Routes(rt *httpapi.Router) {
 the candidate. Models and tools give their recorded answers, and nothing outside is called. The result says for each run
 what would differ. Erased answers and deleted modules prevent a replay; such runs are skipped, with the reason.`,
 	}, s.start)
+	rt.Raw(httpapi.Route{
+		ID:      "dry-run",
+		Method:  "POST",
+		Path:    "/v1/runs/{run}/dry-run",
+		Scope:   httpapi.RunsRead,
+		Tag:     tag,
+		Body:    agentfile.MaxSize,
+		Summary: "Replay a finished run with an agent file that is not stored",
+		About: `The body is an agent.yaml file, as YAML or JSON. The server checks it, replays the run with its own agent and with
+the file, and says what would differ. Models and tools give their recorded answers, and nothing outside is called. It
+takes at most 30 s, and also needs the scope agents:write.`,
+	}, describeDryRun, s.dryRun)
 	httpapi.Register(rt, httpapi.Route{
 		ID:      "list-replays",
 		Method:  "GET",

@@ -152,7 +152,7 @@ func (s *Service) attempt(ctx context.Context, r *store.Replay, run *store.Repla
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.RunTimeout, errTimeout)
 	defer cancel()
 	tenant := s.o.Store.Tenant(r.Tenant)
-	result, err := s.replay(ctx, tenant, show(r), run.Run)
+	result, err := s.replay(ctx, tenant, r.Agent, run.Run, s.fileOf(tenant, &show(r).Candidate))
 	if err == nil {
 		return result
 	}

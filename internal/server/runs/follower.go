@@ -74,7 +74,11 @@ func (f *Follower) next(ctx context.Context, s *sse.Stream) ([]Event, error) {
 			}
 			continue
 		}
-		if !s.WaitEither(ctx, changed, f.watch.send(s)) {
+		more := f.watch.send(s)
+		if s != nil && s.Err != nil {
+			return nil, s.Err
+		}
+		if !s.WaitEither(ctx, changed, more) {
 			return nil, context.Cause(ctx)
 		}
 	}

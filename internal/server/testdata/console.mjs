@@ -141,7 +141,7 @@ async function visit(scheme, viewport) {
   await page.getByText("live", { exact: true }).waitFor();
   await page.locator(".timeline .bar.open").first().waitFor();
   await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of an unfinished message
-  const mask = page.getByRole("region", { name: "Modules now" }).last().getByRole("row", { name: /^mask/ });
+  const mask = page.getByRole("region", { name: "Modules now" }).getByRole("row", { name: /^mask/ });
   await mask.getByText("on_chunk").waitFor();
   await mask.getByText(/ MiB$/).waitFor();
   await shot("live", "live");
@@ -508,7 +508,7 @@ async function make(made, { history, events, posted } = {}) {
   await page.route(routed, async (route) => {
     const r = route.request();
     if (r.method() === "POST") posted?.(r.postDataJSON());
-    if (r.url().endsWith("/events")) {
+    if (new URL(r.url()).pathname.endsWith("/events")) {
       if (!events || streamed) return route.fulfill({ status: 204 });
       streamed = true;
       return route.fulfill({ contentType: "text/event-stream", body: events.map((e, i) => `id: ${i + 1}\ndata: ${JSON.stringify({ seq: i + 1, time_ms: i, ...e })}\n\n`).join("") });

@@ -30,14 +30,27 @@ export async function threads({ page, client, title, shot, scheme, open }) {
   await say("What else is there?");
   await talk.getByText("Only the report of 2020; nothing else.").waitFor();
   await page.getByRole("region", { name: "Current run" }).waitFor({ state: "detached" });
-  await talk.getByRole("link", { name: "Run", exact: true }).nth(1).waitFor();
+  await talk.getByRole("listitem").filter({ hasText: /^Run of archivist v2finished.*tokens$/ }).nth(1).waitFor();
   await shot("thread", "thread");
 
   const [saved] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export" }).click()]);
-  const lines = readFileSync(await saved.path(), "utf8").trim().split("\n").map((l) => JSON.parse(l).message);
-  assert.deepEqual(lines.map((m) => m.role), ["user", "assistant", "tool", "assistant", "user", "assistant"]);
+  const lines = readFileSync(await saved.path(), "utf8").trim().split("\n").map((l) => JSON.parse(l));
+  assert.equal(lines.at(-1).end, true);
+  assert.deepEqual(lines.filter((l) => l.message).map((l) => l.message.message.role), ["user", "assistant", "tool", "assistant", "user", "assistant"]);
 
-  await talk.getByRole("link", { name: "Run", exact: true }).nth(1).click();
+  // A fork has the messages up to one of them, and the thread stays as it is.
+  await talk.getByText("deleted reports/2019.txt").hover();
+  await page.getByRole("button", { name: "Fork from message 3" }).click();
+  await page.getByText("This is the new thread.").waitFor();
+  await page.locator(".facts").getByText("another thread").waitFor();
+  assert.equal(await talk.locator(".message").count(), 3);
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete with its runs?" }).click();
+  await title("Threads");
+  await page.getByRole("link", { name: `Reports <b>${scheme}</b>` }).click();
+  await title(`Reports <b>${scheme}</b>`);
+
+  await talk.getByRole("link", { name: "Run of archivist v2" }).nth(1).click();
   await title("What else is there?");
   await page.getByRole("link", { name: "Thread", exact: true }).click();
   await title(`Reports <b>${scheme}</b>`);

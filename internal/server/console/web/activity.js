@@ -17,7 +17,7 @@ export class Activity {
   constructor(signal) {
     this.body = h("tbody");
     this.element = h("section", { class: "activity", "aria-labelledby": "activity", hidden: true }, h("h2", { id: "activity" }, "Modules now"),
-      h("div", { class: "scroll", role: "region", "aria-label": "Modules now", tabindex: "0" }, h("table", null, h("thead", null, h("tr", null,
+      h("div", { class: "scroll", role: "region", "aria-label": "What modules do", tabindex: "0" }, h("table", null, h("thead", null, h("tr", null,
         ["Module", "Hook", "Calls", "Time", "Fuel", "Memory", "Result"].map((t) => h("th", { scope: "col", class: ["Calls", "Time", "Fuel", "Memory"].includes(t) ? "number" : "" }, t)))), this.body)));
     const timer = setInterval(() => this.#draw(), tick);
     signal.addEventListener("abort", () => clearInterval(timer));

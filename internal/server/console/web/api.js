@@ -97,6 +97,9 @@ export async function call(method, path, options) {
 
 export const get = (path, signal) => call("GET", path, { signal });
 
+// read returns the text of a response.
+export const read = async (path, signal) => (await send("GET", path, { accept: "*/*", signal })).text();
+
 // all reads a list to its end, by pages of limit rows.
 export async function all(path, rows, signal, limit = 1000) {
   const list = [];

@@ -1,8 +1,8 @@
 // A thread: its conversation, run by run, and the form that continues it.
-import { h, fill, partialList, download } from "../dom.js";
-import { properties, relativeTime, field, asyncAction, confirmButton, errorMessage, badge } from "../parts.js";
-import { bytes, count, textOf } from "../format.js";
-import { get, all, call } from "../api.js";
+import { h, fill, icon, partialList, download } from "../dom.js";
+import { properties, relativeTime, field, asyncAction, confirmButton, errorMessage, badge, statusOf, plural } from "../parts.js";
+import { bytes, count, short, textOf } from "../format.js";
+import { get, all, call, read } from "../api.js";
 import { openSheet } from "../dialog.js";
 import { message } from "../message.js";
 import { Turn } from "../turn.js";
@@ -11,6 +11,7 @@ import { toast } from "../toast.js";
 import { titleOf } from "./threads.js";
 
 const pageSize = 500; // messages that are loaded at once
+const maxRuns = 200; // runs whose status is shown
 const maxMessages = 60; // messages that are shown at once
 const concurrency = { reject: "is rejected", queue: "waits for its turn", cancel: "cancels the run in progress" };
 
@@ -42,10 +43,7 @@ class Page {
   #actions() {
     const place = h("span", { class: "inline" });
     const save = h("button", { type: "button" }, "Export");
-    save.addEventListener("click", asyncAction(save, place, async () => {
-      const list = await all(`${this.path}/messages`, "messages", this.signal, pageSize);
-      download(`${this.id}.jsonl`, list.map((m) => `${JSON.stringify(m)}\n`).join(""));
-    }));
+    save.addEventListener("click", asyncAction(save, place, async () => download(`${this.id}.jsonl`, await read(`${this.path}/export`, this.signal))));
     return [h("button", { type: "button", onclick: () => this.#edit() }, "Edit"), save, place,
       confirmButton("Delete", "Delete with its runs?", async () => {
         await call("DELETE", this.path);
@@ -56,8 +54,9 @@ class Page {
 
   // load loads the thread, and shows it.
   async load() {
-    const [t, first] = await Promise.all([get(this.path, this.signal), this.#messages()]);
+    const [t, first, runs] = await Promise.all([get(this.path, this.signal), this.#messages(), this.#runs()]);
     this.thread = t;
+    this.runs = new Map(runs.map((r) => [r.id, r]));
     this.messages = first.messages;
     this.next = first.next_cursor;
     this.draw();
@@ -67,6 +66,10 @@ class Page {
     return get(`${this.path}/messages?${new URLSearchParams({ limit: pageSize, ...(cursor ? { cursor } : {}) })}`, this.signal);
   }
 
+  async #runs() {
+    return (await get(`/v1/runs?${new URLSearchParams({ thread: this.id, limit: maxRuns })}`, this.signal)).runs;
+  }
+
   draw() {
     const t = this.thread;
     const title = titleOf(t);
@@ -74,11 +77,13 @@ class Page {
     fill(this.title, title);
     fill(this.facts, properties(["Agent", t.agent && h("a", { href: `#/agents/${t.agent.split("@")[0]}` }, t.agent)], ["Messages", count(t.messages)], ["Size", bytes(t.bytes)], ["End user", t.subject],
       ["A second run", concurrency[t.concurrency]], ["Metadata", Object.keys(t.metadata ?? {}).length > 0 && Object.entries(t.metadata).map(([k, v]) => badge(`${k}: ${v}`))],
+      ["Forked from", t.parent && h("a", { href: `#/threads/${t.parent}` }, "another thread")],
       ["Created", relativeTime(t.created)], ["Last activity", relativeTime(t.updated)]));
     this.#drawTalk();
     this.#drawComposer();
+    const waiting = [...this.runs.values()].filter((r) => r.status === "queued").length;
     if (t.run && this.running !== t.run) this.#follow(t.run);
-    else if (!t.run) fill(this.live);
+    else if (!t.run) fill(this.live, waiting > 0 && h("p", { class: "soft" }, `${plural(waiting, "run")} waiting.`));
   }
 
   #drawTalk() {
@@ -97,8 +102,27 @@ class Page {
       this.#drawTalk();
     }));
     fill(this.talk, items.length === 0 && !this.thread.run && h("p", { class: "empty" }, "No messages yet. Write the first one below."),
-      h("ol", { class: "talk" }, partialList(items, maxMessages, (x) => (x.divider ? h("li", { class: "divider" }, h("a", { href: `#/runs/${x.divider}` }, "Run")) : message(x.message)), this.#expanded)),
+      h("ol", { class: "talk" }, partialList(items, maxMessages, (x) => (x.divider ? this.#divider(x.divider) : message(x.message, this.#forkButton(x))), this.#expanded)),
       this.next && [h("p", { class: "soft" }, `The first ${count(this.messages.length)} of ${count(this.thread.messages)} messages. `), more, place]);
+  }
+
+  // #divider begins the messages of a run.
+  #divider(id) {
+    const r = this.runs.get(id);
+    return h("li", { class: "divider" }, h("a", { href: `#/runs/${id}` }, r ? `Run of ${r.agent}${r.version ? ` v${r.version}` : ""}` : "Run"),
+      r && [statusOf(r), h("span", { class: "soft" }, relativeTime(r.created)), h("span", { class: "soft" }, `${short(r.usage.total_tokens)} tokens`),
+        r.faults > 0 && badge(plural(r.faults, "fault"), "bad"), r.denials > 0 && badge(plural(r.denials, "denial"), "warn")]);
+  }
+
+  #forkButton(m) {
+    const place = h("span", { class: "inline" });
+    const b = h("button", { type: "button", class: "quiet", "aria-label": `Fork from message ${m.position + 1}`, title: "A new thread with the messages up to this one" }, icon("fork"), "Fork");
+    b.addEventListener("click", asyncAction(b, place, async () => {
+      const t = await call("POST", `${this.path}/fork`, { body: { message: m.id } });
+      toast("This is the new thread.");
+      location.hash = `#/threads/${t.id}`;
+    }));
+    return [b, place];
   }
 
   #drawComposer() {

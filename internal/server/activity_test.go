@@ -1,0 +1,57 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+)
+
+// TestActivityOfRun checks that a stream shows what modules do while a run is in progress, if the client asks
+// for it, and that other streams do not have these events.
+func TestActivityOfRun(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Reply{Hang: true})
+	f.upload(f.acme, "mask", mask)
+	require.Equal(t, 200, f.apply(f.acme, "archivist", "model: {name: small}\nmiddlewares: [{module: mask}]\n").status)
+	var run api.Run
+	f.ok("POST", "/v1/runs", f.acme, api.StartRun{Agent: "archivist", Input: "Wait."}, &run)
+	path := "/v1/runs/" + run.ID
+
+	req, err := http.NewRequestWithContext(t.Context(), "GET", f.url+path+"/events?activity=true", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+f.acme)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	var now api.RunActivity
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if lines.Text() != "event: activity" {
+			continue
+		}
+		require.True(t, lines.Scan())
+		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(lines.Text(), "data: ")), &now))
+		break
+	}
+	require.Equal(t, run.ID, now.Run)
+	require.Len(t, now.Modules, 1)
+	m := now.Modules[0]
+	require.Equal(t, "mask", m.Entry)
+	require.Equal(t, "before_model", m.Hook)
+	require.Equal(t, int64(2), m.Calls)
+	require.Positive(t, m.Fuel)
+	require.Positive(t, m.MemoryBytes)
+
+	f.ok("POST", path+"/cancel", f.acme, nil, nil)
+	f.finished(f.acme, run.ID)
+	for _, e := range f.events("GET", path+"/events", f.acme, nil) {
+		require.NotEqual(t, "activity", e.kind)
+	}
+}
