@@ -14,6 +14,15 @@ type Module struct {
 	Created   time.Time    `json:"created"`
 	Blocked   string       `json:"blocked,omitempty" doc:"The operator's reason, if the module is blocked."`
 	About     About        `json:"about"`
+	Users     []ModuleUser `json:"users,omitempty" doc:"The agents that use the module in their newest version, or in one that an alias or an active rollout refers to, at most 100. Only if the module is requested by its name or digest, by a key that can read agents."`
+}
+
+// A ModuleUser is an agent that uses a module.
+type ModuleUser struct {
+	Agent    string   `json:"agent"`
+	Newest   int64    `json:"newest" doc:"The agent's newest version."`
+	Versions []int64  `json:"versions" nullable:"false" doc:"The versions that use the module, the newest first."`
+	Aliases  []string `json:"aliases,omitempty" doc:"The aliases of these versions."`
 }
 
 // A ModuleName is a name and a version of a module.

@@ -55,6 +55,12 @@ const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
 
 export default defineMiddleware({
 	name: "mask", version: "1.2.0", description: "Hides addresses from the model.",
+	configSchema: { type: "object", additionalProperties: false, properties: {
+		words: { type: "array", items: { type: "string" }, description: "Hides these words, <b>too</b>." },
+		mode: { type: "string", enum: ["replace", "remove"] },
+		max: { type: "integer", minimum: 1, maximum: 10 },
+		label: { type: "object", properties: { text: { type: "string", minLength: 2 }, shown: { type: "boolean" } } },
+	} },
 	beforeAgent: ({ messages }) => ({ messages: messages.rewrite((m) => (m.role === "user" ? { ...m, content: hidden(textOf(m)) } : undefined)) }),
 	beforeModel: ({ request }) => ({ request: {
 		messages: request.messages.rewrite((m) =>

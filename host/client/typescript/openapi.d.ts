@@ -2231,6 +2231,8 @@ export interface components {
              * @description The size of the stored content, in bytes.
              */
             size_bytes: number;
+            /** @description The agents that use the module in their newest version, or in one that an alias or an active rollout refers to, at most 100. Only if the module is requested by its name or digest, by a key that can read agents. */
+            users?: components["schemas"]["ModuleUser"][];
         };
         ModuleActivity: {
             /** @description The agent whose chain has the entry. */
@@ -2309,6 +2311,18 @@ export interface components {
         ModuleName: {
             name: string;
             version: string;
+        };
+        ModuleUser: {
+            agent: string;
+            /** @description The aliases of these versions. */
+            aliases?: string[];
+            /**
+             * Format: int64
+             * @description The agent's newest version.
+             */
+            newest: number;
+            /** @description The versions that use the module, the newest first. */
+            versions: number[];
         };
         MyTenant: {
             role?: string;
@@ -7214,6 +7228,8 @@ export interface operations {
                          * @description The size of the stored content, in bytes.
                          */
                         size_bytes: number;
+                        /** @description The agents that use the module in their newest version, or in one that an alias or an active rollout refers to, at most 100. Only if the module is requested by its name or digest, by a key that can read agents. */
+                        users?: components["schemas"]["ModuleUser"][] | null;
                     };
                 };
             };

@@ -58,6 +58,9 @@ func New(o *Options) *Service {
 	return m
 }
 
+// maxUsers is the number of agents that are shown with a module.
+const maxUsers = 100
+
 // Routes registers the endpoints that manage modules.
 func (m *Service) Routes(rt *httpapi.Router) {
 	const tag, one = "modules", "/v1/modules/{module}"
@@ -149,6 +152,13 @@ func (m *Service) get(ctx context.Context, c *httpapi.Caller, in *ModulePath) (*
 		return nil, err
 	}
 	shown, err := m.show(stored)
+	if err != nil || !c.Has(httpapi.AgentsRead) {
+		return &moduleOutput{shown}, err
+	}
+	users, err := c.Tenant.ModuleUsers(ctx, stored.Digest, maxUsers)
+	for _, u := range users {
+		shown.Users = append(shown.Users, api.ModuleUser(u))
+	}
 	return &moduleOutput{shown}, err
 }
 

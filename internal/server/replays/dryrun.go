@@ -72,7 +72,12 @@ func (s *Service) dryRun(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 }
 
 // try replays a run with a draft. It returns a result even if that fails, except if the client has left.
-func (s *Service) try(ctx context.Context, c *httpapi.Caller, id string, draft *agents.Draft) (*api.ReplayedRun, error) {
+func (s *Service) try(
+	ctx context.Context,
+	c *httpapi.Caller,
+	id string,
+	draft *agents.Draft,
+) (*api.ReplayedRun, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, dryRunTimeout, errTimeout)
 	defer cancel()
 	result, err := s.replay(limited, c.Tenant, "", id,

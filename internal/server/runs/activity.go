@@ -133,7 +133,11 @@ func (a *activity) flush() {
 	if a.asked() {
 		publish = a.publish
 	}
-	shown := api.RunActivity{Run: a.run, TimeMS: time.Now().UnixMilli(), Modules: make([]api.ModuleActivity, len(a.modules))}
+	shown := api.RunActivity{
+		Run:     a.run,
+		TimeMS:  time.Now().UnixMilli(),
+		Modules: make([]api.ModuleActivity, len(a.modules)),
+	}
 	for i, m := range a.modules {
 		shown.Modules[i] = *m
 	}

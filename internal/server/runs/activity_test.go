@@ -47,7 +47,12 @@ func frames(t *testing.T, text string) (out []api.RunActivity) {
 func TestActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testService(t, hints.None{})
-		run := r.Active.Add("run_1", "acme", []journal.Pin{{Entry: "mask", Ring: "tenant"}, {Entry: "operator.audit", Ring: "outer"}}, nil)
+		run := r.Active.Add(
+			"run_1",
+			"acme",
+			[]journal.Pin{{Entry: "mask", Ring: "tenant"}, {Entry: "operator.audit", Ring: "outer"}},
+			nil,
+		)
 		calls(run, "mask", contract.HookBeforeAgent)(tracing.Outcome{})
 		time.Sleep(time.Second)
 		require.Nil(t, run.activity.feed.frame, "nobody watches")
@@ -71,8 +76,12 @@ func TestActivity(t *testing.T) {
 		require.Equal(t, "before_model", seen[0].Modules[0].Hook)
 		require.Equal(t, 1, seen[0].Modules[0].Running)
 		last := seen[1].Modules[0]
-		require.Equal(t, api.ModuleActivity{Entry: "mask", Hook: "on_chunk", SinceMS: last.SinceMS, Calls: 1002, Failed: 1, Faults: 1,
-			OwnUS: activityInterval.Microseconds(), LastUS: activityInterval.Microseconds(), Fuel: 2000, MemoryBytes: 1 << 20}, last)
+		require.Equal(
+			t,
+			api.ModuleActivity{Entry: "mask", Hook: "on_chunk", SinceMS: last.SinceMS, Calls: 1002, Failed: 1, Faults: 1,
+				OwnUS: activityInterval.Microseconds(), LastUS: activityInterval.Microseconds(), Fuel: 2000, MemoryBytes: 1 << 20},
+			last,
+		)
 		require.Equal(t, w.number, int64(2))
 
 		w.close()

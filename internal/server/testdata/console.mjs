@@ -7,6 +7,7 @@ import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
 import { threads } from "./console_threads.mjs";
 import { releases } from "./console_release.mjs";
+import { drafts as editsDrafts } from "./console_drafts.mjs";
 import { chooses } from "./console_tenants.mjs";
 
 const told = JSON.parse(readFileSync(0, "utf8"));
@@ -171,6 +172,7 @@ async function visit(scheme, viewport) {
   await uploads(title, shot, scheme);
   await page.getByRole("link", { name: "mask", exact: true }).click();
   await page.getByText("Hides addresses from the model.").waitFor();
+  await page.getByRole("listitem").filter({ hasText: /^archivist version 2/ }).waitFor();
   await shot("module", "module");
   // A faulty module: its fault is shown with the run and with the module.
   await page.goto(`${told.url}/#/start?agent=clumsy`);
@@ -187,6 +189,7 @@ async function visit(scheme, viewport) {
   await inbox(title, shot);
   await threads({ page, client, title, shot, scheme, open });
   await releases({ page, title, shot, open, told });
+  await editsDrafts({ page, client, url: told.url, title, shot });
   await comparison(title, shot);
   if (light) {
     await elsewhere(title);

@@ -43,6 +43,18 @@ func testAliases(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 2, 3, 1}, []int64{named(store.AgentRef{}), named(store.AgentRef{Alias: "stable"}),
 		named(store.AgentRef{Alias: "next"}), named(store.AgentRef{Version: 1})})
+	for digest, want := range map[string][]store.ModuleUser{
+		"d1": nil, // no alias refers to the version any more
+		"d2": {{Agent: "a", Newest: 3, Versions: []int64{2}, Aliases: []string{"stable"}}},
+		"d3": {{Agent: "a", Newest: 3, Versions: []int64{3}, Aliases: []string{"next"}}},
+	} {
+		users, err := acme.ModuleUsers(ctx, digest, 10)
+		require.NoError(t, err)
+		require.Equal(t, want, users, digest)
+		users, err = beta.ModuleUsers(ctx, digest, 10)
+		require.NoError(t, err)
+		require.Empty(t, users)
+	}
 	_, err = acme.AgentOf(ctx, store.AgentRef{Name: "a", Alias: "none"})
 	require.ErrorIs(t, err, store.ErrNoAlias)
 	for _, tenant := range []*store.Tenant{acme, beta} {

@@ -3,6 +3,24 @@
 import { h, fill, icon } from "./dom.js";
 import { field } from "./parts.js";
 
+const maxProperties = 100;
+const maxDepth = 4;
+const maxChoices = 200;
+const plainTypes = new Set(["string", "number", "integer", "boolean"]);
+
+// fitsObject reports whether an object has only properties with a control, as long as the budget lasts.
+function fitsObject(schema, budget, depth) {
+  const list = Object.entries(schema.properties ?? {});
+  if (list.length === 0 || depth > maxDepth) return false;
+  return list.every(([name, s]) => {
+    if ((budget.left -= 1) < 0 || name === "__proto__" || s === null || typeof s !== "object") return false;
+    if (["$ref", "allOf", "anyOf", "oneOf", "not", "if"].some((k) => k in s)) return false;
+    if (s.enum) return Array.isArray(s.enum) && s.enum.length <= maxChoices && s.enum.every((v) => typeof v === "string");
+    if (s.type === "array") return s.items?.type === "string" && (s.items.enum === undefined || (Array.isArray(s.items.enum) && s.items.enum.length <= maxChoices));
+    return s.type === "object" ? fitsObject(s, budget, depth + 1) : plainTypes.has(s.type);
+  });
+}
+
 const many = new Set(["instruction", "description"]); // texts of several lines
 
 // A Form shows a value and reports each change of it: onChange(key, value of that outermost key).
@@ -13,7 +31,8 @@ export class Form {
   #onChange;
   #open = new Set(); // the parts that the user has opened, by path
 
-  // widgets makes other controls for paths such as "middlewares[].module": (value, set, item) => element.
+  // widgets makes other controls for paths such as "middlewares[].module": (value, set, item, label, hint,
+  // current) => element. current returns the item as it is then.
   // main lists, by path, the properties that are shown at once; others are shown on request or if they
   // have a value.
   constructor(schema, onChange, { widgets = {}, main = {} } = {}) {
@@ -22,6 +41,13 @@ export class Form {
     this.#onChange = onChange;
     this.#widgets = widgets;
     this.element = h("div", { class: "form" });
+  }
+
+  // fits reports whether a schema can be shown as a form: an object with a limited number of properties, which are
+  // texts, numbers, choices, lists of texts or objects like it.
+  static fits(schema) {
+    const budget = { left: maxProperties };
+    return schema?.type === "object" && fitsObject(schema, budget, 0);
   }
 
   // show shows the properties with the given names.
@@ -57,12 +83,12 @@ export class Form {
     const p = pattern ? `${pattern}.${name}` : name;
     const label = name.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
     const widget = this.#widgets[p];
-    if (widget) return widget(this.#get(at), (v) => this.#set(at, v), this.#get(path), label, s.description);
+    if (widget) return widget(this.#get(at), (v) => this.#set(at, v), this.#get(path), label, s.description, () => this.#get(path));
     const types = [s.type].flat();
     if (s.properties) return this.#group(label, s, at, p);
     if (types.includes("array") && s.items?.properties) return this.#list(label, s, at, p);
     if (types.includes("array") && s.items?.enum) return this.#checks(label, s, at);
-    return this.#simple(label, name, s, types, at);
+    return this.#simple(schema.required?.includes(name) ? `${label} (required)` : label, name, s, types, at);
   }
 
   // #part makes a part of the form that the user can open and close.
@@ -124,16 +150,21 @@ export class Form {
     const control = s.enum ? h("select", null, h("option", { value: "" }, "default"), s.enum.map((v) => h("option", { value: v, selected: v === value }, v)))
       : types.includes("boolean") ? h("select", null, [["", "default"], ["true", "yes"], ["false", "no"]].map(([v, text]) => h("option", { value: v, selected: String(value) === v }, text)))
         : many.has(name) ? h("textarea", { rows: "4" })
-          : types[0] === "integer" || types[0] === "number" || (types.includes("integer") && !types.includes("string")) ? h("input", { type: "number", step: types.includes("integer") ? "1" : "any", min: s.minimum })
-            : types.includes("string") ? h("input", { type: "text", spellcheck: "false", autocapitalize: "none" })
+          : types[0] === "integer" || types[0] === "number" || (types.includes("integer") && !types.includes("string")) ? h("input", { type: "number", step: types.includes("integer") ? "1" : "any", min: s.minimum, max: s.maximum })
+            : types.includes("string") ? h("input", { type: "text", minlength: s.minLength, maxlength: s.maxLength, spellcheck: "false", autocapitalize: "none" })
               : types.includes("array") && [s.items?.type].flat().includes("string") ? h("input", { type: "text", spellcheck: "false", autocapitalize: "none", placeholder: "one, another" })
                 : h("textarea", { class: "code", rows: "3", spellcheck: "false", placeholder: "JSON" });
     const isList = types.includes("array") && [s.items?.type].flat().includes("string");
     const isJSON = control.className === "code";
     if (control.tagName !== "SELECT") control.value = value === undefined || value === null ? "" : isList ? value.join(", ") : isJSON ? JSON.stringify(value, null, 2) : String(value);
+    const wrong = h("span", { class: "hint bad", role: "status" });
+    control.addEventListener("input", () => {
+      control.ariaInvalid = control.validity.valid ? null : "true";
+      fill(wrong, control.validationMessage);
+    });
     control.addEventListener("change", () => {
       const text = control.value;
-      control.ariaInvalid = null;
+      control.ariaInvalid = control.validity.valid ? null : "true";
       let now = text;
       if (text === "") now = undefined;
       else if (types.includes("boolean")) now = text === "true";
@@ -149,6 +180,8 @@ export class Form {
       }
       this.#set(at, now);
     });
-    return field(label, control, s.description);
+    const shown = field(label, control, s.description);
+    shown.append(wrong);
+    return shown;
   }
 }

@@ -5,12 +5,13 @@ import { get, all, call, pause, isTemporary } from "../api.js";
 import { Form } from "../schemaform.js";
 import { setKey, rewrite } from "../yaml.js";
 import { draft, deleteDrafts } from "../drafts.js";
+import { DryRun } from "../dryrun.js";
 import { toast } from "../toast.js";
 
 const typingPause = 400; // milliseconds without a key until the text is checked
 const sections = ["model", "instruction", "middlewares", "tools", "limits", "secrets", "return_directly", "requests", "stream"];
 // The properties of the form that are shown at once.
-const main = { model: ["name", "provider"], middlewares: [], "middlewares[]": ["module", "grants"], limits: ["max_steps", "timeout"], tools: ["builtin"] };
+const main = { model: ["name", "provider"], middlewares: [], "middlewares[]": ["module", "grants", "config"], limits: ["max_steps", "timeout"], tools: ["builtin"] };
 const template = "model:\n  name: echo # the offline model\ninstruction: |\n  You are a helpful assistant.\n";
 
 export async function edit({ id, query, signal }) {
@@ -24,6 +25,7 @@ export async function edit({ id, query, signal }) {
 
 class Editor {
   #turn = 0;
+  configs = []; // functions that draw the forms of modules' configurations
 
   constructor(id, a, schema, modules, signal) {
     this.id = id;
@@ -45,8 +47,9 @@ class Editor {
       this.place, names,
       h("div", { class: "editor" },
         h("section", { "aria-label": "Form" }, !id && field("Name", this.name), this.form.element),
-        h("section", { class: "text", "aria-label": "Text" }, h("div", { class: "head" }, h("h2", { class: "grow" }, "agent.yaml"), this.state), this.text)));
-    this.form.show({}, sections);
+        h("section", { class: "text", "aria-label": "Text" }, h("div", { class: "head" }, h("h2", { class: "grow" }, "agent.yaml"), this.state), this.text)),
+      new DryRun(id, signal, () => ({ name: this.name.value.trim(), yaml: this.text.value })).element);
+    this.showForm({});
     this.check();
   }
 
@@ -82,7 +85,7 @@ class Editor {
 
   show(result, withForm) {
     this.checked = result;
-    if (withForm && result.file !== undefined && !this.form.element.contains(document.activeElement)) this.form.show(result.file ?? {}, sections);
+    if (withForm && result.file !== undefined && !this.form.element.contains(document.activeElement)) this.showForm(result.file ?? {});
     this.text.ariaInvalid = result.valid ? null : "true";
     fill(this.state, result.valid
       ? h("span", { class: "badge status good" }, `Valid · ${plural(result.modules.length, "module")}`)
@@ -113,18 +116,59 @@ class Editor {
   // a property that servers reject.
   widgets() {
     const module = (value, set, item, label, hint) => {
-      const input = h("input", { type: "text", list: "modules", required: true, spellcheck: "false", autocapitalize: "none", onchange: () => set(input.value.trim() || undefined) });
+      const input = h("input", { type: "text", list: "modules", required: true, spellcheck: "false", autocapitalize: "none", onchange: () => {
+        set(input.value.trim() || undefined);
+        for (const draw of this.configs) draw(); // another module has another configuration
+      } });
       input.value = value ?? "";
-      const m = this.modules.find((x) => x.names.some((n) => n.name === input.value || `${n.name}@${n.version}` === input.value));
+      const m = this.moduleOf(input.value);
       return field(label, input, m?.about.description || "An uploaded module: its name, name@version, or digest.");
     };
     const grants = (value, set, item, label) => {
       const input = h("input", { type: "text", spellcheck: "false", autocapitalize: "none", placeholder: "none", onchange: () => set(input.value.split(",").map((x) => x.trim()).filter(Boolean)) });
       input.value = (value ?? []).join(", ");
-      const m = this.modules.find((x) => x.names.some((n) => n.name === item?.module));
+      const m = this.moduleOf(item?.module);
       return field(label, input, m?.about.grants.length > 0 ? `It can use: ${m.about.grants.join(", ")}.` : "Separated by commas, such as read:last, store, http:api.example.com.");
     };
-    return { "middlewares[].module": module, "middlewares[].grants": grants, "tools.root": null };
+    const config = (value, set, item, label, hint, current) => {
+      const place = h("div", { class: "config-place" });
+      let shown; // the schema of the form
+      const draw = () => {
+        const schema = this.moduleOf(current()?.module)?.about.config_schema;
+        if (shown && shown === schema) return;
+        shown = schema;
+        fill(place, this.configForm(schema, current()?.config, set, label));
+      };
+      draw();
+      this.configs.push(draw);
+      return place;
+    };
+    return { "middlewares[].module": module, "middlewares[].grants": grants, "middlewares[].config": config, "tools.root": null };
+  }
+
+  showForm(value) {
+    this.configs = [];
+    this.form.show(value, sections);
+  }
+
+  // configForm makes a form of a module's configuration, or says where to edit it.
+  configForm(schema, value, set, label) {
+    if (!schema) return value === undefined ? null : h("p", { class: "hint" }, "Its configuration is in agent.yaml. The module does not describe it.");
+    if (!Form.fits(schema)) return h("p", { class: "hint" }, "Edit its configuration in agent.yaml: the module's description of it has no form.");
+    let now = value;
+    const form = new Form(schema, (key, v) => {
+      now = { ...now, [key]: v };
+      if (v === undefined) delete now[key];
+      set(now);
+    });
+    form.show(value, Object.keys(schema.properties));
+    return h("fieldset", { class: "card config" }, h("legend", null, label), form.element);
+  }
+
+  // moduleOf returns the module that a text in the file means, as far as that is known.
+  moduleOf(text) {
+    const digest = this.checked?.modules.find((e) => e.module === text)?.digest ?? text;
+    return this.modules.find((m) => m.digest === digest) ?? this.modules.find((m) => m.names.some((n) => n.name === text || `${n.name}@${n.version}` === text));
   }
 
   async store() {

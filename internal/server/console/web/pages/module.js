@@ -2,16 +2,16 @@
 import { h, fill, icon } from "../dom.js";
 import { asyncAction, table, relativeTime, digest, badge, properties, json, confirmButton, warnings, field } from "../parts.js";
 import { bytes, count, short } from "../format.js";
-import { get, all, call, isOperator } from "../api.js";
+import { get, call, isOperator } from "../api.js";
 import { deleteNames, nameOf } from "../names.js";
 import { openSheet } from "../dialog.js";
 import { toast } from "../toast.js";
 
+const maxVersions = 8; // versions of an agent that are listed
 const recentRuns = 10; // runs with faults that are shown
 
 export async function module({ id, signal, again }) {
   const m = await get(`/v1/modules/${encodeURIComponent(id)}`, signal);
-  const agents = (await all("/v1/agents", "agents", signal).catch(() => [])).filter((a) => a.modules.some((x) => x.digest === m.digest));
   const a = m.about;
   const remove = confirmButton("Delete", "Delete permanently?", async () => {
     await call("DELETE", `/v1/modules/${encodeURIComponent(m.digest)}`);
@@ -29,9 +29,9 @@ export async function module({ id, signal, again }) {
     h("div", { class: "pair" },
       h("section", { class: "card" }, h("h2", null, "Hooks"), a.hooks.length > 0 ? h("p", null, a.hooks.map((x) => badge(x))) : h("p", { class: "soft" }, "None."),
         h("h2", null, "Names"), m.names.length > 0 ? h("p", null, m.names.map((n) => badge(`${n.name} ${n.version}`))) : h("p", { class: "soft" }, "No names, only the digest.")),
-      h("section", { class: "card" }, h("h2", null, "Used by"), agents.length > 0
-        ? h("ul", { class: "plain" }, agents.map((x) => h("li", null, h("a", { href: `#/agents/${x.name}` }, x.name), h("span", { class: "soft" }, ` version ${x.version}, as ${x.modules.filter((y) => y.digest === m.digest).map((y) => y.name).join(", ")}`))))
-        : h("p", { class: "soft" }, "No agent uses it in its newest version."))),
+      h("section", { class: "card" }, h("h2", null, "Used by"), m.users?.length > 0
+        ? h("ul", { class: "plain" }, m.users.map((u) => h("li", null, h("a", { href: `#/agents/${u.agent}` }, u.agent), " ", versions(u), u.aliases?.map((x) => badge(x, "info")), !u.versions.includes(u.newest) && h("span", { class: "soft small" }, ` The newest version, ${u.newest}, does not.`))))
+        : h("p", { class: "soft" }, "No agent uses it in its newest version, or in one that an alias refers to."))),
     h("section", null, h("h2", null, "Powers that need a grant"), powers(a.powers.filter((p) => p.grant), "None: the module cannot reach anything outside the run."),
       h("details", null, h("summary", null, "Powers without a grant"), powers(a.powers.filter((p) => !p.grant), "None."))),
     warnings(a.warnings),
@@ -39,6 +39,12 @@ export async function module({ id, signal, again }) {
     h("section", null, h("h2", null, "Limits"), h("p", { class: "soft small" }, "The defaults. An agent can set others."), properties(["Memory", bytes(a.limits.memory_bytes)], ["Fuel per hook call", short(a.limits.fuel)], ["Fuel per run", short(a.limits.run_fuel)], ["Time per hook call", a.limits.timeout],
       ["Input", bytes(a.limits.input_bytes)], ["Output", bytes(a.limits.output_bytes)], ["Host calls per hook call", count(a.limits.host_calls)])),
     a.config_schema && h("details", null, h("summary", null, "Configuration, as JSON Schema"), json(a.config_schema)));
+}
+
+// versions lists the versions of an agent that use the module, the newest first.
+function versions(u) {
+  const shown = u.versions.slice(0, maxVersions);
+  return h("span", { class: "soft" }, u.versions.length === 1 ? "version " : "versions ", shown.map((v, i) => [i > 0 && ", ", h("a", { href: `#/agents/${u.agent}?version=${v}` }, String(v))]), u.versions.length > maxVersions && ` and ${u.versions.length - maxVersions} older ones`, " ");
 }
 
 // block makes the operator's button that blocks or unblocks a module.
