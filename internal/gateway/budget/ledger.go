@@ -94,6 +94,7 @@ type Ledger struct {
 	keys    map[string]*sums
 	changed bool
 
+	end           sync.Once     // closes stop
 	stop, stopped chan struct{} // closing stop ends the goroutine that writes the file, which then closes stopped
 }
 
@@ -264,7 +265,7 @@ func (l *Ledger) Close() error {
 	if l == nil || l.path == "" {
 		return nil
 	}
-	close(l.stop)
+	l.end.Do(func() { close(l.stop) })
 	<-l.stopped
 	return l.save()
 }

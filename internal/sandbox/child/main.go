@@ -54,11 +54,11 @@ func Main(handlers ...Handler) int {
 func serve(in io.Reader, out io.Writer, handlers []Handler) error {
 	var header request
 	if err := binary.Read(in, binary.LittleEndian, &header); err != nil || header.Magic != requestMagic {
-		return errors.New("this is not the beginning of an order; only the host starts this command")
+		return errors.New("this is not the beginning of a request; only the host starts this command")
 	}
 	directory := make([]byte, header.PathBytes)
 	if _, err := io.ReadFull(in, directory); err != nil {
-		return fmt.Errorf("read the order: %w", err)
+		return fmt.Errorf("read the request: %w", err)
 	}
 	job := strings.TrimRight(string(header.Job[:]), "\x00")
 	if err := limitChild(header.MemoryBytes, header.CPUSeconds); err != nil {
@@ -72,7 +72,7 @@ func serve(in io.Reader, out io.Writer, handlers []Handler) error {
 	go watchMemory(limit)
 	input := make([]byte, header.InputBytes)
 	if _, err := io.ReadFull(in, input); err != nil {
-		return fmt.Errorf("read the module: %w", err)
+		return fmt.Errorf("read the input: %w", err)
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
