@@ -980,6 +980,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show after how many days your tenant's threads are deleted */
+        get: operations["get-retention"];
+        /**
+         * Set after how many days your tenant's threads are deleted
+         * @description A thread is deleted, with its messages and runs, when no run and no change of a field has touched it for
+         *     that time, unless it has an unfinished run. A server looks for such threads every hour.
+         */
+        put: operations["set-retention"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/rollouts": {
         parameters: {
             query?: never;
@@ -1515,6 +1537,24 @@ export interface paths {
         head?: never;
         /** Change the role of a tenant's member */
         patch: operations["update-tenant-member"];
+        trace?: never;
+    };
+    "/v1/tenants/{tenant}/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show after how many days a tenant's threads are deleted */
+        get: operations["get-tenant-retention"];
+        /** Set after how many days a tenant's threads are deleted */
+        put: operations["set-tenant-retention"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/tenants/{tenant}/series": {
@@ -2621,6 +2661,13 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
             runs: components["schemas"]["ReplayedRun"][];
+        };
+        Retention: {
+            /**
+             * Format: int64
+             * @description Days after which a thread is deleted that no run and no change of a field has touched. 0 keeps threads.
+             */
+            thread_days: number;
         };
         Rollout: {
             agent: string;
@@ -8067,6 +8114,137 @@ export interface operations {
             };
         };
     };
+    "get-retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "thread_days": 90
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Retention"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "thread_days": 90
+                 *     }
+                 */
+                "application/json": components["schemas"]["Retention"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "thread_days": 90
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Retention"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-active-rollouts": {
         parameters: {
             query?: {
@@ -11039,6 +11217,143 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-tenant-retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tenant's id. */
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "thread_days": 90
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Retention"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-tenant-retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tenant's id. */
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "thread_days": 90
+                 *     }
+                 */
+                "application/json": components["schemas"]["Retention"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "thread_days": 90
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Retention"];
                 };
             };
             /** @description What is wrong with the request */

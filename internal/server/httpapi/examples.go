@@ -34,12 +34,14 @@ func readExamples(schemas huma.Registry) *examples {
 	return x
 }
 
-// add adds examples to the bodies of an operation: of its request, if there is a sample, and of its successful
-// response. An example of a response is made from its schema, so that it has the fields of the response.
+// add adds examples to the bodies of an operation: of its request, and of its successful response. If there is no
+// sample of a body, its example is made from the schema, so that it has the fields of the body.
 func (x *examples) add(op *huma.Operation) {
-	if sample, ok := x.Requests[op.OperationID]; ok && op.RequestBody != nil {
+	if op.RequestBody != nil && op.OperationID != "put-module" { // the body is a program
 		for _, m := range op.RequestBody.Content {
-			m.Example = sample
+			if m.Example = x.Requests[op.OperationID]; m.Example == nil && m.Schema != nil {
+				m.Example = x.value("", "", m.Schema, nil)
+			}
 		}
 	}
 	for status, r := range op.Responses {
