@@ -22,14 +22,13 @@ export async function agent({ id, query, signal }) {
       h("a", { class: "button", href: `#/edit/${encodeURIComponent(a.name)}${a.version === newest.version ? "" : `?version=${a.version}`}` }, "Edit"),
       h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Runs"),
       h("a", { class: "button", href: `#/try?${new URLSearchParams({ agent: a.name, version: a.version })}` }, icon("replay"), "Try this version on stored runs"),
-      h("a", { class: "button", href: `#/rollouts?${new URLSearchParams({ agent: a.name })}` }, icon("rollouts"), "Rollouts"),
       h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run"),
       confirmButton("Delete", "Delete all versions?", async () => {
         await call("DELETE", path);
         toast("Deleted.");
         location.hash = "#/agents";
       })),
-    properties(["Version", a.version], ["Aliases", names(a.version) && names(a.version).split(", ").map((x) => badge(x, "info"))], ["Changed", relativeTime(a.created)]),
+    properties(["Version", a.version], ["Aliases", names(a.version) && names(a.version).split(", ").map((x) => badge(x, "info"))], ["Changed", relativeTime(a.created)], ["Release", h("a", { href: `#/rollouts?${new URLSearchParams({ agent: a.name })}` }, "Aliases and rollouts")]),
     warnings(a.warnings),
     h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name),
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, m.module)), h("td", null, digest(m.digest)))), "No modules.")),
