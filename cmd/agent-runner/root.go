@@ -50,6 +50,8 @@ func newRoot(e *cli.Env) *cobra.Command {
 		remote.NewRoutes(e),
 		remote.NewSecrets(e),
 		remote.NewKeys(e),
+		remote.NewTokens(e),
+		remote.NewCORS(e),
 		remote.NewUsage(e),
 	)
 	addGroup(root, "Operator commands:", remote.NewTenants(e), remote.NewBlocks(e), remote.NewCluster(e))

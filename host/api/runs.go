@@ -14,6 +14,7 @@ type Run struct {
 	Arm          string                     `json:"arm,omitempty" enum:"stable,canary" doc:"The arm of the rollout."`
 	Title        string                     `json:"title,omitempty" doc:"The last user message at the start of the run, truncated."`
 	Thread       string                     `json:"thread,omitempty" doc:"The thread that the run continues."`
+	Subject      string                     `json:"subject,omitempty" doc:"The end user for whom the run is: the subject of the token that started it, or of its thread."`
 	Status       string                     `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server."`
 	FinishReason string                     `json:"finish_reason,omitempty"`
 	Step         int                        `json:"step"`

@@ -143,6 +143,46 @@ func uses() map[string]use {
 			nil,
 			nil,
 		},
+		"create-token": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CreateToken(ctx, &api.CreateToken{})) },
+			api.CreateToken{},
+			api.Token{},
+		},
+		"list-tokens": {
+			func(ctx context.Context, c *client.Client) error { return page(c.Tokens(ctx, "", second)) },
+			nil,
+			list[[]*api.Token]{},
+		},
+		"delete-token": {
+			func(ctx context.Context, c *client.Client) error { return c.DeleteToken(ctx, "k") },
+			nil,
+			nil,
+		},
+		"delete-tokens": {
+			func(ctx context.Context, c *client.Client) error { return one(c.DeleteTokens(ctx, "ann")) },
+			nil,
+			api.DeletedTokens{},
+		},
+		"get-cors": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CORS(ctx, "")) },
+			nil,
+			api.CORS{},
+		},
+		"get-tenant-cors": {
+			func(ctx context.Context, c *client.Client) error { return one(c.CORS(ctx, "x")) },
+			nil,
+			api.CORS{},
+		},
+		"set-cors": {
+			func(ctx context.Context, c *client.Client) error { return one(c.SetCORS(ctx, "", nil)) },
+			api.CORS{},
+			api.CORS{},
+		},
+		"set-tenant-cors": {
+			func(ctx context.Context, c *client.Client) error { return one(c.SetCORS(ctx, "x", nil)) },
+			api.CORS{},
+			api.CORS{},
+		},
 		"add-member": {func(ctx context.Context, c *client.Client) error {
 			return one(c.AddMember(ctx, "", &api.AddMember{}))
 		}, api.AddMember{}, api.Member{}},

@@ -200,6 +200,8 @@ type Input struct {
 	// Thread is the thread that the run continues, or nil. Messages must begin with the thread's
 	// messages, whose number is in Thread.
 	Thread *journal.ThreadStart
+	// EndUser is the end user for whom the run is. Optional.
+	EndUser journal.EndUser
 }
 
 // Run executes a run and yields its events as they happen. The last event is run_finished, with an

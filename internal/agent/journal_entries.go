@@ -36,6 +36,7 @@ type recorder struct {
 	progress *journal.Progress       // the run's progress, without usage
 	used     func() []abi.EntryStats // returns the entries' statistics so far
 	thread   *journal.ThreadEnd      // change of the run's thread; set when the run ends
+	audit    *journal.Audit          // a record for the audit log with the next change; nil for none
 	bytes    int64                   // size of staged and pending, which counts as pending memory
 	eraser   eraser
 }
@@ -233,6 +234,7 @@ func (k *recorder) Collect(take func() error) (persist.Change, error) {
 			log = append(k.staged, k.pending)
 			out.Progress = k.progressed(&now)
 			out.Thread, k.thread = k.thread, nil
+			out.Audit, k.audit = k.audit, nil
 		}
 		k.staged, k.pending, k.changed = nil, runlog.NewEntry(), false
 		return take()

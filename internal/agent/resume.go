@@ -113,6 +113,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	r.restore(o, stored, phase)
 	if len(answers) > 0 {
 		r.recorder.pending.Answered = r.noteAnswers(ctx, answers)
+		r.recorder.audit, _ = ctx.Value(auditKey{}).(*journal.Audit)
 	}
 	return r, nil
 }
@@ -276,6 +277,7 @@ func (r *run) create(ctx context.Context) error {
 		Lazy:     true, // the commit with run_started is synced
 		Metadata: metadata,
 		Thread:   r.thread,
+		EndUser:  r.endUser,
 	}
 	return k.Create(context.WithoutCancel(ctx), begun)
 }
@@ -351,6 +353,14 @@ type answeringKey struct{}
 // with the same key must have another digest.
 func AnsweredOnce(ctx context.Context, key, digest string) context.Context {
 	return context.WithValue(ctx, answeringKey{}, runlog.AnsweringRequest{Key: key, Digest: digest})
+}
+
+type auditKey struct{}
+
+// Audited returns a context with a record for the audit log, which the journal adds with the answers of
+// [Agent.Continue].
+func Audited(ctx context.Context, a *journal.Audit) context.Context {
+	return context.WithValue(ctx, auditKey{}, a)
 }
 
 func (r *run) noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *runlog.Answered {

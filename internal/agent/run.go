@@ -41,6 +41,7 @@ type run struct {
 	paused   *PausedError // the interrupts for which the run waits; set before run_paused is sent
 	journal  *journal.Options
 	thread   *journal.ThreadStart // the thread that the run continues; nil for none
+	endUser  journal.EndUser      // the end user for whom the run is
 	recorder *recorder            // records the run for the journal; nil without a journal
 	crashed  bool                 // the previous process ended without ending or pausing the run
 	canceled bool                 // the run was resumed only to cancel it
@@ -89,6 +90,7 @@ func newRun(a *Agent, in Input) *run {
 		root:    a,
 		agent:   a,
 		journal: a.Journal,
+		endUser: in.EndUser,
 		wrong:   wrong,
 		events:  delivery.NewQueue(),
 		ids:     make(map[string]bool, len(in.Messages)),

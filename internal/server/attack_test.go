@@ -312,10 +312,10 @@ func TestQueuedRunsAreRedacted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	l := f.server.runs.Active.Add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
-	info, err := f.server.runs.Find(t.Context(), f.store.Tenant("acme"), l.ID)
+	info, err := f.server.runs.Find(t.Context(), &httpapi.Caller{Tenant: f.store.Tenant("acme")}, l.ID)
 	require.NoError(t, err)
 	require.True(t, runs.NewRedactor(info.Modules).Has("a", "secret-guard"))
-	_, err = f.server.runs.Find(t.Context(), f.store.Tenant("beta"), l.ID)
+	_, err = f.server.runs.Find(t.Context(), &httpapi.Caller{Tenant: f.store.Tenant("beta")}, l.ID)
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 

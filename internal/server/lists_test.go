@@ -32,6 +32,7 @@ var lists = []struct {
 	{"/v1/threads", "threads", []string{"id"}, false},
 	{"/v1/threads/thr_long/messages", "messages", []string{"id"}, false},
 	{"/v1/keys", "keys", []string{"id"}, false},
+	{"/v1/tokens", "tokens", []string{"id"}, false},
 	{"/v1/secrets", "secrets", []string{"name"}, false},
 	{"/v1/members", "members", []string{"id"}, false},
 	{"/v1/audit", "records", []string{"id"}, false},
@@ -217,7 +218,9 @@ func populateLists(t *testing.T, f *fixture, n int) {
 			require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: name, Runs: 1}))
 			_, err = tenant.CreateThread(ctx, &store.Thread{ID: "thr_" + name})
 			require.NoError(t, err)
-			f.key(id, string(httpapi.RunsRead))
+			issuer := keyID(f.key(id, string(httpapi.RunsRead)))
+			_, _, err = tenant.CreateToken(ctx, &store.Token{Issuer: issuer, Subject: name}, time.Minute)
+			require.NoError(t, err)
 		}
 		populateThread(t, f, tenant, n)
 		f.addRuns(id, n)

@@ -72,7 +72,11 @@ func populate(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	_, err = acme.CreateThread(ctx, &store.Thread{ID: "thr_acme"})
 	require.NoError(t, err)
+	token, _, err := acme.CreateToken(ctx, &store.Token{Issuer: keyID(f.acme), Subject: "acme-user"}, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, acme.SetOrigins(ctx, []string{"https://acme.example"}))
 	return map[string]string{
+		"token":   token.ID,
 		"member":  member.ID,
 		"group":   group.ID,
 		"thread":  "thr_acme",
@@ -233,6 +237,7 @@ func TestTenantIsolation(t *testing.T) {
 				strings.NewReplacer(
 					samples["key"], "aaaaaaaaaa",
 					samples["member"], "aaaaaaaaaa",
+					samples["token"], "aaaaaaaaaa",
 					samples["digest"], strings.Repeat("0", 64),
 				).Replace(op.at(t, samples)),
 				f.beta,

@@ -35,7 +35,7 @@ var roleRules = map[httpapi.Role]struct {
 	httpapi.RoleDeveloper: {
 		"acme",
 		[]httpapi.Scope{"modules:read", "agents:read", "runs:read", "usage:read", "modules:write",
-			"agents:write", "runs:write", "secrets:write"},
+			"agents:write", "runs:write", "secrets:write", "tokens:write"},
 		nil,
 	},
 	httpapi.RoleOwner:   {"acme", httpapi.TenantScopes, nil},

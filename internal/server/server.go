@@ -37,6 +37,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/signin"
 	"github.com/agent-runner/agent-runner/internal/server/tenants"
 	"github.com/agent-runner/agent-runner/internal/server/threads"
+	"github.com/agent-runner/agent-runner/internal/server/tokens"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -174,6 +175,8 @@ func New(o *Options) (*Server, error) {
 		newHealth(o.Store, s.draining),
 		&tenants.Tenants{Store: o.Store, Timeouts: s.timeouts, Runs: s.runs},
 		&tenants.Keys{Store: o.Store},
+		&tokens.Tokens{Currency: o.Currency},
+		&tokens.CORS{Store: o.Store},
 		s.signIn,
 		&tenants.Members{Store: o.Store, Issuer: s.signIn.Issuer()},
 		&tenants.Groups{Store: o.Store},

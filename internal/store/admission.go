@@ -88,7 +88,10 @@ func (j *tenantJournal) Create(ctx context.Context, r *journal.Creation) error {
 			if err := insert(t.tx, log[0], place); err != nil {
 				return err
 			}
-			return addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
+			if err := addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1}); err != nil || place.began != 0 {
+				return err // the token was charged when the run was queued
+			}
+			return startWithToken(t, r.Token)
 		})
 	}, r.Log)
 }

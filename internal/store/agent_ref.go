@@ -1,5 +1,10 @@
 package store
 
+import (
+	"strconv"
+	"strings"
+)
+
 // An AgentRef names a version of an agent, directly or by an alias.
 type AgentRef struct {
 	Name    string
@@ -8,6 +13,23 @@ type AgentRef struct {
 	// Run and Thread are the run that starts and its thread, which a rollout assigns to a version. Thread may
 	// be empty.
 	Run, Thread string
+}
+
+// String returns the reference as NAME, NAME@VERSION or NAME@ALIAS.
+func (r *AgentRef) String() string {
+	switch {
+	case r.Version != 0:
+		return r.Name + "@" + strconv.FormatInt(r.Version, 10)
+	case r.Alias != "":
+		return r.Name + "@" + r.Alias
+	}
+	return r.Name
+}
+
+// AgentOf returns the name of the agent of a reference.
+func AgentOf(ref string) string {
+	name, _, _ := strings.Cut(ref, "@")
+	return name
 }
 
 // versionOf returns the number of the version that a reference names; 0 is the newest one. It fails

@@ -7,18 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 )
 
 // An Actor is the originator of a change that an audit log records.
-type Actor struct {
-	Tenant string // the tenant with the actor's credentials
-	// ID is the kind and the id of the actor, such as key:abcdefghij or user:248289761001.
-	ID      string
-	Name    string // a name for people, such as the name of a key or an e-mail address
-	Address string // the IP address of the client
-	Request string // the id of the request
-}
+type Actor = journal.Actor
 
 // Ids of actors that are neither keys nor users.
 const (
@@ -35,7 +29,8 @@ func WithActor(ctx context.Context, a *Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-func actorOf(ctx context.Context) *Actor {
+// ActorOf returns the actor of a context; see [WithActor].
+func ActorOf(ctx context.Context) *Actor {
 	if a, ok := ctx.Value(actorKey{}).(*Actor); ok {
 		return a
 	}
@@ -75,7 +70,7 @@ type change struct {
 // The tenant's row must be locked. If the actor is the operator and the tenant is another one, the
 // tenant's log names the actor only as [ActorOperator], and the operator's log has a record too.
 func record(ctx context.Context, t database.Tx, tenant, action, target string, detail any) error {
-	a := *actorOf(ctx)
+	a := *ActorOf(ctx)
 	if tenant == a.Tenant {
 		return addRecord(t, tenant, &a, action, target, detail)
 	}
@@ -131,8 +126,30 @@ func (t scoped) record(ctx context.Context, action, target string, detail any) e
 	return record(ctx, t.tx, t.tenant, action, target, detail)
 }
 
-// Audit adds a record to the tenant's audit log. It is for actions that change nothing in the store,
-// or that have already happened.
+// lockAudit locks the row of the tenant in whose log a commit adds a record. It precedes the locks of other
+// rows, as in transactions that change the tenant.
+func lockAudit(t database.Tx, c *journal.Commit) error {
+	if c.Audit == nil {
+		return nil
+	}
+	_, err := t.Exec(`UPDATE tenants SET id = id WHERE id = (SELECT tenant FROM runs WHERE id = $1)`, c.Run)
+	return err
+}
+
+// recordAudit adds the record of a commit to the log of the run's tenant.
+func recordAudit(t database.Tx, c *journal.Commit) error {
+	if c.Audit == nil {
+		return nil
+	}
+	r, err := run(t, c.Run)
+	if err != nil {
+		return err
+	}
+	return addRecord(t, r.Tenant, &c.Audit.Actor, c.Audit.Action, c.Audit.Target, c.Audit.Detail)
+}
+
+// Audit adds a record to the tenant's audit log. It is for actions that change nothing in the
+// store, or that have already happened.
 func (n *Tenant) Audit(ctx context.Context, action, target string, detail any) error {
 	return n.update(ctx, func(t scoped) error { return t.record(ctx, action, target, detail) })
 }

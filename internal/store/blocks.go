@@ -23,7 +23,7 @@ func (s *store) Block(ctx context.Context, digest, reason string) error {
 		if err != nil {
 			return err
 		}
-		return recordOperator(t, actorOf(ctx), "module.block", "sha256:"+digest, map[string]string{"reason": reason})
+		return recordOperator(t, ActorOf(ctx), "module.block", "sha256:"+digest, map[string]string{"reason": reason})
 	})
 }
 
@@ -37,7 +37,7 @@ func (s *store) Unblock(ctx context.Context, digest string) error {
 		if err != nil {
 			return err
 		}
-		return recordOperator(t, actorOf(ctx), "module.unblock", "sha256:"+digest, nil)
+		return recordOperator(t, ActorOf(ctx), "module.unblock", "sha256:"+digest, nil)
 	})
 }
 

@@ -33,6 +33,9 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 		blob.Options{Abort: c.Abort, EachPiece: renew, Priority: c.Urgent},
 		func(bodies []*blob.Body) error {
 			return s.db.Update(ctx, o, func(t database.Tx) error {
+				if err := lockAudit(t, c); err != nil {
+					return err
+				}
 				before, err := readMeter(t, c)
 				if err != nil {
 					return err
@@ -45,6 +48,12 @@ func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 					return commitError(t, c)
 				}
 				if c.Full, err = before.count(t, c); err != nil {
+					return err
+				}
+				if err := before.chargeToken(t, c); err != nil {
+					return err
+				}
+				if err := recordAudit(t, c); err != nil {
 					return err
 				}
 				if err := countEventsOf(t, c); err != nil {

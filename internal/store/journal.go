@@ -60,7 +60,7 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlac
 			`INSERT INTO runs (`+runColumns+`, thread_seq, base, journal_due, terms)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0,
 				COALESCE(NULLIF(CAST($20 AS BIGINT), 0), NOW_MS), NOW_MS, 1, 0,
-				$10, $11, '', $12, $13, $14, 0, 0, '', '', 0, 0, $17, $18, $19, $15, $16)
+				$10, $11, '', $12, $13, $14, 0, 0, '', '', 0, 0, $17, $21, $22, $18, $19, $15, $16)
 			ON CONFLICT (id) DO NOTHING RETURNING created_ms`,
 			[]any{
 				r.ID,
@@ -83,6 +83,8 @@ func runInsertion(r *journal.Creation) (func(database.Tx, *blob.Body, threadPlac
 				place.seq,
 				place.base,
 				place.began,
+				cmp.Or(place.subject, r.Subject),
+				r.Token,
 			},
 			&k.createdMS,
 		)

@@ -15,6 +15,7 @@ import (
 // even if the process ends.
 type meter struct {
 	tenant, agent string
+	token         string // the token whose quotas count the run's tokens; empty for none
 	step          int64
 	usage         abi.Usage
 	models        map[string]abi.Usage
@@ -37,10 +38,11 @@ func readMeter(t database.Tx, c *journal.Commit) (*meter, error) {
 	var updated, now int64
 	found, err := database.One(
 		t,
-		`SELECT tenant, agent, step, usage, stats, modules, models, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`,
+		`SELECT tenant, agent, token, step, usage, stats, modules, models, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`,
 		[]any{c.Run},
 		&m.tenant,
 		&m.agent,
+		&m.token,
 		&m.step,
 		&usage,
 		&stats,

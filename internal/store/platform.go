@@ -44,6 +44,14 @@ type Platform interface {
 	// use. It fails with a [*KeyError] if the key is unknown, revoked or expired.
 	Authenticate(ctx context.Context, text string) (*Key, *TenantInfo, error)
 
+	// AuthenticateToken is like Authenticate, for the token of an end user. It also fails if the key that created
+	// the token is no longer valid.
+	AuthenticateToken(ctx context.Context, text string) (*Token, *TenantInfo, error)
+	// PruneTokens deletes tokens that expired more than an hour ago, and returns their number.
+	PruneTokens(ctx context.Context) (int64, error)
+	// HasOrigin reports whether an origin of any tenant is exact or wildcard; see [Tenant.HasOrigin].
+	HasOrigin(ctx context.Context, exact, wildcard string) (bool, error)
+
 	// MapGroup gives users of a group of the identity provider a role in a tenant. It replaces an
 	// earlier role of the group in the tenant. It fails with [ErrNoTenant] if the tenant does not
 	// exist, and with a [*QuotaError] if there are 1,000 roles of groups.

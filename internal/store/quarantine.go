@@ -289,7 +289,7 @@ func (s *store) Release(ctx context.Context, id string) error {
 		if _, err = t.Exec(`DELETE FROM quarantine WHERE run = $1`, id); err != nil {
 			return err
 		}
-		return recordOperator(t, actorOf(ctx), "run.release", id, nil)
+		return recordOperator(t, ActorOf(ctx), "run.release", id, nil)
 	})
 }
 

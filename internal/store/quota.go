@@ -64,12 +64,17 @@ type QuotaError struct {
 	// RetryAfter is the time until the quota may allow more; 0 if only the tenant or the
 	// operator can change that.
 	RetryAfter time.Duration
+	// Advice replaces the advice to delete something or to ask the operator. Optional.
+	Advice string
 }
 
 // Error returns the quota and advice.
 func (e *QuotaError) Error() string {
 	advice := "; delete something, or ask the operator for a larger quota"
-	if e.RetryAfter > 0 {
+	switch {
+	case e.Advice != "":
+		advice = "; " + e.Advice
+	case e.RetryAfter > 0:
 		advice = fmt.Sprintf("; try again in %v", e.RetryAfter.Round(time.Second))
 	}
 	return fmt.Sprintf("the quota %s is reached: %d of %d%s", e.Quota, e.Used, e.Limit, advice)

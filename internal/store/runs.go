@@ -16,7 +16,7 @@ import (
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
 	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes,
-	version, metadata, faults, denials, denied, models, cost_nano, active_ms, thread`
+	version, metadata, faults, denials, denied, models, cost_nano, active_ms, thread, subject, token`
 
 // scanRun reads a row of runColumns.
 func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
@@ -27,7 +27,7 @@ func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
 	err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage,
 		&r.Fuel, &pending, &r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq,
 		&modules, &spec, &stats, &r.JournalBytes,
-		&r.Version, &metadata, &r.Faults, &r.Denials, &denied, &models, &r.CostNano, &active, &r.Thread)
+		&r.Version, &metadata, &r.Faults, &r.Denials, &denied, &models, &r.CostNano, &active, &r.Thread, &r.Subject, &r.Token)
 	if err != nil {
 		return nil, err
 	}

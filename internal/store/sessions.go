@@ -97,7 +97,7 @@ func (s *store) SignIn(ctx context.Context, in *NewSession) (token string, roles
 
 // recordSignIn records a sign-in in the logs of the person's tenants, and then in the operator's.
 func recordSignIn(ctx context.Context, t database.Tx, p *Person, roles []TenantRole) error {
-	a := *actorOf(ctx)
+	a := *ActorOf(ctx)
 	a.ID, a.Name = "user:"+p.Subject, p.Email
 	tenants := make([]string, 0, len(roles))
 	for _, r := range roles {
@@ -258,7 +258,7 @@ func (s *store) SignOut(ctx context.Context, token string, everywhere bool) erro
 		if err != nil || n == 0 {
 			return err
 		}
-		a := actorOf(ctx)
+		a := ActorOf(ctx)
 		return recordOperator(t, a, "user.sign-out", a.ID, map[string]int64{"sessions": n})
 	})
 }

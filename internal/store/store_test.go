@@ -168,6 +168,7 @@ func TestMigrationsFillTables(t *testing.T) {
 		ALTER TABLE tenant_usage DROP COLUMN cost_nano; DROP TABLE run_terms; DROP TABLE run_series; DROP TABLE run_latencies;
 		DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
 		DROP TABLE members; DROP TABLE group_roles; DROP TABLE audit_log; ALTER TABLE api_keys DROP COLUMN role;
+		DROP TABLE tokens; DROP TABLE origins; ALTER TABLE runs DROP COLUMN subject; ALTER TABLE runs DROP COLUMN token;
 		DROP TABLE sessions; DROP TABLE used_states;
 		DROP TABLE thread_retention; DROP TABLE threads; DROP TABLE thread_metadata; DROP TABLE thread_messages;
 		DROP INDEX runs_list_thread; DROP INDEX runs_thread_seq; DROP INDEX runs_queued; DROP INDEX runs_thread_busy;

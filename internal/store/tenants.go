@@ -173,6 +173,8 @@ var tenantTables = []string{
 	"members",
 	"group_roles",
 	"audit_log",
+	"tokens",
+	"origins",
 }
 
 // DeleteTenant implements [Platform].
@@ -185,7 +187,7 @@ func (s *store) DeleteTenant(ctx context.Context, id string) error {
 			if more, err = deleteTenant(t, id); err != nil || more {
 				return err
 			}
-			return recordOperator(t, actorOf(ctx), "tenant.delete", id, nil)
+			return recordOperator(t, ActorOf(ctx), "tenant.delete", id, nil)
 		})
 		return more, err
 	}); err != nil {

@@ -22,7 +22,9 @@ type threadPlace struct {
 	seq    int64          // number of the run in its thread, from 1
 	base   int64          // number of the thread's messages with which the run begins
 	status journal.Status // the run's status; running if it is empty
-	began  int64          // time of the run's creation, in milliseconds since 1970; now if it is 0
+	// subject is the end user of the thread.
+	subject string
+	began   int64 // time of the run's creation, in milliseconds since 1970; now if it is 0
 }
 
 // beginInThread checks that a run may begin in its thread now, and returns its place. It fails with
@@ -37,7 +39,7 @@ func beginInThread(t scoped, r *journal.Creation) (threadPlace, error) {
 	if err != nil {
 		return threadPlace{}, err
 	}
-	if err := checkTurn(t, h, r.ID); err != nil {
+	if err := cmp.Or(checkSubject(r, h), checkTurn(t, h, r.ID)); err != nil {
 		return threadPlace{}, err
 	}
 	if h.Version != r.Thread.Version || int64(r.Thread.Messages) > h.Messages {
@@ -46,7 +48,7 @@ func beginInThread(t scoped, r *journal.Creation) (threadPlace, error) {
 	if err := checkLength(t, h, int64(len(r.Log))); err != nil {
 		return threadPlace{}, err
 	}
-	p := threadPlace{thread: h.ID, base: int64(r.Thread.Messages)}
+	p := threadPlace{thread: h.ID, subject: h.Subject, base: int64(r.Thread.Messages)}
 	if err := dequeue(t, r.ID, &p); err != nil || p.seq != 0 {
 		return p, err
 	}
@@ -57,6 +59,15 @@ func beginInThread(t scoped, r *journal.Creation) (threadPlace, error) {
 	_, err = t.Exec(`UPDATE threads SET title = $3 WHERE tenant = $1 AND id = $2 AND titled = 0 AND messages = 0`,
 		h.ID, withoutControls(r.Title))
 	return p, err
+}
+
+// checkSubject fails with [journal.ErrNoThread] if a run of an end user's token is to continue the thread of
+// someone else.
+func checkSubject(r *journal.Creation, h *Thread) error {
+	if r.Token == "" || r.Subject == h.Subject {
+		return nil
+	}
+	return noThread(h.ID)
 }
 
 // checkTurn fails with a [*journal.ThreadBusyError] if a thread has an unfinished run other than run,
@@ -151,12 +162,18 @@ func (n *Tenant) EnqueueRun(ctx context.Context, r *journal.Creation) error {
 				`SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'queued'`); err != nil {
 				return err
 			}
-			p := threadPlace{thread: h.ID, status: journal.StatusQueued}
+			p := threadPlace{thread: h.ID, subject: h.Subject, status: journal.StatusQueued}
 			if err := t.row([]any{&p.seq}, `UPDATE threads SET runs = runs + 1, updated_ms = NOW_MS
 				WHERE tenant = $1 AND id = $2 RETURNING runs`, h.ID); err != nil {
 				return err
 			}
-			return insert(t.tx, log[0], p)
+			if err := checkSubject(r, h); err != nil {
+				return err
+			}
+			if err := insert(t.tx, log[0], p); err != nil {
+				return err
+			}
+			return startWithToken(t, r.Token)
 		})
 	}, r.Log)
 }

@@ -493,6 +493,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/cors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show the origins whose pages may use your tenant's tokens */
+        get: operations["get-cors"];
+        /**
+         * Set the origins whose pages may use your tenant's tokens
+         * @description Replaces all origins. Pages of other origins get no access, and no page gets access with a key or a session.
+         */
+        put: operations["set-cors"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gateway": {
         parameters: {
             query?: never;
@@ -1436,6 +1457,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tenants/{tenant}/cors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show the origins whose pages may use a tenant's tokens */
+        get: operations["get-tenant-cors"];
+        /** Set the origins whose pages may use a tenant's tokens */
+        put: operations["set-tenant-cors"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tenants/{tenant}/keys": {
         parameters: {
             query?: never;
@@ -1709,6 +1748,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List tokens of end users, newest first
+         * @description Expired tokens stay for an hour.
+         *
+         *     If more rows follow, the answer has a next_cursor: send it as cursor, with the same filters,
+         *     for the next page, until an answer has none. Rows that exist throughout are listed exactly once, whatever is added,
+         *     changed or deleted meanwhile. An invalid cursor is a problem: 400.
+         */
+        get: operations["list-tokens"];
+        put?: never;
+        /**
+         * Create a token for an end user
+         * @description For the tenant's back end, which has an API key. A browser sends the token as Authorization: Bearer art_… and has
+         *     access only to the agents of the token, and to the runs and threads of its subject. docs/identity.md lists the operations.
+         *     A subject has at most 50 tokens: the oldest are deleted.
+         */
+        post: operations["create-token"];
+        /**
+         * Delete the tokens of an end user
+         * @description They give no access from then on. Runs that they started go on: cancel them with a key.
+         */
+        delete: operations["delete-tokens"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a token
+         * @description It gives no access from then on. Runs that it started go on: cancel them with a key.
+         */
+        delete: operations["delete-token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/usage": {
         parameters: {
             query?: never;
@@ -1892,6 +1985,15 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
         };
+        CORS: {
+            /**
+             * @description Each is https://host or https://host:port as browsers send it; http is allowed on localhost. In https://*.example.com the asterisk matches one label.
+             * @example [
+             *       "https://app.example.com"
+             *     ]
+             */
+            origins: string[];
+        };
         ChangeRolloutInputBody: {
             /** @description Why the rollout changes. */
             reason?: string;
@@ -1924,6 +2026,40 @@ export interface components {
             subject?: string;
             /** @description Default: the first user message, truncated. */
             title?: string;
+        };
+        CreateToken: {
+            /**
+             * @description The agents, each as name, name@version or name@alias. Requests must name them exactly so.
+             * @example [
+             *       "clerk"
+             *     ]
+             */
+            agents: string[];
+            /** @description Allows to answer interrupts, such as questions of gates. Results of the client's own tools are always allowed. */
+            answers?: boolean;
+            /**
+             * Format: int64
+             * @description Seconds until it expires. Default: 900.
+             */
+            expires_in_seconds?: number;
+            /** @description The metadata of all runs, at most 4096 bytes of JSON. Requests with the token cannot set metadata. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            quota?: components["schemas"]["TokenQuota"];
+            /**
+             * @description The end user, in your own terms: the token shows only the runs and threads of this subject.
+             * @example user-42
+             */
+            subject: string;
+            /** @description A thread of the subject. All runs must continue it. */
+            thread?: string;
+            /** @description Allows to create threads, and gives access to all threads of the subject. */
+            threads?: boolean;
+        };
+        DeletedTokens: {
+            /** Format: int64 */
+            deleted: number;
         };
         Entry: {
             /** @description The module's location in the file, such as middlewares[0]. */
@@ -2157,6 +2293,11 @@ export interface components {
             /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
             next_cursor?: string;
             threads: components["schemas"]["Thread"][];
+        };
+        ListTokensOutputBody: {
+            /** @description The cursor of the next page. Absent on the last page. Cursors are opaque and do not expire. */
+            next_cursor?: string;
+            tokens: components["schemas"]["Token"][];
         };
         MapGroup: {
             /**
@@ -2869,6 +3010,8 @@ export interface components {
             status: "queued" | "running" | "paused" | "finished" | "quarantined";
             /** Format: int64 */
             step: number;
+            /** @description The end user for whom the run is: the subject of the token that started it, or of its thread. */
+            subject?: string;
             /** @description The thread that the run continues. */
             thread?: string;
             /** @description The last user message at the start of the run, truncated. */
@@ -3379,6 +3522,47 @@ export interface components {
             dropped?: number;
             run: string;
             spans: components["schemas"]["Span"][];
+        };
+        Token: {
+            agents: string[];
+            answers?: boolean;
+            /** Format: date-time */
+            created: string;
+            /** Format: date-time */
+            expires: string;
+            id: string;
+            /** @description The id of the API key that created the token. The token is valid only as long as the key. */
+            key: string;
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description The limits. Absent ones do not limit the token; the tenant's quotas always apply. */
+            quota: components["schemas"]["TokenQuota"];
+            /** @description The token itself. It is returned only once: the server does not store it. */
+            secret?: string;
+            /** @description The end user, in the tenant's own terms. */
+            subject: string;
+            thread?: string;
+            threads?: boolean;
+            /** @description What the token's runs used so far. */
+            used: components["schemas"]["TokenQuota"];
+        };
+        TokenQuota: {
+            /**
+             * Format: double
+             * @description The cost of these tokens, in units of the operator's currency.
+             */
+            cost?: number;
+            /**
+             * Format: int64
+             * @description Runs that begin or are queued.
+             */
+            runs?: number;
+            /**
+             * Format: int64
+             * @description Tokens of models, prompts and completions together. A run that exceeds them ends after the call of the model.
+             */
+            tokens?: number;
         };
         Tokens: {
             /** Format: int64 */
@@ -5664,6 +5848,122 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["NodesOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-cors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CORS"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-cors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CORS"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CORS"];
                 };
             };
             /** @description What is wrong with the request */
@@ -10658,6 +10958,128 @@ export interface operations {
             };
         };
     };
+    "get-tenant-cors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tenant's id. */
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CORS"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-tenant-cors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tenant's id. */
+                tenant: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CORS"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CORS"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-tenant-keys": {
         parameters: {
             query?: {
@@ -12154,6 +12576,245 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["MessagesOutputBody"];
                 };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-tokens": {
+        parameters: {
+            query?: {
+                /** @description Only tokens of this end user. */
+                subject?: string;
+                /** @description The next_cursor of the previous page. Default: the first page. */
+                cursor?: string;
+                /** @description Maximum number of rows. A page of large rows has fewer. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListTokensOutputBody"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateToken"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Token"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-tokens": {
+        parameters: {
+            query: {
+                /** @description The end user. */
+                subject: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeletedTokens"];
+                };
+            };
+            /** @description What is wrong with the request */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server failed */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "detail": "run run_x: there is no such run",
+                     *       "instance": "urn:agent-runner:request:req_x",
+                     *       "status": 404,
+                     *       "title": "Not found",
+                     *       "type": "urn:agent-runner:problem:not-found"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The token's id: the part between art_ and the next underscore. */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What is wrong with the request */
             "4XX": {

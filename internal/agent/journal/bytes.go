@@ -32,17 +32,26 @@ func (c *Commit) Bytes() int64 {
 	return int64(n)
 }
 
-// A FullError ends a run that exceeded a limit of journal bytes.
+// A FullError ends a run that exceeded a limit or quota of journal bytes, or a quota of a token.
 type FullError struct {
 	// Limit is LimitBytes, or the name of the tenant's quota if Quota is set.
 	Limit string
 	Max   int64
 	Used  int64
 	Quota bool // the limit is a quota of the run's tenant
+	Token bool // the limit is a quota of the token of the run's end user, and not of bytes
 }
 
 // Error names the limit and says what to do about it.
 func (e *FullError) Error() string {
+	if e.Token {
+		return fmt.Sprintf(
+			"the run ended because the quota %s of its token is used up: %d of %d; start another run with a new token",
+			e.Limit,
+			e.Used,
+			e.Max,
+		)
+	}
 	if e.Quota {
 		return fmt.Sprintf(
 			"the run ended because the tenant's quota %s is used up: %d of %d bytes; delete runs that are not needed, or ask the operator for more",

@@ -60,6 +60,7 @@ type RunInfo struct {
 	Parent string `json:"parent,omitempty"`
 	Title  string `json:"title,omitempty"`  // the last user message of the input, shortened
 	Thread string `json:"thread,omitempty"` // the thread that the run continues
+	EndUser
 
 	Progress
 	Epoch        int64     `json:"epoch"`
@@ -124,6 +125,14 @@ type Pin struct {
 	When   string `json:"when,omitempty"`   // the entry's conditions as JSON; empty if it has none
 }
 
+// An EndUser is the end user of a tenant for whom a run is. Its zero value is that of the tenant's own runs.
+type EndUser struct {
+	Subject string `json:"subject,omitempty"` // the tenant's name for the end user
+	// Token is the id of the token that started the run, or resumed it last. Its quotas count the run's model
+	// tokens.
+	Token string `json:"token,omitempty"`
+}
+
 // A Creation is a new run. Its log has one entry.
 type Creation struct {
 	ID, Tenant, Agent, Parent, Title string
@@ -138,6 +147,8 @@ type Creation struct {
 	Metadata json.RawMessage
 	// Thread is the run's position in a thread; nil if the run continues none.
 	Thread *ThreadStart
+	// EndUser is the run's end user. Runs of threads of an end user have that one's subject.
+	EndUser
 }
 
 // A StoredRun is a run with its log.
@@ -172,6 +183,8 @@ type Commit struct {
 	First, Last int64
 
 	Progress *Progress // the run's progress; nil if unchanged
+	// Audit is a record for the audit log of the run's tenant; nil for none.
+	Audit *Audit
 	// Rewrite erases text from earlier entries of the log; optional.
 	Rewrite *Rewrite
 	// Thread changes the thread of a run that ends; nil if the thread does not change.

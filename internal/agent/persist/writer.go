@@ -46,6 +46,7 @@ type Change struct {
 	Progress *journal.Progress  // the run's progress; nil if unchanged
 	Rewrite  *journal.Rewrite   // erases from earlier entries, unless nil
 	Thread   *journal.ThreadEnd // the change of the run's thread, unless nil
+	Audit    *journal.Audit     // a record for the audit log, unless nil
 	Pending  int64              // bytes to release from the pending memory once persisted
 }
 
@@ -321,7 +322,7 @@ func (w *Writer) collect() (g gathered, err error) {
 		return g, err
 	}
 	c := &journal.Commit{Run: w.run, Epoch: w.epoch, Entry: w.entries, First: w.last + 1, LeaseTTL: w.LeaseTTL,
-		Log: change.Log, Progress: change.Progress, Rewrite: change.Rewrite, Thread: change.Thread,
+		Log: change.Log, Progress: change.Progress, Rewrite: change.Rewrite, Thread: change.Thread, Audit: change.Audit,
 		Lazy:  !sync && !slices.ContainsFunc(g.events, func(e delivery.Event) bool { return !repeatable(&e.Event) }),
 		Abort: w.shedder.stopped, Urgent: w.shedder.isStopped()}
 	if c.Log != nil {

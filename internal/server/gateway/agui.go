@@ -86,6 +86,9 @@ func (x *AGUI) run(w http.ResponseWriter, req *http.Request, c *httpapi.Caller) 
 		return httpapi.NewProblem(api.CodeInvalid,
 			"the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", ref.Name)
 	}
+	if err := c.RequireAgent(&ref.AgentRef); err != nil {
+		return err
+	}
 	b, err := httpapi.ReadJSONBody(req)
 	if err != nil {
 		return err
@@ -178,7 +181,7 @@ func (x *AGUI) pendingAnswers(
 	in *agui.Input,
 ) (map[string]json.RawMessage, error) {
 	if h.Run != "" {
-		info, err := c.Tenant.Run(ctx, h.Run)
+		info, err := c.Run(ctx, h.Run)
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ var (
 
 // threadOf returns the thread of a client with a threadId. This is the stored thread with that id. If
 // there is none, it is the thread that belongs to the tenant, the agent and the threadId, which
-// threadOf creates if it does not exist. A threadId of one tenant or agent never selects a thread of
+// threadOf creates if it does not exist. A threadId of one tenant, end user or agent never selects a thread of
 // another one. agent is the name of the client's agent, and ref is the reference to the agent in the
 // request.
 func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*store.Thread, error) {
@@ -47,7 +47,11 @@ func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*s
 			return h, err
 		}
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "agui\x00%s\x00%s\x00%s", c.Tenant.ID(), agent, id))
+	owner := c.Tenant.ID()
+	if c.Token != nil {
+		owner += "\x00" + c.Token.Subject
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "agui\x00%s\x00%s\x00%s", owner, agent, id))
 	h := &store.Thread{
 		ID:    "thr_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])),
 		Agent: ref,

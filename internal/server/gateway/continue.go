@@ -22,6 +22,9 @@ func (x *Models) begin(
 	q *agentmodel.Request,
 	key runs.Key,
 ) (l *runs.ActiveRun, known *runs.Earlier, err error) {
+	if err := c.RequireAgent(&ref.AgentRef); err != nil {
+		return nil, nil, err
+	}
 	client := clientOf(q)
 	if q.Previous == "" && q.Thread == "" || x.Runs.KnowsKey(ctx, c, key) {
 		return x.Runs.BeginOnce(ctx, c, ref, in, client, key)

@@ -259,7 +259,7 @@ func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Call
 	if err != nil {
 		return err
 	}
-	if served, err := x.Routed.Serve(w, req, c, b); served || err != nil {
+	if served, err := x.route(w, req, c, b); served || err != nil {
 		return err
 	}
 	err = x.answer(w, req, c, p, b)
@@ -267,6 +267,19 @@ func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Call
 		return modelProblem(known)
 	}
 	return err
+}
+
+// route serves a request through a route of the tenant's gateway, if one has its model. Routes are not for end users.
+func (x *Models) route(
+	w http.ResponseWriter,
+	req *http.Request,
+	c *httpapi.Caller,
+	body []byte,
+) (served bool, err error) {
+	if c.Token != nil {
+		return false, nil
+	}
+	return x.Routed.Serve(w, req, c, body)
 }
 
 // count serves a request to count the tokens of a message. Only routes of the gateway can count
@@ -353,7 +366,7 @@ func (x *Models) launch(
 		return x.Runs.Active.Get(c.Tenant.ID(), known.Run.ID), (*part)(known), nil
 	}
 	p.After = l.From
-	p.Run, err = x.Runs.Find(ctx, c.Tenant, l.ID)
+	p.Run, err = x.Runs.Find(ctx, c, l.ID)
 	return l, p, err
 }
 
@@ -369,7 +382,7 @@ func (x *Models) resume(
 	key runs.Key,
 	p *part,
 ) (*runs.ActiveRun, *runs.Earlier, error) {
-	if info, err := c.Tenant.Run(ctx, q.Run); err == nil {
+	if info, err := c.Run(ctx, q.Run); err == nil {
 		if name, _, _ := strings.Cut(q.Model, "@"); info.Agent != name {
 			return nil, nil, &agentmodel.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
 				Message: fmt.Sprintf(

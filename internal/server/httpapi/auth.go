@@ -23,7 +23,7 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 			return
 		}
 		req, w := humago.Unwrap(ctx)
-		c, err := rt.authenticate(req)
+		c, err := rt.authenticate(w, req)
 		if err == nil {
 			err = c.authorize(&r)
 		}
@@ -42,9 +42,9 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// authenticate returns the caller that a request's key identifies. It fails with a [*Problem] if
-// the key is missing or not valid.
-func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
+// authenticate returns the caller that a request's key, token or session identifies. It fails with a [*Problem] if
+// that is missing or not valid.
+func (rt *Router) authenticate(w http.ResponseWriter, r *http.Request) (*Caller, error) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		shown = ""
@@ -66,8 +66,16 @@ func (rt *Router) authenticate(r *http.Request) (*Caller, error) {
 		}
 		return rt.person(r, p, roles)
 	}
-	k, info, err := rt.store.Authenticate(r.Context(), shown)
 	var wrong *store.KeyError
+	if store.IsToken(shown) {
+		c, err := rt.endUser(w, r, shown)
+		if errors.As(err, &wrong) {
+			_ = rt.allowOrigin(w, r, rt.store) // so that the page can read that it needs a new token
+			return nil, unauthorized(wrong.Error())
+		}
+		return c, err
+	}
+	k, info, err := rt.store.Authenticate(r.Context(), shown)
 	if errors.As(err, &wrong) {
 		return nil, unauthorized(wrong.Error())
 	}

@@ -23,6 +23,10 @@ type Caller struct {
 	Session string
 	Roles   []store.TenantRole
 
+	// Token is the token of an end user that the caller has; nil for other callers. It limits the caller to the runs and
+	// threads of the token's subject: see [Caller.Run] and [Caller.Thread].
+	Token *store.Token
+
 	BodyBytes   int    // size of the request's body, once it is read
 	ReleaseBody func() // reports that the request's body is no longer in memory
 
@@ -77,8 +81,12 @@ func callerOf(ctx context.Context) *Caller {
 	return c
 }
 
-// authorize returns an error if the caller's key lacks the scope of a route.
+// authorize returns an error if the caller's key lacks the scope of a route, or if it has the token of an end user that
+// does not give access to the route.
 func (c *Caller) authorize(r *Route) error {
+	if c.Token != nil && !r.allowsToken(c.Token) {
+		return NewProblem(api.CodeForbidden, "a token of an end user does not give access to %s %s", r.Method, r.Path)
+	}
 	if r.Scope == SignedIn || c.Has(r.Scope) || r.Or != "" && c.Has(r.Or) {
 		return nil
 	}

@@ -109,6 +109,7 @@ const (
 	ListAliasMoves  ListName = "alias-moves"
 	ListModules     ListName = "modules"
 	ListKeys        ListName = "keys"
+	ListTokens      ListName = "tokens"
 	ListSecrets     ListName = "secrets"
 	ListUsage       ListName = "usage"
 	ListTenants     ListName = "tenants"

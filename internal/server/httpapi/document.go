@@ -44,6 +44,8 @@ var tags = []struct{ name, about string }{
 	{"agents", "Agents as YAML files in versions, their aliases and rollouts."},
 	{"modules", "Middlewares: WebAssembly modules and scripts."},
 	{"keys", "API keys."},
+	{"tokens", "Short-lived tokens of end users, for browsers."},
+	{"cors", "The origins whose pages may use tokens."},
 	{"secrets", "Credentials that agents refer to by name."},
 	{"usage", "Usage by day, and series of counters for charts."},
 	{"gateway", "The tenant's gateway: modules in front of model APIs."},
@@ -82,7 +84,7 @@ func newAPI(m *mux, version string) huma.API {
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"key": {
 			Type: "http", Scheme: "bearer", BearerFormat: "ar_…",
-			Description: "An API key of a tenant. Clients of Anthropic's API may send it as X-Api-Key.",
+			Description: "An API key of a tenant, or the token of an end user (art_…). Clients of Anthropic's API may send it as X-Api-Key.",
 		},
 	}
 	c.Transformers = []huma.Transformer{func(ctx huma.Context, _ string, v any) (any, error) {

@@ -159,6 +159,7 @@ func ProblemOf(err error) *Problem {
 		return NewProblem(api.CodeTooLarge, "the body has more than %d bytes", size.Limit)
 	case errors.Is(err, store.ErrNoTenant),
 		errors.Is(err, store.ErrNoKey),
+		errors.Is(err, store.ErrNoToken),
 		errors.Is(err, store.ErrNoAgent),
 		errors.Is(err, store.ErrNoAlias),
 		errors.Is(err, store.ErrNoGateway),

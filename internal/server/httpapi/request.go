@@ -39,6 +39,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", a.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Vary", "Origin")
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(began.Add(rt.timeouts.Response))
 	if r.Body != nil && r.Body != http.NoBody {
@@ -58,6 +59,10 @@ func (rt *Router) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		rt.reject(w, r, err)
+		return
+	}
+	if isPreflight(r) {
+		rt.preflight(w, r)
 		return
 	}
 	if _, pattern := rt.mux.Handler(r); pattern != "" {

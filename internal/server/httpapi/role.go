@@ -12,7 +12,7 @@ type Role string
 // Roles in a tenant, and in the operator's.
 const (
 	RoleOwner     Role = "owner"     // everything
-	RoleDeveloper Role = "developer" // modules, agents, runs and secrets
+	RoleDeveloper Role = "developer" // modules, agents, runs, secrets and tokens
 	RoleApprover  Role = "approver"  // reads as a viewer, and answers interrupts of runs
 	RoleViewer    Role = "viewer"    // reads modules, agents, runs and usage
 
@@ -29,7 +29,8 @@ var (
 var (
 	viewerScopes    = []Scope{ModulesRead, AgentsRead, RunsRead, UsageRead}
 	approverScopes  = append(slices.Clip(viewerScopes), RunsApprove)
-	developerScopes = append(slices.Clip(approverScopes), ModulesWrite, AgentsWrite, RunsWrite, SecretsWrite)
+	developerScopes = append(slices.Clip(approverScopes), ModulesWrite, AgentsWrite, RunsWrite, SecretsWrite,
+		TokensWrite)
 )
 
 // RolesOf returns the roles that exist in a tenant.

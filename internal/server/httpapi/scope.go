@@ -25,6 +25,8 @@ const (
 	UsageRead      Scope = "usage:read"
 	SecretsWrite   Scope = "secrets:write"
 	RetentionWrite Scope = "retention:write" // how long threads are stored
+	TokensWrite    Scope = "tokens:write"    // lists, creates and deletes tokens of end users
+	CORSWrite      Scope = "cors:write"      // origins whose pages may use tokens
 
 	// SignedIn is the scope of routes that need an API key or a session, but no scope.
 	SignedIn Scope = "signed-in"
@@ -45,6 +47,8 @@ var TenantScopes = []Scope{
 	RunsApprove,
 	UsageRead,
 	SecretsWrite,
+	TokensWrite,
+	CORSWrite,
 	MembersRead,
 	MembersWrite,
 	AuditRead,

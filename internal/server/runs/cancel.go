@@ -81,13 +81,18 @@ func (r *Service) CancelAll(ctx context.Context, t *store.Tenant) error {
 // cancel cancels a run: directly if this process executes it, through the store if another server
 // does, and otherwise by ending it here.
 func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {
+	if c.Token != nil {
+		if _, err := c.Run(ctx, in.Run); err != nil {
+			return nil, err
+		}
+	}
 	if l := r.Active.Get(c.Tenant.ID(), in.Run); l != nil {
 		l.Cancel(ErrCanceled)
-		info, err := r.Find(ctx, c.Tenant, in.Run)
+		info, err := r.Find(ctx, c, in.Run)
 		if err != nil {
 			return nil, err
 		}
-		return &runOutput{r.showRun(info)}, nil
+		return &runOutput{forCaller(c, r.showRun(info))}, nil
 	}
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {
@@ -101,7 +106,7 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 		if info, err = c.Tenant.Run(ctx, in.Run); err != nil {
 			return nil, err
 		}
-		return &runOutput{r.showRun(info)}, nil
+		return &runOutput{forCaller(c, r.showRun(info))}, nil
 	}
 	now, err := r.store.Now(ctx) // leases use the database's clock
 	if err != nil {
@@ -119,7 +124,7 @@ func (r *Service) cancel(ctx context.Context, c *httpapi.Caller, in *runPath) (*
 	if info, err = c.Tenant.Run(ctx, in.Run); err != nil {
 		return nil, err
 	}
-	return &runOutput{r.showRun(info)}, nil
+	return &runOutput{forCaller(c, r.showRun(info))}, nil
 }
 
 // ErrCanceled is the cause of a cancellation at the tenant's request.

@@ -20,7 +20,7 @@ import (
 // TurnAfter fails with [journal.ErrNoRun] if the run does not exist, and with a [*httpapi.Problem] if
 // the run has not ended or has failed.
 func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run, agent string) (*Turn, error) {
-	info, err := c.Tenant.Run(ctx, run)
+	info, err := c.Run(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (r *Service) TurnAfter(ctx context.Context, c *httpapi.Caller, run, agent s
 		if !errors.Is(err, store.ErrInUse) {
 			return nil, err
 		}
-		if info, err = c.Tenant.Run(ctx, run); err != nil { // a concurrent request came first
+		if info, err = c.Run(ctx, run); err != nil { // a concurrent request came first
 			return nil, err
 		}
 	}
@@ -99,7 +99,7 @@ func (r *Service) adopt(
 	info *journal.RunInfo,
 	name string,
 ) (*store.Thread, error) {
-	h := &store.Thread{ID: store.NewThreadID(), Agent: name}
+	h := &store.Thread{ID: store.NewThreadID(), Subject: info.Subject, Agent: name}
 	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}
@@ -128,6 +128,6 @@ func (r *Service) KnowsKey(ctx context.Context, c *httpapi.Caller, key Key) bool
 	if !key.given() {
 		return false
 	}
-	_, err := r.Find(ctx, c.Tenant, key.runID(c.Tenant.ID()))
+	_, err := r.Find(ctx, c, key.runID(c))
 	return err == nil
 }

@@ -56,7 +56,7 @@ func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 	if err != nil {
 		return err
 	}
-	info, err := r.Find(req.Context(), c.Tenant, id)
+	info, err := r.Find(req.Context(), c, id)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,20 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 		if err != nil || len(lines) == 0 {
 			return
 		}
-		sendLines(s, lines)
+		sendLines(s, f.shown(lines))
 	}
+}
+
+// shown returns events as the caller may see them.
+func (f *Follower) shown(lines []Event) []Event {
+	if f.token == nil {
+		return lines
+	}
+	out := make([]Event, len(lines))
+	for i := range lines {
+		out[i] = Event{Seq: lines[i].Seq, Type: lines[i].Type, data: userEvent(&lines[i], f.token.Answers)}
+	}
+	return out
 }
 
 // page responds with a page of events as JSON. last is the number of the run's last event.
@@ -120,7 +132,7 @@ func (f *Follower) encodePage(ctx context.Context, b *bytes.Buffer, last int64) 
 	b.WriteString(`{"events":[`)
 	first := true
 	for i := range list {
-		l := f.redactor.encode(&list[i])
+		l := f.shown([]Event{f.redactor.encode(&list[i])})[0]
 		if l.data == nil {
 			continue
 		}

@@ -26,6 +26,7 @@ type Follower struct {
 	after    int64 // the number of the last event that was read
 	redactor *Redactor
 	response *admission.Response // counts the events that next returned last
+	token    *store.Token        // the token of the end user who follows; nil for other callers
 	copies   int                 // number of copies of each of these events in memory
 
 	queued bool   // the run was in a queue when it was last read; its modules are not known
@@ -48,6 +49,7 @@ func (r *Service) Follow(c *httpapi.Caller, info *journal.RunInfo, after int64) 
 		redactor: NewRedactor(info.Modules),
 		queued:   info.Status == journal.StatusQueued,
 		response: c.Response,
+		token:    c.Token,
 		copies:   1,
 	}
 }

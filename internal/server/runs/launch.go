@@ -108,6 +108,9 @@ func (r *Service) Begin(
 	if size > MaxMetadata {
 		return nil, httpapi.NewProblem(api.CodeInvalid, "metadata has %d bytes; at most %d are allowed", size, MaxMetadata)
 	}
+	if err := r.allow(ctx, c, &ref, &in, &client); err != nil {
+		return nil, err
+	}
 	if err := c.Tenant.CheckRunQuotas(ctx); err != nil { // before waiting for the agent
 		return nil, err
 	}

@@ -66,20 +66,24 @@ func KeyOf(req *http.Request, body []byte) (Key, error) {
 
 func (k *Key) given() bool { return k.key != "" }
 
-// sum returns a hash of the key that is unique to the tenant.
-func (k *Key) sum(tenant string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(tenant + "\x00" + k.key))
+// sum returns a hash of the key that is unique to the tenant and, for tokens, to the end user.
+func (k *Key) sum(c *httpapi.Caller) [sha256.Size]byte {
+	text := c.Tenant.ID() + "\x00" + k.key
+	if c.Token != nil {
+		text = c.Tenant.ID() + "\x00" + c.Token.Subject + "\x00" + k.key
+	}
+	return sha256.Sum256([]byte(text))
 }
 
 // hash returns the key in the form that a run records.
-func (k *Key) hash(tenant string) string {
-	sum := k.sum(tenant)
+func (k *Key) hash(c *httpapi.Caller) string {
+	sum := k.sum(c)
 	return hex.EncodeToString(sum[:])
 }
 
 // runID returns the ID of the run that a request with the key starts.
-func (k *Key) runID(tenant string) string {
-	sum := k.sum(tenant)
+func (k *Key) runID(c *httpapi.Caller) string {
+	sum := k.sum(c)
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
@@ -103,6 +107,9 @@ func (r *Service) BeginOnce(
 	client Client,
 	key Key,
 ) (l *ActiveRun, known *Earlier, err error) {
+	if err := r.allow(ctx, c, &ref, &in, &client); err != nil {
+		return nil, nil, err
+	}
 	if !key.given() {
 		l, err = r.Begin(ctx, c, ref, in, client)
 		if later, ok := errors.AsType[*queuedError](err); ok {
@@ -110,8 +117,8 @@ func (r *Service) BeginOnce(
 		}
 		return l, nil, err
 	}
-	in.RunID, in.RequestDigest = key.runID(c.Tenant.ID()), key.digest
-	info, err := r.Find(ctx, c.Tenant, in.RunID)
+	in.RunID, in.RequestDigest = key.runID(c), key.digest
+	info, err := r.Find(ctx, c, in.RunID)
 	if errors.Is(err, journal.ErrNoRun) {
 		l, err = r.Begin(ctx, c, ref, in, client)
 		if later, ok := errors.AsType[*queuedError](err); ok {
@@ -121,7 +128,7 @@ func (r *Service) BeginOnce(
 		if !errors.As(err, &running) && !errors.Is(err, journal.ErrExists) {
 			return l, nil, err
 		}
-		info, err = r.Find(ctx, c.Tenant, in.RunID) // a concurrent identical request came first, here or on another server
+		info, err = r.Find(ctx, c, in.RunID) // a concurrent identical request came first, here or on another server
 	}
 	if err == nil {
 		err = r.checkSameRequest(ctx, c.Tenant.ID(), info, ref.Name, &in)
@@ -215,7 +222,7 @@ func (r *Service) ResumeOnce(
 // returns nil if no such request did. It fails with a [*httpapi.Problem] if the earlier request was
 // different.
 func (r *Service) resumedBy(ctx context.Context, c *httpapi.Caller, id string, key Key) (*Earlier, error) {
-	info, err := r.Find(ctx, c.Tenant, id)
+	info, err := r.Find(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +231,7 @@ func (r *Service) resumedBy(ctx context.Context, c *httpapi.Caller, id string, k
 		return nil, err
 	}
 	for _, a := range h.Answered {
-		if a.Request == nil || a.Request.Key != key.hash(c.Tenant.ID()) {
+		if a.Request == nil || a.Request.Key != key.hash(c) {
 			continue
 		}
 		if a.Request.Digest != key.digest {

@@ -98,6 +98,7 @@ func (r *Service) beginLater(
 		Spec:     spec,
 		Log:      log,
 		Thread:   &journal.ThreadStart{Thread: h.ID},
+		EndUser:  in.EndUser,
 		Metadata: metadata,
 	}); err != nil {
 		return err
@@ -231,6 +232,7 @@ func (r *Service) beginQueued(ctx context.Context, t *store.Tenant, info *journa
 		RunID:         info.ID,
 		Metadata:      q.Metadata,
 		RequestDigest: q.Digest,
+		EndUser:       info.EndUser,
 		Messages:      make([]abi.Message, len(q.Messages)),
 	}
 	for i, raw := range q.Messages {

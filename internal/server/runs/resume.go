@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/delivery"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/database"
 	"github.com/agent-runner/agent-runner/internal/truncate"
 )
@@ -39,7 +40,10 @@ func (r *Service) resume(
 	key Key,
 ) (*ActiveRun, error) {
 	t, by := c.Tenant, c.Actor.Kind+" "+c.Actor.ID+" "+c.Actor.Name
-	info, err := t.Run(ctx, id)
+	info, err := c.Run(ctx, id)
+	if err == nil {
+		err = allowAnswers(c, info, answers)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +67,20 @@ func (r *Service) resume(
 		old.waitRemoved(ctx)
 	}
 	failed := make(chan error, 1)
-	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
+	admit := func() error {
+		if c.Token != nil {
+			if err := t.ResumeWithToken(ctx, id, c.EndUser()); err != nil {
+				return err
+			}
+		}
+		return t.AdmitRun(ctx, id, info.Agent, false)
+	}
+	actor := store.ActorOf(ctx)
 	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[delivery.Event, error], error) {
-		ctx = agent.AnsweredBy(ctx, by)
+		ctx = agent.Audited(agent.AnsweredBy(ctx, by),
+			&journal.Audit{Actor: *actor, Action: "run.answer", Target: id, Detail: decisions(answers)})
 		if key.given() {
-			ctx = agent.AnsweredOnce(ctx, key.hash(t.ID()), key.digest)
+			ctx = agent.AnsweredOnce(ctx, key.hash(c), key.digest)
 		}
 		events, err := a.ContinueFor(ctx, id, answers, NewRedactor(agent.Pins(o.Agent)).encoder(client.Encoder))
 		failed <- err
@@ -81,7 +94,7 @@ func (r *Service) resume(
 		return nil, resumeProblem(err)
 	}
 	l.From = info.LastSeq
-	return l, t.Audit(ctx, "run.answer", id, decisions(answers))
+	return l, nil
 }
 
 // maxDecisions limits the decisions in an audit record.

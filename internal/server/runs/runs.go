@@ -181,11 +181,12 @@ func (r *Service) Routes(rt *httpapi.Router) {
 	}, r.delete)
 }
 
-// Find returns a run of a tenant. A run that is in progress here but not in the store yet has the
-// status "queued".
-func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journal.RunInfo, error) {
-	info, err := t.Run(ctx, id)
-	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {
+// Find returns a run that the caller may see; see [httpapi.Caller.Run]. A run of its tenant that is in progress here
+// but not in the store yet has the status "queued"; callers with the token of an end user do not see it.
+func (r *Service) Find(ctx context.Context, c *httpapi.Caller, id string) (*journal.RunInfo, error) {
+	t := c.Tenant
+	info, err := c.Run(ctx, id)
+	if l := r.Active.Get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil && c.Token == nil {
 		// The store will have the same modules, so redaction is the same from the first event.
 		return &journal.RunInfo{
 			ID:       id,
@@ -200,11 +201,11 @@ func (r *Service) Find(ctx context.Context, t *store.Tenant, id string) (*journa
 }
 
 func (r *Service) get(ctx context.Context, c *httpapi.Caller, in *runPath) (*runOutput, error) {
-	info, err := r.Find(ctx, c.Tenant, in.Run)
+	info, err := r.Find(ctx, c, in.Run)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := r.showDetails(ctx, c.Tenant, info)
+	shown, err := r.showDetails(ctx, c, info)
 	return &runOutput{shown}, err
 }
 

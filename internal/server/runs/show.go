@@ -10,7 +10,6 @@ import (
 	"github.com/agent-runner/agent-runner/internal/gateway/price"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
-	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
@@ -49,6 +48,7 @@ func (r *Service) showRun(info *journal.RunInfo) *api.Run {
 		Arm:          string(spec.Arm),
 		Title:        info.Title,
 		Thread:       info.Thread,
+		Subject:      info.Subject,
 		Status:       string(info.Status),
 		FinishReason: info.FinishReason,
 		Step:         info.Step,
@@ -84,8 +84,8 @@ func (r *Service) showRun(info *journal.RunInfo) *api.Run {
 
 // showDetails returns the redacted API form of a run. It includes the output or error of a finished
 // run, and the reason why a run is quarantined.
-func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*api.Run, error) {
-	shown := r.showRun(info)
+func (r *Service) showDetails(ctx context.Context, c *httpapi.Caller, info *journal.RunInfo) (*api.Run, error) {
+	shown := forCaller(c, r.showRun(info))
 	if info.Status == journal.StatusQuarantined {
 		e, err := r.store.EvidenceOf(ctx, info.ID)
 		if e != nil {
@@ -96,7 +96,7 @@ func (r *Service) showDetails(ctx context.Context, t *store.Tenant, info *journa
 	if info.Status != journal.StatusFinished {
 		return shown, nil
 	}
-	last, err := t.RunEvents(ctx, info.ID, info.LastSeq-1, 1, 1)
+	last, err := c.Tenant.RunEvents(ctx, info.ID, info.LastSeq-1, 1, 1)
 	if err != nil || len(last) == 0 {
 		return shown, err
 	}

@@ -158,7 +158,7 @@ func (r *Service) respondEvents(
 	id string,
 	after int64,
 ) error {
-	info, err := r.Find(req.Context(), c.Tenant, id)
+	info, err := r.Find(req.Context(), c, id)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (r *Service) respondRun(
 	id string,
 	l *ActiveRun,
 ) error {
-	info, err := r.Find(req.Context(), c.Tenant, id)
+	info, err := r.Find(req.Context(), c, id)
 	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {
 		return fmt.Errorf("start run %s: %w", id, l.failure())
 	}
@@ -184,7 +184,7 @@ func (r *Service) respondRun(
 	}
 	var b []byte
 	show := func() error {
-		shown, err := r.showDetails(req.Context(), c.Tenant, info)
+		shown, err := r.showDetails(req.Context(), c, info)
 		if err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (x *Threads) export(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 	}
 	control := http.NewResponseController(w)
 	var page bytes.Buffer
-	if err := httpapi.WriteJSON(&page, api.ThreadRecord{Thread: showThread(h)}); err != nil {
+	if err := httpapi.WriteJSON(&page, api.ThreadRecord{Thread: showThread(c, h)}); err != nil {
 		return err
 	}
 	for {

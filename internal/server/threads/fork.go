@@ -55,5 +55,5 @@ func (x *Threads) fork(ctx context.Context, c *httpapi.Caller, in *forkThreadInp
 	if err != nil {
 		return nil, err
 	}
-	return &threadOutput{showThread(created)}, nil
+	return &threadOutput{showThread(c, created)}, nil
 }

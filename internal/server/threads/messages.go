@@ -76,8 +76,14 @@ func show(ctx context.Context, c *httpapi.Caller, rows []store.ThreadMessage) ([
 	out := []api.ThreadMessage{}
 	for _, m := range rows {
 		body, err := hide.Message(m.Body)
+		if err == nil && c.Token != nil {
+			body, err = runs.UserMessage(body)
+		}
 		if err != nil {
 			return nil, err
+		}
+		if body == nil {
+			continue
 		}
 		out = append(out, api.ThreadMessage{ID: m.ID, Position: m.Position, Run: m.Run, Message: body})
 	}

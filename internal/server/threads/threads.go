@@ -132,8 +132,9 @@ last line is {"end":true}, which an export that failed does not have.`,
 	x.retentionRoutes(rt)
 }
 
-func showThread(h *store.Thread) *api.Thread {
-	return &api.Thread{
+// showThread returns the API's form of a thread. Its metadata is not for end users.
+func showThread(c *httpapi.Caller, h *store.Thread) *api.Thread {
+	out := &api.Thread{
 		ID:          h.ID,
 		Agent:       h.Agent,
 		Title:       h.Title,
@@ -147,6 +148,10 @@ func showThread(h *store.Thread) *api.Thread {
 		Created:     h.Created.UTC(),
 		Updated:     h.Updated.UTC(),
 	}
+	if c.Token != nil {
+		out.Metadata = nil
+	}
+	return out
 }
 
 func (x *Threads) create(ctx context.Context, c *httpapi.Caller, in *createThreadInput) (*threadOutput, error) {
@@ -163,17 +168,17 @@ func (x *Threads) create(ctx context.Context, c *httpapi.Caller, in *createThrea
 	if err := checkFields(&b.Title, &b.Subject, b.Metadata); err != nil {
 		return nil, err
 	}
-	if err := checkAgent(ctx, c, &b.Agent); err != nil {
+	if err := c.CheckNewThread(ctx, h); err != nil {
 		return nil, err
 	}
-	if err := c.CheckNewThread(ctx, h); err != nil {
+	if err := checkAgent(ctx, c, &b.Agent); err != nil {
 		return nil, err
 	}
 	created, err := c.Tenant.CreateThread(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	return &threadOutput{showThread(created)}, nil
+	return &threadOutput{showThread(c, created)}, nil
 }
 
 func (x *Threads) list(ctx context.Context, c *httpapi.Caller, in *listThreadsInput) (*listThreadsOutput, error) {
@@ -182,6 +187,9 @@ func (x *Threads) list(ctx context.Context, c *httpapi.Caller, in *listThreadsIn
 		return nil, err
 	}
 	f := &store.ThreadFilter{Agent: in.Agent, Subject: in.Subject, Page: page}
+	if c.Token != nil {
+		f.Subject = c.Token.Subject
+	}
 	if in.Metadata != "" {
 		var ok bool
 		if f.Name, f.Value, ok = strings.Cut(in.Metadata, ":"); !ok || f.Name == "" {
@@ -196,7 +204,9 @@ func (x *Threads) list(ctx context.Context, c *httpapi.Caller, in *listThreadsIn
 	out.Body.Threads = []*api.Thread{}
 	out.Body.SetNext(httpapi.ListThreads, c.Tenant.ID(), next)
 	for i := range list {
-		out.Body.Threads = append(out.Body.Threads, showThread(&list[i]))
+		if c.OwnsThread(&list[i]) {
+			out.Body.Threads = append(out.Body.Threads, showThread(c, &list[i]))
+		}
 	}
 	return out, nil
 }
@@ -206,7 +216,7 @@ func (x *Threads) get(ctx context.Context, c *httpapi.Caller, in *ThreadPath) (*
 	if err != nil {
 		return nil, err
 	}
-	return &threadOutput{showThread(h)}, nil
+	return &threadOutput{showThread(c, h)}, nil
 }
 
 func (x *Threads) update(ctx context.Context, c *httpapi.Caller, in *updateThreadInput) (*threadOutput, error) {
@@ -225,7 +235,7 @@ func (x *Threads) update(ctx context.Context, c *httpapi.Caller, in *updateThrea
 	if err != nil {
 		return nil, err
 	}
-	return &threadOutput{showThread(h)}, nil
+	return &threadOutput{showThread(c, h)}, nil
 }
 
 func (x *Threads) delete(ctx context.Context, c *httpapi.Caller, in *ThreadPath) (*struct{}, error) {

@@ -6,7 +6,7 @@ import { openSheet } from "./dialog.js";
 import { roles } from "./members.js";
 import { toast } from "./toast.js";
 
-const scopes = ["keys:read", "keys:write", "modules:read", "modules:write", "agents:read", "agents:write", "runs:read", "runs:write", "runs:approve", "usage:read", "secrets:write", "members:read", "members:write", "audit:read"];
+const scopes = ["keys:read", "keys:write", "modules:read", "modules:write", "agents:read", "agents:write", "runs:read", "runs:write", "runs:approve", "usage:read", "secrets:write", "tokens:write", "cors:write", "members:read", "members:write", "audit:read"];
 const lifetimes = [["", "Never"], [86400 * 7, "In a week"], [86400 * 30, "In 30 days"], [86400 * 90, "In 90 days"], [86400 * 365, "In a year"]];
 const graces = [[0, "At once"], [3600, "In an hour"], [86400, "In a day"], [86400 * 7, "In a week"]];
 

@@ -1,0 +1,163 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/abijson"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/server/agents"
+	"github.com/agent-runner/agent-runner/internal/server/httpapi"
+	"github.com/agent-runner/agent-runner/internal/toolcall"
+)
+
+// allow fails if the caller has the token of an end user that does not allow to start the run. It sets the end user
+// and the metadata of the run to those of the token: metadata can be what modules and tools trust. Other callers may
+// start any run of their tenant. A repeated call has no effect.
+func (r *Service) allow(
+	ctx context.Context,
+	c *httpapi.Caller,
+	ref *agents.Ref,
+	in *agent.Input,
+	client *Client,
+) error {
+	k := c.Token
+	if k == nil || in.EndUser != (journal.EndUser{}) {
+		return nil
+	}
+	if err := c.RequireAgent(&ref.AgentRef); err != nil {
+		return err
+	}
+	thread := ""
+	if client.Turn != nil {
+		thread = client.Turn.Thread
+	}
+	switch {
+	case k.Thread != "" && thread == "":
+		return httpapi.NewProblem(api.CodeForbidden, "the token is only for runs of its thread; send thread: %s", k.Thread)
+	case thread != "":
+		if _, err := c.Thread(ctx, thread); err != nil {
+			return err
+		}
+	}
+	if len(in.Metadata) > 0 {
+		return httpapi.NewProblem(api.CodeForbidden, "a run of a token has the metadata of the token; send none")
+	}
+	if err := c.RequireInput(in.Messages, thread != ""); err != nil {
+		return err
+	}
+	if k.Metadata != nil {
+		if err := json.Unmarshal(k.Metadata, &in.Metadata); err != nil {
+			return err
+		}
+	}
+	in.EndUser = c.EndUser()
+	return nil
+}
+
+// allowAnswers fails if the caller has the token of an end user that does not allow to answer the interrupts of a run.
+// Any token may send the results of tools of its own client: those of runs that a token started.
+func allowAnswers(c *httpapi.Caller, info *journal.RunInfo, answers map[string]json.RawMessage) error {
+	if c.Token == nil || c.Token.Answers {
+		return nil
+	}
+	for id := range answers {
+		own := func(p abi.Pending) bool { return p.ID == id && toolcall.IsClient(p) }
+		if info.Token == "" || !slices.ContainsFunc(info.Pending, own) {
+			return httpapi.NewProblem(api.CodeForbidden, "the token does not allow to answer interrupt %.80q", id)
+		}
+	}
+	return nil
+}
+
+// forCaller returns a run as the caller may see it. The end user of a token sees the conversation, and not how the
+// tenant's agent works.
+func forCaller(c *httpapi.Caller, shown *api.Run) *api.Run {
+	if c.Token == nil {
+		return shown
+	}
+	return &api.Run{
+		ID:           shown.ID,
+		Agent:        shown.Agent,
+		Title:        shown.Title,
+		Thread:       shown.Thread,
+		Subject:      shown.Subject,
+		Status:       shown.Status,
+		FinishReason: shown.FinishReason,
+		Step:         shown.Step,
+		Usage:        shown.Usage,
+		TookMS:       shown.TookMS,
+		LastEvent:    shown.LastEvent,
+		Created:      shown.Created,
+		Updated:      shown.Updated,
+		Interrupts: slices.DeleteFunc(shown.Interrupts, func(i api.Interrupt) bool {
+			return !i.Client && !c.Token.Answers
+		}),
+	}
+}
+
+// userEvents are the types of events that end users see.
+var userEvents = []abi.EventType{
+	abi.EventRunStarted, abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult,
+	abi.EventRunPaused, abi.EventRunResumed, abi.EventRunFinished,
+}
+
+// userEvent returns the JSON of an event as end users see it, or nil if they do not see it: without statistics of
+// modules, models and labels, and the questions for others.
+func userEvent(l *Event, answers bool) []byte {
+	if l.data == nil || !slices.Contains(userEvents, l.Type) {
+		return nil
+	}
+	var e abi.Event
+	if _, err := abijson.Decode(l.data, &e); err != nil || e.Call != nil && e.Call.By != nil { // a module's own call
+		return nil
+	}
+	shown := abi.Event{
+		Type: e.Type, Seq: e.Seq, Run: e.Run, TimeMS: e.TimeMS, Step: e.Step, StepID: e.StepID, Agent: e.Agent,
+		Chunk: e.Chunk, Replaced: e.Replaced, FinishReason: e.FinishReason, Usage: e.Usage, ExpiresMS: e.ExpiresMS,
+	}
+	if e.Message != nil {
+		shown.Message = userMessage(e.Message)
+	}
+	if e.Call != nil {
+		shown.Call = &abi.Call{ID: e.Call.ID, Name: e.Call.Name, Arguments: e.Call.Arguments}
+	}
+	if e.Result != nil {
+		shown.Result = &abi.Result{Content: e.Result.Content, IsError: e.Result.IsError}
+	}
+	if e.Error != nil {
+		shown.Error = &abi.Error{Code: e.Error.Code, Message: e.Error.Message}
+	}
+	for _, p := range e.Interrupts {
+		if answers || toolcall.IsClient(p) {
+			shown.Interrupts = append(shown.Interrupts, p)
+		}
+	}
+	b, err := abijson.Marshal(&shown)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// userMessage returns a message without the fields that are for modules.
+func userMessage(m *abi.Message) *abi.Message {
+	return &abi.Message{ID: m.ID, Role: m.Role, Content: m.Content, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID}
+}
+
+// UserMessage returns the JSON of a message of a thread as end users see it, or nil for a message that they do not see,
+// such as an instruction.
+func UserMessage(body json.RawMessage) (json.RawMessage, error) {
+	var m abi.Message
+	if _, err := abijson.Decode(body, &m); err != nil {
+		return nil, err
+	}
+	if !slices.Contains([]string{abi.RoleUser, abi.RoleAssistant, abi.RoleTool}, m.Role) {
+		return nil, nil
+	}
+	return abijson.Marshal(userMessage(&m))
+}
