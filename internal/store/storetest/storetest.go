@@ -79,6 +79,7 @@ func Run(t *testing.T, open Opener) {
 		"aliases":                  testAliases,
 		"replays":                  testReplays,
 		"names":                    testNames,
+		"pages of agents":          testPagesOfAgents,
 		"rollouts":                 testRollouts,
 		"gateways":                 testGateways,
 		"gateway quotas":           testGatewayQuotas,
