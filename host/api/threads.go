@@ -49,7 +49,7 @@ type ForkThread struct {
 	Concurrency string            `json:"concurrency,omitempty" enum:"reject,queue,cancel" doc:"Default: that of the thread."`
 }
 
-// A Retention says how long what a tenant has is stored.
+// A Retention determines how long the data of a tenant is stored.
 type Retention struct {
 	ThreadDays int64 `json:"thread_days" minimum:"0" maximum:"36500" doc:"Days after which a thread is deleted that no run and no change of a field has touched. 0 keeps threads."`
 }

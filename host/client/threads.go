@@ -93,7 +93,8 @@ func (c *Client) ExportThread(ctx context.Context, id string, w io.Writer) error
 	return nil
 }
 
-// retentionPath returns the path of the retention of a tenant, or of the caller's if tenant is empty.
+// retentionPath returns the path of a tenant's retention. If tenant is empty, it is the path of the
+// retention of the caller's own tenant.
 func retentionPath(tenant string) string {
 	if tenant == "" {
 		return "/v1/retention"
@@ -101,13 +102,15 @@ func retentionPath(tenant string) string {
 	return path("/v1/tenants/%s/retention", tenant)
 }
 
-// Retention returns how long the threads of a tenant are stored. An empty tenant is the caller's own.
+// Retention returns how long the threads of a tenant are stored. If tenant is empty, it is the
+// caller's own tenant.
 func (c *Client) Retention(ctx context.Context, tenant string) (*api.Retention, error) {
 	out := &api.Retention{}
 	return out, c.get(ctx, retentionPath(tenant), nil, out)
 }
 
-// SetRetention sets how long the threads of a tenant are stored. An empty tenant is the caller's own.
+// SetRetention sets how long the threads of a tenant are stored. If tenant is empty, it is the
+// caller's own tenant.
 func (c *Client) SetRetention(ctx context.Context, tenant string, r *api.Retention) (*api.Retention, error) {
 	out := &api.Retention{}
 	return out, c.call(ctx, &request{method: http.MethodPut, path: retentionPath(tenant), in: r}, out)

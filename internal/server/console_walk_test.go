@@ -33,9 +33,10 @@ func walkReply(_ int, req *model.Request) scripted.Reply {
 	return scripted.Calls(abi.NewToolCall("call_1", "calculator", `{"expression":"6*7"}`))
 }
 
-// TestWalkThrough checks in a browser that a person signs in with an identity provider, uploads a module, replays
-// stored runs through it, gives it to 10 percent of the runs, sees it deny tool calls and be rolled back, and
-// reads about it in the audit log.
+// TestWalkThrough checks a rollout in a browser. A person signs in with an identity provider, uploads
+// a module, and replays stored runs with the module. The person then starts a rollout of the module
+// to 10 percent of the runs. The module denies tool calls, and the rollout is rolled back. The audit
+// log must show these actions.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -90,7 +91,7 @@ func TestWalkThrough(t *testing.T) {
 	require.Contains(t, a.YAML, "name: guard", "the entry keeps its name")
 }
 
-// checkRollouts checks rollouts until ctx is done, more often than the server itself does.
+// checkRollouts checks rollouts until ctx is done. The server itself checks them less often.
 func (f *fixture) checkRollouts(ctx context.Context) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExamples checks that each operation has examples of its request and its response, and that they match
-// their schemas.
+// TestExamples checks that each operation has examples of its request and its response, and that the
+// examples match the schemas.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

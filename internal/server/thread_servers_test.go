@@ -14,16 +14,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// open lets the model answer this and all later requests.
+// open makes the model answer this request and all later ones.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	close(g.release)
 }
 
-// TestServersContinueThreads checks that a thread has one history, without gaps and duplicates, if the
-// server of one of its runs is killed, or stops until its lease has passed and then continues. The other
-// server takes the run over, and then starts the run that was queued after it.
+// TestServersContinueThreads checks that a thread has one history, without gaps and duplicates, if
+// the server of one of its runs fails. The server is killed, or it is stopped until its lease has
+// expired and then continues. Another server must take over the run, and then start the run that was
+// queued after it.
 func TestServersContinueThreads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")
@@ -66,7 +67,7 @@ func TestServersContinueThreads(t *testing.T) {
 		require.Equal(t, want, second.said(f.acme, h.ID))
 		if end == syscall.SIGSTOP {
 			require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
-			four := start(first, "four") // the server has also got the answer of its run "two"
+			four := start(first, "four") // the first server has also received the answer of its run "two"
 			<-g.asked
 			first.finished(f.acme, four.ID)
 			require.Equal(t, append(want, "user: four", want[1]), second.said(f.acme, h.ID))
@@ -75,8 +76,8 @@ func TestServersContinueThreads(t *testing.T) {
 	}
 }
 
-// TestRolloutByThread checks that a conversation stays on one version of its agent during a rollout by
-// thread, and that different conversations have different versions.
+// TestRolloutByThread checks that all runs of a thread use the same version of an agent during a
+// rollout by thread, and that different threads use different versions.
 func TestRolloutByThread(t *testing.T) {
 	t.Parallel()
 	f := rolloutFixture(t, 40)

@@ -76,9 +76,10 @@ type Platform interface {
 	// Roles returns the roles of a person without a session. Like SignIn, it accepts invitations.
 	Roles(ctx context.Context, p *Person) ([]TenantRole, error)
 
-	// ExpireThreads deletes the threads of tenants whose retention has passed, with their messages and
-	// runs, in small batches, and the rest of threads whose deletion or fork was interrupted. It returns
-	// the number of expired threads that it deleted.
+	// ExpireThreads deletes the threads that are older than the retention of their tenants, with
+	// their messages and runs. It also deletes the rest of threads whose deletion or fork was
+	// interrupted. It deletes in small batches, and returns the number of expired threads that it
+	// deleted.
 	ExpireThreads(ctx context.Context) (deleted int, err error)
 	// PruneAudit deletes records of audit logs that are older than age, unless age is 0, and those
 	// beyond the newest million of each log. It never deletes the newest record of a log. It returns

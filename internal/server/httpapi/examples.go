@@ -13,13 +13,13 @@ import (
 //go:embed examples.json
 var examplesJSON []byte
 
-// examples are the samples from which the examples of the document are made.
+// examples holds the samples from which the examples in the OpenAPI document are made.
 type examples struct {
-	// Requests and Responses are bodies by the id of the operation.
+	// Requests and Responses hold bodies by the ids of operations.
 	Requests  map[string]any `json:"requests"`
 	Responses map[string]any `json:"responses"`
-	// Values are the values of properties, by the name of the property, or by the name of its schema, a dot
-	// and its name.
+	// Values holds values of properties. A key is the name of a property, or the name of a schema and
+	// the name of its property with a dot between them.
 	Values map[string]any `json:"values"`
 
 	schemas huma.Registry
@@ -34,8 +34,9 @@ func readExamples(schemas huma.Registry) *examples {
 	return x
 }
 
-// add adds examples to the bodies of an operation: of its request, and of its successful response. If there is no
-// sample of a body, its example is made from the schema, so that it has the fields of the body.
+// add adds an example to the request and to the successful response of an operation. If there is no
+// sample of a body, its example is made from the schema, so that the example has the fields of the
+// body.
 func (x *examples) add(op *huma.Operation) {
 	if op.RequestBody != nil && op.OperationID != "put-module" { // the body is a program
 		for _, m := range op.RequestBody.Content {
@@ -56,8 +57,8 @@ func (x *examples) add(op *huma.Operation) {
 	}
 }
 
-// value returns an example of a schema, or nil if there is none. property is the property of the schema owner
-// that has the value, and within are the schemas around it.
+// value returns an example of a schema, or nil if there is none. The value is for a property of the
+// schema owner. within has the schemas that contain the value.
 func (x *examples) value(owner, property string, s *huma.Schema, within []string) any {
 	if v, ok := x.Values[owner+"."+property]; ok {
 		return v
@@ -96,7 +97,8 @@ func (x *examples) value(owner, property string, s *huma.Schema, within []string
 	return map[string]any{}
 }
 
-// fits reports whether a sample has the type of a schema, and is one of its values.
+// fits reports whether a sample has the type of a schema and, if the schema lists its values, is one
+// of them.
 func fits(v any, s *huma.Schema) bool {
 	switch v.(type) {
 	case string:
@@ -107,7 +109,8 @@ func fits(v any, s *huma.Schema) bool {
 	return false
 }
 
-// object returns an example of an object: its required properties, and those for which there is a sample.
+// object returns an example of an object. It has the required properties, and the properties for
+// which there is a sample.
 func (x *examples) object(name string, s *huma.Schema, within []string) any {
 	out := map[string]any{}
 	for _, property := range slices.Sorted(maps.Keys(s.Properties)) {

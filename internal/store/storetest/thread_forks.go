@@ -103,7 +103,8 @@ func testThreadForkQuotas(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, journal.ErrNoThread)
 }
 
-// testAdoptedRuns checks that a run without a thread becomes the first run of a new one, once.
+// testAdoptedRuns checks that a run without a thread can become the first run of a new thread, but
+// only once.
 func testAdoptedRuns(t *testing.T, open Opener) {
 	ctx := t.Context()
 	s, _ := open(t, nil)
@@ -141,8 +142,8 @@ func testAdoptedRuns(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
-// testThreadRetention checks that old threads of tenants with a retention are deleted, except those with
-// an unfinished run, and that the log has who set it.
+// testThreadRetention checks that old threads of tenants with a retention are deleted, except threads
+// with an unfinished run. The audit log must name the actor who set the retention.
 func testThreadRetention(t *testing.T, open Opener) {
 	ctx := t.Context()
 	s, where := open(t, nil)

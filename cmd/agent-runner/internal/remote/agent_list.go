@@ -9,14 +9,16 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// An agentList lists what belongs to an agent, or to all agents.
+// An agentList describes a list of items that belong to an agent, such as its replays. It can also
+// list the items of all agents.
 type agentList[T any] struct {
 	read   func(c *client.Client, ctx context.Context, agent string, p client.Page) (rows []T, next string, err error)
 	header []string
 	row    func(*T) []string
 }
 
-// listOfAgent returns the command "list [AGENT]". none is its output if there are no rows, such as "no replays".
+// listOfAgent returns the command "list [AGENT]". none is the text that it prints if there are no
+// rows, such as "no replays".
 func listOfAgent[T any](e *cli.Env, short, none string, l *agentList[T]) *cobra.Command {
 	return Command(e, &cobra.Command{Use: "list [AGENT]", Short: short},
 		func(ctx context.Context, r *Session, args []string) error {

@@ -47,7 +47,7 @@ function form(agents, loaded, module, version) {
   }
   const stages = new Stages();
   let by = "run";
-  let saved; // the version with the module, so that a second attempt saves no other one
+  let saved; // the stored version with the module, which a second attempt uses again
   const minimum = h("input", { type: "number", min: "1", max: "5000", value: "20", required: true, inputmode: "numeric" });
   const limits = Object.entries(figures).map(([figure, [label, unit, value]]) => {
     const amount = h("input", { type: "number", min: "0.1", max: unit === "%" ? "10000" : "100", step: "any", value, required: true, "aria-label": `${label}, tolerated increase in ${unit === "%" ? "percent" : "percentage points"}`, inputmode: "decimal" });
