@@ -99,7 +99,8 @@ func (r *Service) hint(topic string, hint []byte) {
 // Broadcast makes runs in progress here send their events and their activity to the servers that follow
 // them, until ctx is done.
 func (r *Service) Broadcast(ctx context.Context) {
-	for topic, answer := range map[string]func(*ActiveRun){topicFollow: (*ActiveRun).announce, topicWatch: r.sendActivity} {
+	answers := map[string]func(*ActiveRun){topicFollow: (*ActiveRun).announce, topicWatch: r.sendActivity}
+	for topic, answer := range answers {
 		stop, err := r.options.Hints.Subscribe(topic, func(hint []byte) {
 			if l := r.Active.find(string(hint)); l != nil {
 				answer(l)
