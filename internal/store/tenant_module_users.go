@@ -10,6 +10,9 @@ type ModuleUser struct {
 	Aliases  []string // the aliases of these versions, ordered by name
 }
 
+// agentsWith selects the first $3 names of agents that use the module $2.
+const agentsWith = `(SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT $3)`
+
 // ModuleUsers returns the agents that use a module in their newest version, or in one that an alias or an
 // active rollout refers to, ordered by name. It returns at most limit of them, with all their versions that use
 // the module.
@@ -30,8 +33,9 @@ func (n *Tenant) ModuleUsers(ctx context.Context, digest string, limit int) (use
 			}
 			users[i].Versions = append(users[i].Versions, version)
 			return nil
-		}, `SELECT agents.name, agents.version, (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
-			FROM agents WHERE agents.tenant = $1 AND agents.name IN (SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT $3)
+		}, `SELECT agents.name, agents.version,
+				(SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
+			FROM agents WHERE agents.tenant = $1 AND agents.name IN `+agentsWith+`
 			AND agents.modules LIKE '%"' || $2 || '"%' ORDER BY agents.name, agents.version DESC`, digest, limit); err != nil {
 			return err
 		}
@@ -46,7 +50,7 @@ func (n *Tenant) ModuleUsers(ctx context.Context, digest string, limit int) (use
 			return nil
 		}, `SELECT agent_aliases.agent, agent_aliases.alias FROM agent_aliases
 			JOIN agents ON agents.tenant = $1 AND agents.name = agent_aliases.agent AND agents.version = agent_aliases.version
-			WHERE agent_aliases.tenant = $1 AND agent_aliases.agent IN (SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT $3)
+			WHERE agent_aliases.tenant = $1 AND agent_aliases.agent IN `+agentsWith+`
 			AND agents.modules LIKE '%"' || $2 || '"%' ORDER BY agent_aliases.agent, agent_aliases.alias`, digest, limit)
 	})
 	return users, err
