@@ -9823,6 +9823,7 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example text */
                 "application/yaml": string;
             };
         };
@@ -9833,6 +9834,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "after": {
+                     *         "denials": 0,
+                     *         "faults": 0,
+                     *         "fuel": 152716,
+                     *         "steps": 1
+                     *       },
+                     *       "before": {
+                     *         "denials": 0,
+                     *         "faults": 0,
+                     *         "fuel": 152716,
+                     *         "steps": 1
+                     *       },
+                     *       "number": 1,
+                     *       "outcome": "different",
+                     *       "run": "run_6b0b22a4cpniyg2t4sz5stl2m3"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ReplayedRun"];
                 };
             };
