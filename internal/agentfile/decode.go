@@ -24,7 +24,7 @@ import (
 const (
 	maxDepth = 64
 	maxNodes = 100_000
-	maxJSON  = 1 << 20 // total bytes of the strings that toJSON converts, such as those of configurations
+	maxJSON  = 1 << 20 // total bytes of the keys and scalars that toJSON converts, such as those of configurations
 	// Bounds of the parser's input. The parser's time is quadratic in these numbers.
 	maxOpen   = 500 // brackets and braces
 	maxDashes = 64  // nested list items on one line
@@ -366,13 +366,13 @@ func (d *decoder) toJSON(n ast.Node) ([]byte, error) {
 		if err != nil {
 			return nil, d.errorf(n, "cannot be written in JSON: %w", err)
 		}
-		return b, nil
+		return d.bounded(n, b, nil)
 	}
 	return nil, d.errorf(n, "%s cannot be written in JSON", kindOf(n))
 }
 
-// bounded adds the length of b, the JSON of string n, to the total for the file. It returns an
-// error if the total exceeds maxJSON, since aliases can repeat long values. Otherwise it returns b
+// bounded adds the length of b, the JSON of key or scalar n, to the total for the file. It returns
+// an error if the total exceeds maxJSON, since aliases can repeat long keys and values. Otherwise it returns b
 // and err.
 func (d *decoder) bounded(n ast.Node, b []byte, err error) ([]byte, error) {
 	if d.json += len(b); d.json > maxJSON {
@@ -389,7 +389,7 @@ func (d *decoder) jsonObject(n ast.Node) ([]byte, error) {
 			return nil, err
 		}
 		k, err := abijson.Marshal(name)
-		if err != nil {
+		if k, err = d.bounded(pair.Key, k, err); err != nil {
 			return nil, err
 		}
 		b, err := d.toJSON(pair.Value)

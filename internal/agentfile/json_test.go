@@ -49,8 +49,14 @@ func aliases(key string) string {
 // aliases.
 func TestAliasesAreBounded(t *testing.T) {
 	t.Parallel()
-	text := "instruction: &x " + strings.Repeat("x", 50_000) +
-		"\nmiddlewares: [{module: m, config: {list: [" + strings.Repeat("*x, ", 40_000) + "]}}]\n"
-	_, err := agentfile.Parse("agent.yaml", []byte(text))
-	require.ErrorContains(t, err, "values of more than 1048576 bytes")
+	long := strings.Repeat("x", 50_000)
+	for name, anchor := range map[string]string{
+		"value":  "&x " + long,
+		"key":    "&x {" + long + ": 1}",
+		"number": "&x 1" + strings.Repeat("0", 50_000),
+	} {
+		text := "middlewares: [{module: m, config: {a: " + anchor + ", list: [" + strings.Repeat("*x, ", 40_000) + "]}}]\n"
+		_, err := agentfile.Parse("agent.yaml", []byte(text))
+		require.ErrorContains(t, err, "values of more than 1048576 bytes", name)
+	}
 }

@@ -319,9 +319,10 @@ func keepMessage(m, was *abi.Message) error {
 	return nil
 }
 
-// keepInterrupts restores the IDs and the origin of interrupts and of their calls. It returns an
-// error if the translator changed the number of interrupts, or added or removed a call. Clients
-// answer interrupts by ID, and must answer all of them.
+// keepInterrupts restores the IDs and the origin of interrupts, their calls and the questions of
+// gates, so that a person who approves a call sees the call that runs. It returns an error if the
+// translator changed the number of interrupts. Clients answer interrupts by ID, and must answer all
+// of them.
 func keepInterrupts(e, was *abi.Event) error {
 	if len(e.Interrupts) != len(was.Interrupts) {
 		return fmt.Errorf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
@@ -329,11 +330,9 @@ func keepInterrupts(e, was *abi.Event) error {
 	for i := range e.Interrupts {
 		p, w := &e.Interrupts[i], &was.Interrupts[i]
 		p.ID, p.Run, p.Agent, p.Entry, p.Hook = w.ID, w.Run, w.Agent, w.Entry, w.Hook
-		if (p.Call == nil) != (w.Call == nil) {
-			return fmt.Errorf("event: interrupt %s: its call cannot be added or left out", w.ID)
-		}
-		if p.Call != nil {
-			p.Call.ID, p.Call.Owner, p.Call.Idempotent, p.Call.By = w.Call.ID, w.Call.Owner, w.Call.Idempotent, w.Call.By
+		p.Call, p.Asks = w.Call, w.Asks
+		if w.Call != nil { // a question about a call is the gate's
+			p.Reason, p.Payload = w.Reason, w.Payload
 		}
 	}
 	return nil
