@@ -518,6 +518,9 @@ func deleteExpired(ctx context.Context, s store.Store, log *slog.Logger) {
 		case n > 0:
 			log.Info("deleted unreferenced modules", "modules", n)
 		}
+		if _, err := s.PruneTokens(ctx); err != nil && ctx.Err() == nil {
+			log.Error("deleting expired tokens failed", "error", err)
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/api"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+)
+
+// TestPageOfAnotherOrigin runs the page of docs/identity.md in Chromium: at an origin that the tenant allows, where it
+// starts a run and reads its events, and at one that it does not allow.
+func TestPageOfAnotherOrigin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts Chromium")
+	}
+	t.Parallel()
+	input := map[string]any{"folder": npmtest.Folder(t), "chromium": npmtest.Chromium(t)}
+	f, _ := runFixture(t, map[string]func() *agent.Options{"clerk": hello})
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "clerk", []byte("{}"), nil)
+	require.NoError(t, err)
+	token := f.token(api.CreateToken{Subject: "ann", Agents: []string{"clerk"}}).Secret
+
+	text, err := os.ReadFile("../../docs/identity.md")
+	require.NoError(t, err)
+	example := regexp.MustCompile("(?s)```js\n(.*?)```").FindSubmatch(text)
+	require.NotNil(t, example)
+	script := strings.Replace(string(example[1]), "https://agents.example.com", f.url, 1)
+	require.Contains(t, script, f.url)
+	pages := http.NewServeMux()
+	pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, "<!doctype html><title>-</title><body></body><script type=module>\n%s</script>", script)
+	})
+	pages.HandleFunc("POST /agent-token", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, token) })
+	allowed, other := httptest.NewServer(pages), httptest.NewServer(pages)
+	t.Cleanup(allowed.Close)
+	t.Cleanup(other.Close)
+	f.ok("PUT", "/v1/cors", f.acme, api.CORS{Origins: []string{allowed.URL}}, nil)
+
+	input["allowed"], input["other"] = allowed.URL, other.URL
+	b, err := json.Marshal(input)
+	require.NoError(t, err)
+	c := exec.CommandContext(t.Context(), "node", "testdata/browser.mjs")
+	c.Stdin = bytes.NewReader(b)
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, string(out))
+	var list struct{ Runs []api.Run }
+	f.ok("GET", "/v1/runs", f.acme, nil, &list)
+	require.Len(t, list.Runs, 1, "the other page started none")
+	require.Equal(t, "ann", list.Runs[0].Subject)
+}
