@@ -5903,6 +5903,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "origins": [
+                     *         "text"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CORS"];
                 };
             };
@@ -5953,6 +5960,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "origins": [
+                 *         "text"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CORS"];
             };
         };
@@ -5963,6 +5977,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "origins": [
+                     *         "text"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CORS"];
                 };
             };
@@ -10996,6 +11017,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "origins": [
+                     *         "text"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CORS"];
                 };
             };
@@ -11049,6 +11077,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "origins": [
+                 *         "text"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CORS"];
             };
         };
@@ -11059,6 +11094,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "origins": [
+                     *         "text"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CORS"];
                 };
             };
@@ -12657,6 +12699,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "tokens": [
+                     *         {
+                     *           "agents": [
+                     *             "text"
+                     *           ],
+                     *           "created": "2026-11-28T12:00:00Z",
+                     *           "expires": "2026-11-28T12:00:00Z",
+                     *           "id": "text",
+                     *           "key": "text",
+                     *           "quota": {},
+                     *           "subject": "user-17",
+                     *           "used": {}
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListTokensOutputBody"];
                 };
             };
@@ -12707,6 +12767,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "agents": [
+                 *         "text"
+                 *       ],
+                 *       "subject": "user-17"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateToken"];
             };
         };
@@ -12717,6 +12785,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agents": [
+                     *         "text"
+                     *       ],
+                     *       "created": "2026-11-28T12:00:00Z",
+                     *       "expires": "2026-11-28T12:00:00Z",
+                     *       "id": "text",
+                     *       "key": "text",
+                     *       "quota": {},
+                     *       "subject": "user-17",
+                     *       "used": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["Token"];
                 };
             };
@@ -12776,6 +12858,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "deleted": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeletedTokens"];
                 };
             };
