@@ -11,18 +11,24 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/api"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/store/storetest"
 )
 
 // countingPlatform returns a platform with the agent "counter" of the tenants acme and beta. For
 // acme, the model answers as [counting] does.
-func countingPlatform(t *testing.T) (*fixture, *scripted.Model) {
+func countingPlatform(t *testing.T) *fixture {
 	t.Helper()
-	f := newFixture(t)
-	m := counting().Model.(*scripted.Model)
-	f.useModel(m)
+	return countingPlatformAt(t, storetest.File(t))
+}
+
+// countingPlatformAt returns a platform as [countingPlatform] does, with its store at the location where.
+func countingPlatformAt(t *testing.T, where string) *fixture {
+	t.Helper()
+	f := newFixtureAt(t, where)
+	f.useModel(counting().Model.(*scripted.Model))
 	require.Equal(t, 200, f.apply(f.acme, "counter", "model: {name: small}\n").status)
 	require.Equal(t, 200, f.apply(f.beta, "counter", "model: {name: echo}\n").status)
-	return f, m
+	return f
 }
 
 // A response is a response of the Responses API.
@@ -54,7 +60,7 @@ func (f *fixture) respond(key, input, previous string, header ...string) (out re
 // in this thread, and all others in forks. It also sends such requests concurrently.
 func TestPreviousResponse(t *testing.T) {
 	t.Parallel()
-	f, _ := countingPlatform(t)
+	f := countingPlatform(t)
 	first := f.respond(f.acme, "one", "")
 	require.Equal(t, "2: one", first.text())
 	require.Empty(t, first.Runner.Thread, "a conversation of one response needs no thread")
@@ -101,7 +107,7 @@ func TestPreviousResponse(t *testing.T) {
 // are rejected.
 func TestPreviousResponseRejects(t *testing.T) {
 	t.Parallel()
-	f, _ := countingPlatform(t)
+	f := countingPlatform(t)
 	first := f.respond(f.acme, "one", "")
 	h := f.thread(f.acme, api.CreateThread{})
 	f.send("POST", "/v1/responses", f.acme, map[string]any{"model": "counter", "input": "fail"})
@@ -175,7 +181,7 @@ func (f *fixture) threadsOf(key, id string) []api.Thread {
 // and that a run continues the messages of this thread.
 func TestThreadOfAGUI(t *testing.T) {
 	t.Parallel()
-	f, _ := countingPlatform(t)
+	f := countingPlatform(t)
 	require.Equal(t, 200, f.apply(f.acme, "second", "model: {name: small}\n").status)
 	say := func(key, agent, thread string, messages ...string) string {
 		r := f.agui(key, agent, thread, messages...)

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"context"
+	"database/sql"
 	"fmt"
 	"syscall"
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/storetest"
 )
 
 // open makes the model answer this request and all later ones.
@@ -119,24 +120,39 @@ func TestReplayOfThreads(t *testing.T) {
 	require.Len(t, f.said(f.acme, h.ID), 6, "a replay does not change the thread")
 }
 
-// TestThreadStorage checks that the stored bytes of a thread grow by the same amount with each turn.
+// TestThreadStorage checks that the stored bytes of a thread grow by the same amount with each turn: those
+// that count for the tenant's quota, and those of the database.
 func TestThreadStorage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")
 	}
 	t.Parallel()
-	f, _ := countingPlatform(t)
+	where := storetest.File(t)
+	f := countingPlatformAt(t, where)
+	db, err := sql.Open("sqlite", "file:"+where+"?_pragma=busy_timeout(60000)")
+	require.NoError(t, err)
+	defer db.Close()
 	h := f.thread(f.acme, api.CreateThread{Agent: "counter"})
-	stored := map[int]int64{}
+	counted, pages := map[int]int64{}, map[int]int64{}
 	for turn := 1; turn <= 100; turn++ {
 		f.say(f.acme, h.ID, fmt.Sprintf("%-500d", turn))
-		bytes, err := f.store.Tenant("acme").JournalBytes(context.Background())
+		counted[turn], err = f.store.Tenant("acme").JournalBytes(t.Context())
 		require.NoError(t, err)
-		stored[turn] = bytes
+		var n int64
+		require.NoError(t, db.QueryRow(`SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()`).Scan(&n))
+		pages[turn] = n
 	}
 	require.Len(t, f.said(f.acme, h.ID), 200)
-	first, last := stored[1], (stored[100]-stored[90])/10
-	t.Logf("the first turn has %d bytes, turns 91 to 100 have %d each: %.2f times as many; 100 turns have %d",
-		first, last, float64(last)/float64(first), stored[100])
-	require.Less(t, float64(last), 1.2*float64(first))
+	last := (counted[100] - counted[90]) / 10
+	t.Logf("the first turn counts %d bytes, turns 91 to 100 count %d each: %.2f times as many; 100 turns count %d",
+		counted[1], last, float64(last)/float64(counted[1]), counted[100])
+	require.Less(t, float64(last), 1.2*float64(counted[1]))
+	early, late := float64(pages[50]-pages[10])/40, float64(pages[100]-pages[60])/40
+	t.Logf(
+		"the database grows by %.0f bytes for each of the turns 11 to 50, and by %.0f for 61 to 100: %.2f times as many",
+		early,
+		late,
+		late/early,
+	)
+	require.Less(t, late, 1.3*early)
 }
