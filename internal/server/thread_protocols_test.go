@@ -31,6 +31,14 @@ func countingPlatformAt(t *testing.T, where string) *fixture {
 	return f
 }
 
+// threadCount returns the number of a tenant's threads.
+func (f *fixture) threadCount(key string) int {
+	f.t.Helper()
+	var list struct{ Threads []api.Thread }
+	f.ok("GET", "/v1/threads", key, nil, &list)
+	return len(list.Threads)
+}
+
 // A response is a response of the Responses API.
 type response struct {
 	ID     string
@@ -134,6 +142,15 @@ func TestPreviousResponseRejects(t *testing.T) {
 		r := f.send("POST", "/v1/responses", c.key, c.fields)
 		require.Equal(t, c.status, r.status, "%s: %s", name, r.body)
 	}
+	before := f.threadCount(f.acme)
+	f.respond(f.acme, "two", first.ID)
+	f.send(
+		"POST",
+		"/v1/responses",
+		f.acme,
+		map[string]any{"model": "none", "input": "x", "previous_response_id": first.ID},
+	)
+	require.Equal(t, before+1, f.threadCount(f.acme), "a request that cannot start a run stores no fork")
 	chat := map[string]any{"model": "counter", "messages": []any{map[string]any{"role": "user", "content": "hi"}}}
 	require.Equal(t, 404, f.send("POST", "/v1/chat/completions", f.beta, chat, "X-Thread", h.ID).status)
 	require.Equal(t, 400, f.send("POST", "/v1/chat/completions", f.acme, chat, "X-Thread", "x").status)

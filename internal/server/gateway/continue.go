@@ -31,6 +31,12 @@ func (x *Models) begin(
 	}
 	client.Turn = &runs.Turn{Thread: q.Thread}
 	if q.Previous != "" {
+		if _, err := c.Tenant.AgentOf(ctx, ref.AgentRef); err != nil { // before a fork is stored
+			return nil, nil, err
+		}
+		if err := c.Tenant.CheckRunQuotas(ctx); err != nil {
+			return nil, nil, err
+		}
 		if client.Turn, err = x.Runs.TurnAfter(ctx, c, q.Previous, q.Model); err != nil {
 			return nil, nil, err
 		}
