@@ -1,14 +1,15 @@
 package api
 
-// A RunActivity is what the modules of a run in progress do at a time. It covers the run since it was started,
-// resumed or taken over.
+// A RunActivity is a snapshot of the work of the modules of a run in progress. Its counters begin
+// when the run is started, resumed or taken over.
 type RunActivity struct {
 	Run     string           `json:"run"`
 	TimeMS  int64            `json:"time_ms" doc:"Unix time in milliseconds, as of the server."`
 	Modules []ModuleActivity `json:"modules" nullable:"false" doc:"The modules that were called, in the order of their first calls; at most 64."`
 }
 
-// A ModuleActivity is what an entry of a run does, and what it has used.
+// A ModuleActivity describes the last hook of an entry of a run, and the resources that the entry has
+// used.
 type ModuleActivity struct {
 	Entry       string `json:"entry"`
 	Agent       string `json:"agent,omitempty" doc:"The agent whose chain has the entry."`

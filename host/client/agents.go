@@ -34,9 +34,9 @@ func (c *Client) CheckAgent(ctx context.Context, name string, yaml []byte) (*api
 	)
 }
 
-// DryRun replays a finished run with an agent.yaml that is not stored, and returns what would differ. name is
-// that of the agent in the file, which need not exist; if it is empty, that of the run's agent. DryRun fails if
-// the file is not valid.
+// DryRun replays a finished run with an agent.yaml that is not stored, and returns the differences.
+// name is the name of the file's agent, which need not exist. If name is empty, it is the name of the
+// run's agent. DryRun fails if the file is invalid.
 func (c *Client) DryRun(ctx context.Context, run, name string, yaml []byte) (*api.ReplayedRun, error) {
 	q := url.Values{}
 	if name != "" {

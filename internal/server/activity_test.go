@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
-// TestActivityOfRun checks that a stream shows what modules do while a run is in progress, if the client asks
-// for it, and that other streams do not have these events.
+// TestActivityOfRun checks that a stream has events about the activity of modules while a run is in
+// progress, if the client asks for them. Other streams must not have these events.
 func TestActivityOfRun(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Reply{Hang: true})

@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// TestDryRun checks that a draft is replayed on a stored run without being stored, and who may do that with
-// which runs.
+// TestDryRun checks that a stored run is replayed with a draft that is not stored, and which keys may
+// replay which runs.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	f, ids := replayFixture(t, 1)

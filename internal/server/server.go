@@ -318,8 +318,8 @@ func (s *Server) newServices() {
 	}
 }
 
-// tracer returns a tracer of a tenant's runs that reports to the server's tracer, to its metrics, to the
-// stored timelines, and to those who watch a run.
+// tracer returns a tracer of a tenant's runs that reports to the server's tracer, to its metrics, to
+// the stored timelines, and to clients that watch a run.
 func (s *Server) tracer(t *store.Tenant) tracing.Tracer {
 	return telemetry.Join(s.options.Tracer, s.metrics.tracer, runs.Timelines(t, s.log), runs.Activities())
 }

@@ -29,8 +29,8 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	return string(out)
 }
 
-// packClient installs the npm package @agent-runner/client into dir as npm would after it was published, and
-// returns its folder.
+// packClient packs the npm package @agent-runner/client and installs it into dir, as if it had been
+// published. It returns the package's folder.
 func packClient(t *testing.T, dir string) (folder string) {
 	t.Helper()
 	command(t, typescriptClient, nil, "npm", "pack", "--silent", "--pack-destination", dir)

@@ -10,11 +10,11 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// A Draft is an agent file that was checked, and that is not stored.
+// A Draft is an agent file that was checked but is not stored.
 type Draft struct{ agent *store.StoredAgent }
 
-// Draft checks an agent file as if it were to be stored. It fails with a [*httpapi.Problem] if the file is not
-// valid.
+// Draft checks an agent file like one that is stored, and returns it as a draft. It fails with a
+// [*httpapi.Problem] if the file is invalid.
 func (a *Service) Draft(ctx context.Context, c *httpapi.Caller, name string, body []byte) (*Draft, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -26,7 +26,8 @@ func (a *Service) Draft(ctx context.Context, c *httpapi.Caller, name string, bod
 	return &Draft{&store.StoredAgent{Name: name, Body: body, Modules: checked.Digests()}}, nil
 }
 
-// RerunDraft is like [Service.Rerun], with a draft in place of the agent of the spec.
+// RerunDraft is like [Service.Rerun], but uses the file of a draft instead of the file of the spec's
+// agent.
 func (a *Service) RerunDraft(
 	ctx context.Context,
 	t *store.Tenant,

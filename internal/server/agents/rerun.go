@@ -24,7 +24,7 @@ func (a *Service) Rerun(
 	return a.rerun(t, plan, o)
 }
 
-// rerun returns the file of a plan, as Rerun documents it.
+// rerun is [Service.Rerun] for a plan.
 func (a *Service) rerun(t *store.Tenant, plan *Plan, o *host.FileOptions) (*agentfile.File, error) {
 	if err := plan.read(); err != nil {
 		return nil, err

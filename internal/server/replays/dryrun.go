@@ -18,7 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// dryRunTimeout limits a dry run, for which a client waits.
+// dryRunTimeout limits the duration of a dry run, because a client waits for it.
 const dryRunTimeout = 30 * time.Second
 
 func describeDryRun(op *huma.Operation, schemas huma.Registry) {
@@ -36,7 +36,7 @@ func describeDryRun(op *huma.Operation, schemas huma.Registry) {
 		"application/json": {Schema: schemas.Schema(reflect.TypeFor[api.ReplayedRun](), true, "ReplayedRun")}}}
 }
 
-// dryRun replays a stored run with the agent file in a request, and responds with what would differ.
+// dryRun replays a stored run with the agent file in a request, and responds with the differences.
 func (s *Service) dryRun(w http.ResponseWriter, r *http.Request, c *httpapi.Caller) error {
 	if err := c.Require(httpapi.AgentsWrite); err != nil {
 		return err
@@ -71,7 +71,8 @@ func (s *Service) dryRun(w http.ResponseWriter, r *http.Request, c *httpapi.Call
 	return httpapi.WriteJSON(w, result)
 }
 
-// try replays a run with a draft. It returns a result even if that fails, except if the client has left.
+// try replays a run with a draft. If the replay fails, the result has the reason. try returns an
+// error only if the client has disconnected.
 func (s *Service) try(
 	ctx context.Context,
 	c *httpapi.Caller,

@@ -47,8 +47,9 @@ type candidateError struct{ error }
 
 func (e *candidateError) Unwrap() error { return e.error }
 
-// replay replays a run with its own modules and with the candidate, and compares both. It fails if the run
-// is not of the agent, unless agentName is empty, or if the run or the candidate cannot be replayed.
+// replay replays a run with its own modules and with the candidate, and compares both. It fails if
+// the run or the candidate cannot be replayed, and if agentName is not empty and is not the name of
+// the run's agent.
 func (s *Service) replay(
 	ctx context.Context,
 	t *store.Tenant,
@@ -92,11 +93,11 @@ func (s *Service) replay(
 	return result, nil
 }
 
-// A candidateFile returns the file of the candidate for a run with the agent of a spec.
+// A candidateFile returns the file of the candidate. own is the spec of the run's agent.
 type candidateFile func(ctx context.Context, own agents.Spec, o *host.FileOptions) (*agentfile.File, error)
 
-// fileOf returns the file of the candidate of a stored replay: a version of the agent, or the run's own with
-// another module.
+// fileOf returns the candidateFile of a stored replay. The file is that of a version of the agent, or
+// the run's own file with another module.
 func (s *Service) fileOf(t *store.Tenant, candidate *api.ReplayCandidate) candidateFile {
 	return func(ctx context.Context, own agents.Spec, o *host.FileOptions) (*agentfile.File, error) {
 		file, err := s.agents.Rerun(ctx, t, specOf(own, candidate), o)
@@ -110,8 +111,8 @@ func (s *Service) fileOf(t *store.Tenant, candidate *api.ReplayCandidate) candid
 	}
 }
 
-// pass replays a run with the agent of the file that read returns. If check is not nil, it must accept the
-// agent.
+// pass replays a run with the agent of the file that read returns. If check is not nil, pass fails if
+// check rejects the agent.
 func (s *Service) pass(
 	ctx context.Context,
 	t *store.Tenant,

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// activityInterval is the shortest time between two frames of a run's activity. Changes in between
-	// are in the next one.
+	// activityInterval is the minimum time between two frames of a run's activity. The next frame
+	// includes all changes since the last one.
 	activityInterval = 250 * time.Millisecond
 	// maxActiveModules limits the modules of an activity. Others are not shown.
 	maxActiveModules = 64
@@ -25,8 +25,8 @@ func withActivity(ctx context.Context, a *activity) context.Context {
 	return context.WithValue(ctx, activityKey{}, a)
 }
 
-// Activities returns a tracer that tells those who watch a run what its modules do. It adds less than a
-// microsecond to a hook, and never waits for them.
+// Activities returns a tracer that sends the activity of a run's modules to clients that watch the
+// run. It adds less than a microsecond to a hook, and never waits for these clients.
 func Activities() tracing.Tracer { return activities{} }
 
 type activities struct{}
@@ -45,8 +45,9 @@ func (activities) Start(ctx context.Context, op tracing.Operation) (context.Cont
 	return ctx, func(o tracing.Outcome) { a.end(m, &o, time.Since(began)) }
 }
 
-// An activity is what the modules of a run in progress do. It is only for people who watch: frames are
-// made while there are watchers, and a slow watcher misses frames.
+// An activity records the work of the modules of a run in progress, for clients that watch the run.
+// It makes frames, which are snapshots in JSON, only while there are watchers. A slow watcher misses
+// frames.
 type activity struct {
 	run  string
 	hide *Redactor
@@ -62,7 +63,7 @@ type activity struct {
 
 func newActivity(run string, hide *Redactor) *activity { return &activity{run: run, hide: hide} }
 
-// begin notes that a hook was called. It returns nil if the entry is not shown.
+// begin records the call of a hook. It returns nil if the entry is not shown.
 func (a *activity) begin(op *tracing.Operation, now time.Time) *api.ModuleActivity {
 	if a.hide.Has(op.Run.Agent, op.Entry) {
 		return nil
@@ -79,7 +80,8 @@ func (a *activity) begin(op *tracing.Operation, now time.Time) *api.ModuleActivi
 	return m
 }
 
-// module returns the entry of an agent, or nil if there are too many. The caller holds mu.
+// module returns the record of an agent's entry, or nil if there are too many entries. The caller
+// holds mu.
 func (a *activity) module(agent, entry string) *api.ModuleActivity {
 	for _, m := range a.modules {
 		if m.Entry == entry && m.Agent == agent {
@@ -94,7 +96,7 @@ func (a *activity) module(agent, entry string) *api.ModuleActivity {
 	return m
 }
 
-// end notes how a call ended that began with m.
+// end records the end of a call for which begin returned m.
 func (a *activity) end(m *api.ModuleActivity, o *tracing.Outcome, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +115,7 @@ func (a *activity) end(m *api.ModuleActivity, o *tracing.Outcome, took time.Dura
 	a.touch()
 }
 
-// touch makes a frame soon if someone watches. The caller holds mu.
+// touch makes a frame after activityInterval if there are watchers. The caller holds mu.
 func (a *activity) touch() {
 	if a.pending || a.watchers == 0 && !a.asked() {
 		return
@@ -122,10 +124,12 @@ func (a *activity) touch() {
 	time.AfterFunc(activityInterval, a.flush)
 }
 
-// asked reports whether another server shows the activity. The caller holds mu.
+// asked reports whether another server has asked for the activity within followTTL. The caller holds
+// mu.
 func (a *activity) asked() bool { return a.publish != nil && time.Now().Before(a.remote) }
 
-// flush makes a frame.
+// flush makes a frame for the watchers here and, if another server has asked for it, on other
+// servers.
 func (a *activity) flush() {
 	a.mu.Lock()
 	a.pending = false

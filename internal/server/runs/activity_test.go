@@ -23,14 +23,14 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/sse"
 )
 
-// calls reports a hook call to the tracer of a run, which lasts until the returned function is called.
+// calls reports a call of a hook to the tracer of a run. The call lasts until end is called.
 func calls(run *ActiveRun, entry string, hook abi.Hook) (end func(tracing.Outcome)) {
 	_, end = Activities().Start(withActivity(context.Background(), run.activity),
 		tracing.Operation{Kind: tracing.OperationHook, Entry: entry, Hook: hook})
 	return end
 }
 
-// frames returns the activities that a stream got.
+// frames returns the activities in the text of a stream.
 func frames(t *testing.T, text string) (out []api.RunActivity) {
 	for line := range strings.Lines(text) {
 		if data, ok := strings.CutPrefix(line, "data: "); ok {
@@ -42,8 +42,8 @@ func frames(t *testing.T, text string) (out []api.RunActivity) {
 	return out
 }
 
-// TestActivity checks that a watcher learns which hook is running and what the modules have used, without
-// the operator's modules, and that it gets at most one frame in each interval.
+// TestActivity checks that a watcher receives the running hooks and the used resources of modules,
+// but not those of the operator's modules. It must receive at most one frame in each interval.
 func TestActivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testService(t, hints.None{})
@@ -99,8 +99,8 @@ func TestActivity(t *testing.T) {
 	})
 }
 
-// TestActivityElsewhere checks that the activity of a run reaches watchers on other servers, and that nothing
-// is sent once they have left.
+// TestActivityElsewhere checks that watchers on other servers receive the activity of a run, and that
+// nothing is sent once they have left.
 func TestActivityElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := hintstest.NewNetwork(time.Millisecond)

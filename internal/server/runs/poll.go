@@ -71,9 +71,9 @@ func (p *polls) join(run string) (joined *poll, leave func()) {
 	}
 }
 
-// ask makes the server that executes a run send hints about it, until stop is called. It calls receive with
-// each hint, repeats the question on the topic question, and expects hints on the topic of answers and the id
-// of the run.
+// ask makes the server that executes a run send hints about the run, until stop is called. It
+// publishes the run's id on the topic question regularly. It calls receive with each hint on the
+// topic that consists of answers and the run's id.
 func (p *polls) ask(run, question, answers string, receive func(hint []byte)) (stop func()) {
 	if _, alone := p.bus.(hints.None); alone {
 		return func() {}

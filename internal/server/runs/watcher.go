@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/sse"
 )
 
-// A watcher sends the activity of a run to a stream, whether the run is in progress here or elsewhere. A nil
-// watcher sends nothing.
+// A watcher sends the activity of a run to a stream. The run may be in progress here or on another
+// server. A nil watcher sends nothing.
 type watcher struct {
 	runs        *Service
 	tenant, run string
@@ -18,8 +18,7 @@ type watcher struct {
 	leave  func()
 }
 
-// send sends the newest frame if the stream does not have it, and returns a channel that is closed by the
-// next one.
+// send sends the newest frame if the stream does not have it. The next frame closes more.
 func (w *watcher) send(s *sse.Stream) (more <-chan struct{}) {
 	if w == nil || s == nil {
 		return nil
@@ -32,7 +31,7 @@ func (w *watcher) send(s *sse.Stream) (more <-chan struct{}) {
 	return more
 }
 
-// locate finds the feed of the run, which changes when the run begins or ends here.
+// locate sets the feed of the run. The feed changes when the run begins or ends on this server.
 func (w *watcher) locate() {
 	var here *activity
 	if l := w.runs.Active.Get(w.tenant, w.run); l != nil {
@@ -51,7 +50,7 @@ func (w *watcher) locate() {
 	w.leave = w.runs.polls.ask(w.run, topicWatch, topicActive, w.from.put)
 }
 
-// close ends the use of the feed.
+// close releases the feed.
 func (w *watcher) close() {
 	if w.leave != nil {
 		w.leave()

@@ -60,7 +60,7 @@ func (s *Stream) Wait(ctx context.Context, done <-chan struct{}) bool {
 	return s.WaitEither(ctx, done, nil)
 }
 
-// WaitEither is like Wait, and also returns true when other is closed. A nil channel is never closed.
+// WaitEither is like Wait, but also returns true when other is closed. A nil channel is never closed.
 func (s *Stream) WaitEither(ctx context.Context, done, other <-chan struct{}) bool {
 	var silence <-chan time.Time
 	if s != nil {

@@ -1,12 +1,12 @@
-// What the modules of a run do while it is in progress.
+// The activity of the modules of a run in progress.
 import { h, fill } from "./dom.js";
 import { badge, plural } from "./parts.js";
 import { duration, short, bytes, count } from "./format.js";
 
 const tick = 250; // milliseconds between updates of the times of hooks in progress
 
-// An Activity shows each module of a run: the hook that it is in or was in last, and what it has used.
-// It is empty unless the run is in progress.
+// An Activity shows each module of a run with its present or last hook, and the resources that it has
+// used. It is empty unless the run is in progress.
 export class Activity {
   #frame;
   #digests = new Map();
@@ -23,7 +23,8 @@ export class Activity {
     signal.addEventListener("abort", () => clearInterval(timer));
   }
 
-  // setActive shows the activity while the run is in progress. digests has the modules by entry.
+  // setActive shows the activity if the run is in progress, and hides it otherwise. digests has the
+  // modules by entry.
   setActive(active, digests) {
     this.#digests = digests;
     if (!active) this.#frame = undefined;
@@ -39,7 +40,7 @@ export class Activity {
     this.#draw();
   }
 
-  // handle notes the decisions of modules, which come with the events of the run.
+  // handle records the decisions of modules, which are events of the run.
   handle(e) {
     if (e.type === "decision" && e.entry) this.#decisions.set(e.entry, e.decision?.decision ?? "");
     if (["run_paused", "run_finished"].includes(e.type)) this.setActive(false, this.#digests);
@@ -65,7 +66,8 @@ export class Activity {
     }
   }
 
-  // #fill replaces a cell if its text changes, so that a selection and animations stay.
+  // #fill replaces a cell only if its text changes. Otherwise a selection would be lost and
+  // animations would restart.
   #fill(cell, content) {
     const next = h("td", null, content);
     if (next.textContent !== cell.textContent || next.childElementCount !== cell.childElementCount) fill(cell, [...next.childNodes]);

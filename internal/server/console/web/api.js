@@ -13,7 +13,8 @@ const session = "session";
 const inSession = () => key() === session;
 export const keyName = () => (inSession() ? sessionStorage.getItem(`${storageKey}-name`) : `ar_${key()?.split("_")[1] ?? ""}`);
 
-// The tenant that a person with several has chosen, as the header X-Tenant names it.
+// tenantHeader returns the header X-Tenant with the tenant that the person has chosen, if the person
+// has several.
 const tenantHeader = () => {
   const name = sessionStorage.getItem(`${storageKey}-tenant`);
   return name ? { "X-Tenant": name } : {};
@@ -35,11 +36,11 @@ export async function joinSession() {
   return true;
 }
 
-// myTenants returns the tenants that the person can choose, and the one that is chosen. The operator has
-// an empty name. With a key, there is no choice.
+// myTenants returns the tenants among which the person can choose, and the chosen one. The operator's
+// tenant has an empty name. A user who signed in with a key has no choice.
 export const myTenants = () => JSON.parse(sessionStorage.getItem(`${storageKey}-tenants`) ?? '{"now":"","list":[]}');
 
-// chooseTenant makes the next requests concern another tenant of the person.
+// chooseTenant selects the tenant of the person's next requests.
 export async function chooseTenant(name) {
   sessionStorage.setItem(`${storageKey}-tenant`, name || "@operator");
   await joinSession();
@@ -150,8 +151,8 @@ export async function countdown(seconds, signal, onStatus) {
 }
 
 // events yields a run's events after a number, until the run ends or pauses. If the stream breaks, it
-// reconnects and continues after the last event. With activity, it also yields what modules do, as events of
-// that type.
+// reconnects and continues after the last event. If activity is true, it also yields events of the
+// type activity, about the work of modules.
 export async function* events(run, after, signal, onStatus = () => {}, { activity = false } = {}) {
   let wait = 500;
   while (!signal.aborted) {

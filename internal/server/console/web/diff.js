@@ -23,9 +23,9 @@ export function diff(before, after) {
 
 const joined = ({ kind, items }) => ({ kind, text: items.join("") });
 
-// blocks returns the difference of two texts by lines, in order: { same: lines }, or { gone: rows, added: rows }
-// for lines that were replaced. A row is a list of parts as diff returns them; a line and its similar
-// replacement are compared by words.
+// blocks returns the difference of two texts by lines, in order. A block is { same: lines } or, for
+// lines that were replaced, { gone: rows, added: rows }. A row is a list of parts as diff returns
+// them, because a removed line and a similar added one are compared by words.
 export function blocks(before, after) {
   const [a, b] = [before, after].map((text) => (text === "" ? [] : text.split("\n")));
   const parts = compare(a, b) ?? [{ kind: "gone", items: a }, { kind: "new", items: b }].filter((p) => p.items.length > 0);
@@ -45,7 +45,7 @@ export function blocks(before, after) {
   return out;
 }
 
-// replaced compares removed lines with the added ones, as long as the budget of comparisons lasts.
+// replaced compares removed lines with added ones until the budget of comparisons is used up.
 function replaced(gone, added, budget) {
   const block = { gone: gone.map((text) => [{ kind: "gone", text }]), added: added.map((text) => [{ kind: "new", text }]) };
   for (let i = 0; i < Math.min(gone.length, added.length, maxPairs); i++) {

@@ -1,5 +1,5 @@
-// Shows what changed: texts by words or by lines, messages part by part, and tool calls argument by
-// argument. Unchanged parts are folded.
+// Shows differences: of texts by words or by lines, of messages by parts, and of tool calls by
+// arguments. Unchanged parts are folded.
 import { h, fill, partialList, runInSlices, long } from "./dom.js";
 import { badge } from "./parts.js";
 import { textOf, indentJSON, count } from "./format.js";
@@ -17,8 +17,8 @@ export function textDiff(what, before, after, kind = "") {
   return figure(what, [part("", before, after, kind)]);
 }
 
-// figure shows parts under a title, with a button that puts the texts side by side if there are lines to
-// align.
+// figure shows parts under a title. If there are lines to align, it has a button that shows the texts
+// side by side.
 function figure(what, parts, ...notes) {
   const shown = h("div", { class: "parts" });
   const draw = (split) => fill(shown, notes, parts.map((p) => p(split)));
@@ -50,18 +50,19 @@ function part(label, before, after, kind) {
 const changed = { gone: "del", new: "ins", same: "span" };
 const word = ({ kind, text }, limit) => h(changed[kind], null, long(text, limit, 200));
 
-// prose shows the changed words in their sentences.
+// prose shows the difference of two texts by words, within their sentences.
 function prose(before, after) {
   return h("p", { class: "said" }, partialList(diff(before, after), 400, (p) => word(p, p.kind === "same" ? maxSame : 8000), {}, "span"));
 }
 
-// row shows a line: parts is what changed in it.
+// row shows a line. parts is its difference.
 function row(kind, parts) {
   return h("div", { class: `row ${kind}` }, h("span", { class: "sign", "aria-hidden": "true" }, { gone: "−", new: "+" }[kind] ?? ""),
     h("span", null, typeof parts === "string" ? long(parts, maxLine, 1) : parts.map((p) => word(p, maxLine))));
 }
 
-// folded shows unchanged lines near changes. make shows a line. Those further away follow on request.
+// folded shows unchanged lines near changes, and a button for those that are further away. make shows
+// a line.
 function folded(lines, i, last, make) {
   const head = i === 0 ? 0 : context;
   const tail = i === last ? 0 : context;
@@ -76,7 +77,7 @@ function folded(lines, i, last, make) {
   return [...lines.slice(0, head).map(make), b, ...lines.slice(lines.length - tail).map(make)];
 }
 
-// unified shows removed lines above those that replace them.
+// unified shows removed lines above the lines that replace them.
 function unified(list, kind) {
   const rows = list.flatMap((b, i) => (b.same ? folded(b.same, i, list.length - 1, (text) => row("same", text))
     : [...b.gone.map((p) => ["gone", p]), ...b.added.map((p) => ["new", p])]));
@@ -91,8 +92,9 @@ function sideBySide(list, kind) {
   return h("div", { class: `rows split ${kind}` }, partialList(rows, maxRows, (r) => (r instanceof Node ? r : pair(r[0] && row("gone", r[0]), r[1] && row("new", r[1]))), {}, "div"));
 }
 
-// messageDiff shows what changed in a message: its text, each tool call, and other fields. It returns
-// nothing if only fields that the host sets differ. A message that is undefined was added or removed.
+// messageDiff shows the difference of two messages: of the text, of each tool call, and of other
+// fields. It returns nothing if the messages differ only in fields that the host sets. If the message
+// was added or removed, the other one is undefined.
 export function messageDiff(what, before, after) {
   const [a, b] = [before ?? {}, after ?? {}];
   const notes = [];
@@ -116,7 +118,7 @@ function callDiff(a, b, add, notes) {
   add(["call of ", name, !a ? [" ", badge("added", "good")] : !b ? [" ", badge("removed", "bad")] : ""], a ? indentJSON(a.arguments) : "", b ? indentJSON(b.arguments) : "", "code");
 }
 
-// pairCalls returns the calls with the same id next to each other.
+// pairCalls returns pairs of calls with the same id.
 function pairCalls(a, b) {
   const rest = new Map(b.map((c) => [c.id, c]));
   const pairs = a.map((c) => {
@@ -130,7 +132,8 @@ function pairCalls(a, b) {
 // mediaOf returns the parts of a content that are not text, as JSON.
 const mediaOf = (content) => (Array.isArray(content) ? JSON.stringify(content.filter((p) => p?.type !== "text"), null, 2) : "");
 
-// otherFields returns a message without the fields that have a place of their own, and without those that the host sets.
+// otherFields returns a message without the fields that are shown separately, and without the fields
+// that the host sets.
 function otherFields(m) {
   const { id, origin, role, content, reasoning_content, tool_calls, name, ...rest } = m ?? {};
   return Object.keys(rest).length > 0 ? JSON.stringify(rest, null, 2) : "";

@@ -1,4 +1,4 @@
-// A dry run: a stored run is replayed with a draft of an agent, and what would differ is shown.
+// A dry run: the replay of a stored run with a draft of an agent.
 import { h, fill, partialList } from "./dom.js";
 import { asyncAction, badge, field, properties, table, plural } from "./parts.js";
 import { count, short } from "./format.js";
@@ -17,7 +17,7 @@ const outcomes = {
 };
 const kinds = { request: "request to the model", message: "message", call: "tool call", tool_sent: "what the tool gets", result: "tool result", decision: "decision of a gate", fault: "fault", event: "event", end: "end of the run" };
 
-// A DryRun is a part of the editor of an agent. draft returns the name and the text that are in the editor.
+// A DryRun is a part of the editor of an agent. draft returns the name and the text in the editor.
 export class DryRun {
   #runs = h("select", { class: "wide", disabled: true }, h("option", { value: "" }, "Loading…"));
   #result = h("div", { "aria-live": "polite" });
@@ -52,7 +52,7 @@ export class DryRun {
   }
 }
 
-// report shows what would differ.
+// report shows the differences between the run and its replay.
 function report(r) {
   const [text, meaning, kind] = outcomes[r.outcome] ?? [r.outcome, "", ""];
   const pair = (a, b, show = count) => (a === b ? show(a) : [show(a), " → ", h("b", null, show(b))]);

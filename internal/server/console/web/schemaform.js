@@ -8,7 +8,7 @@ const maxDepth = 4;
 const maxChoices = 200;
 const plainTypes = new Set(["string", "number", "integer", "boolean"]);
 
-// fitsObject reports whether an object has only properties with a control, as long as the budget lasts.
+// fitsObject reports whether all properties of an object have a control, and are within the budget.
 function fitsObject(schema, budget, depth) {
   const list = Object.entries(schema.properties ?? {});
   if (list.length === 0 || depth > maxDepth) return false;
@@ -31,10 +31,9 @@ export class Form {
   #onChange;
   #open = new Set(); // the parts that the user has opened, by path
 
-  // widgets makes other controls for paths such as "middlewares[].module": (value, set, item, label, hint,
-  // current) => element. current returns the item as it is then.
-  // main lists, by path, the properties that are shown at once; others are shown on request or if they
-  // have a value.
+  // widgets makes other controls for paths such as "middlewares[].module": (value, set, item, label,
+  // hint, current) => element. current returns the item at the time of the call. main lists, by path,
+  // the properties that are shown at once; others are shown on request or if they have a value.
   constructor(schema, onChange, { widgets = {}, main = {} } = {}) {
     this.#schema = schema;
     this.#main = main;
@@ -43,8 +42,8 @@ export class Form {
     this.element = h("div", { class: "form" });
   }
 
-  // fits reports whether a schema can be shown as a form: an object with a limited number of properties, which are
-  // texts, numbers, choices, lists of texts or objects like it.
+  // fits reports whether a form can show a schema: an object with a limited number of properties. The
+  // properties must be texts, numbers, choices, lists of texts or such objects.
   static fits(schema) {
     const budget = { left: maxProperties };
     return schema?.type === "object" && fitsObject(schema, budget, 0);

@@ -40,7 +40,8 @@ export function frame(page, signOut) {
     h("button", { type: "button", class: "jump", onclick: () => palette(signOut) }, icon("search"), h("span", null, "Search or jump to…"), h("kbd", null, "Ctrl K")));
 }
 
-// tenantChoice shows whose data the pages have. A person with several tenants can choose.
+// tenantChoice shows the tenant whose data the pages show. A person with several tenants can choose
+// another one.
 function tenantChoice() {
   const { now, list } = myTenants();
   const name = (t) => t || "Operator";

@@ -151,7 +151,8 @@ class Editor {
     this.form.show(value, sections);
   }
 
-  // configForm makes a form of a module's configuration, or says where to edit it.
+  // configForm makes a form for a module's configuration. Without a schema, it shows a hint where to
+  // edit the configuration.
   configForm(schema, value, set, label) {
     if (!schema) return value === undefined ? null : h("p", { class: "hint" }, "Its configuration is in agent.yaml. The module does not describe it.");
     if (!Form.fits(schema)) return h("p", { class: "hint" }, "Edit its configuration in agent.yaml: the module's description of it has no form.");
@@ -165,7 +166,7 @@ class Editor {
     return h("fieldset", { class: "card config" }, h("legend", null, label), form.element);
   }
 
-  // moduleOf returns the module that a text in the file means, as far as that is known.
+  // moduleOf returns the module that a text in the file names, or nothing if it is not known.
   moduleOf(text) {
     const digest = this.checked?.modules.find((e) => e.module === text)?.digest ?? text;
     return this.modules.find((m) => m.digest === digest) ?? this.modules.find((m) => m.names.some((n) => n.name === text || `${n.name}@${n.version}` === text));

@@ -106,7 +106,7 @@ class Page {
       this.next && [h("p", { class: "soft" }, `The first ${count(this.messages.length)} of ${count(this.thread.messages)} messages. `), more, place]);
   }
 
-  // #divider begins the messages of a run.
+  // #divider makes the line above the messages of a run.
   #divider(id) {
     const r = this.runs.get(id);
     return h("li", { class: "divider" }, h("a", { href: `#/runs/${id}` }, r ? `Run of ${r.agent}${r.version ? ` v${r.version}` : ""}` : "Run"),
