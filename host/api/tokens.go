@@ -19,7 +19,7 @@ type Token struct {
 	Secret   string         `json:"secret,omitempty" doc:"The token itself. It is returned only once: the server does not store it."`
 }
 
-// A TokenQuota holds limits of a token, or what its runs used.
+// A TokenQuota holds the limits of a token, or the usage of its runs.
 type TokenQuota struct {
 	Runs   int64   `json:"runs,omitempty" minimum:"0" doc:"Runs that begin or are queued."`
 	Tokens int64   `json:"tokens,omitempty" minimum:"0" doc:"Tokens of models, prompts and completions together. A run that exceeds them ends after the call of the model."`
@@ -43,7 +43,7 @@ type DeletedTokens struct {
 	Deleted int64 `json:"deleted"`
 }
 
-// A CORS has the origins whose pages may use the tokens of a tenant.
+// A CORS lists the origins whose pages may use the tokens of a tenant.
 type CORS struct {
 	Origins []string `json:"origins" nullable:"false" maxItems:"50" example:"[\"https://app.example.com\"]" doc:"Each is https://host or https://host:port as browsers send it; http is allowed on localhost. In https://*.example.com the asterisk matches one label."`
 }

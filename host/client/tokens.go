@@ -14,8 +14,8 @@ func (c *Client) CreateToken(ctx context.Context, t *api.CreateToken) (*api.Toke
 	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/tokens", in: t}, out)
 }
 
-// Tokens returns a page of the tenant's tokens without their secrets, newest first, and the next page's cursor. subject
-// selects those of one end user; empty selects all.
+// Tokens returns a page of the tenant's tokens without their secrets, newest first, and the next
+// page's cursor. If subject is not empty, it selects the tokens of one end user.
 func (c *Client) Tokens(ctx context.Context, subject string, p Page) (tokens []*api.Token, next string, err error) {
 	q := p.query()
 	if subject != "" {
@@ -29,7 +29,8 @@ func (c *Client) Tokens(ctx context.Context, subject string, p Page) (tokens []*
 	return out.Tokens, out.Next, err
 }
 
-// DeleteToken deletes the token with the given id, which then gives no access. Runs that it started go on.
+// DeleteToken deletes the token with the given id. The token gives no access afterwards. Runs that it
+// started continue.
 func (c *Client) DeleteToken(ctx context.Context, id string) error {
 	return c.delete(ctx, path("/v1/tokens/%s", id))
 }
@@ -45,7 +46,8 @@ func (c *Client) DeleteTokens(ctx context.Context, subject string) (int64, error
 	return out.Deleted, err
 }
 
-// corsOf returns the path of the origins of a tenant. An empty tenant is the caller's own.
+// corsOf returns the path of the origins of a tenant. If tenant is empty, it is the caller's own
+// tenant.
 func corsOf(tenant string) string {
 	if tenant == "" {
 		return "/v1/cors"
@@ -53,13 +55,15 @@ func corsOf(tenant string) string {
 	return path("/v1/tenants/%s/cors", tenant)
 }
 
-// CORS returns the origins whose pages may use the tokens of a tenant. An empty tenant is the caller's own.
+// CORS returns the origins whose pages may use the tokens of a tenant. If tenant is empty, it is the
+// caller's own tenant.
 func (c *Client) CORS(ctx context.Context, tenant string) (*api.CORS, error) {
 	out := &api.CORS{}
 	return out, c.get(ctx, corsOf(tenant), nil, out)
 }
 
-// SetCORS replaces the origins whose pages may use the tokens of a tenant. An empty tenant is the caller's own.
+// SetCORS replaces the origins whose pages may use the tokens of a tenant. If tenant is empty, it is
+// the caller's own tenant.
 func (c *Client) SetCORS(ctx context.Context, tenant string, origins []string) (*api.CORS, error) {
 	out := &api.CORS{}
 	in := &api.CORS{Origins: append([]string{}, origins...)}

@@ -19,8 +19,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// TestPageOfAnotherOrigin runs the page of docs/identity.md in Chromium: at an origin that the tenant allows, where it
-// starts a run and reads its events, and at one that it does not allow.
+// TestPageOfAnotherOrigin runs the page of docs/identity.md in Chromium. At an origin that the tenant
+// allows, the page must start a run and read its events. At another origin, it must not.
 func TestPageOfAnotherOrigin(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts Chromium")

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// preflight asks whether a page of an origin may send a request.
+// preflight sends a preflight request: it asks whether a page of an origin may send a request.
 func (f *fixture) preflight(origin, method, path string, more ...string) *reply {
 	f.t.Helper()
 	return f.send("OPTIONS", path, "", nil, append([]string{"Origin", origin, "Access-Control-Request-Method", method,
@@ -69,7 +69,7 @@ func TestCORS(t *testing.T) {
 		}
 		require.Contains(t, strings.Join(r.header.Values("Vary"), ", "), "Origin")
 
-		// The request itself needs an origin of the token's tenant.
+		// The request itself needs an origin that the token's tenant allows.
 		in := api.StartRun{Agent: "counter", Input: "x"}
 		r = f.send("POST", "/v1/runs", ann, in, "Origin", origin, "Sec-Fetch-Site", "cross-site")
 		if want.acme {
@@ -88,7 +88,7 @@ func TestCORS(t *testing.T) {
 			origin,
 		)
 
-		// A key or a session gives no page of another origin access.
+		// A page of another origin gets no access with a key or a session.
 		for _, key := range []string{f.acme, ""} {
 			r = f.send("GET", "/v1/runs", key, nil, "Origin", origin, "Sec-Fetch-Site", "cross-site")
 			require.Empty(t, allowed(r), origin)
@@ -111,7 +111,7 @@ func TestCORS(t *testing.T) {
 		),
 	)
 
-	// A page can read why its token is rejected, and that a quota is reached.
+	// A page can read the reason why its token is rejected, and the error for a reached quota.
 	r := f.send("POST", "/v1/runs", ann[:len(ann)-1], nil, "Origin", "https://app.example.com")
 	r.problem(t, 401)
 	require.Equal(t, "https://app.example.com", r.header.Get("Access-Control-Allow-Origin"))
@@ -119,7 +119,7 @@ func TestCORS(t *testing.T) {
 	r.problem(t, 403)
 	require.Equal(t, "https://app.example.com", r.header.Get("Access-Control-Allow-Origin"))
 
-	// Clients that are no browsers, and pages of the server itself, need no origin.
+	// Clients other than browsers, and pages of the server itself, need no allowed origin.
 	require.Equal(t, 403, f.send("GET", "/v1/runs/run_x", ann, nil, "Origin", "https://other.example").status)
 	require.Equal(t, 404, f.send("GET", "/v1/runs/run_x", ann, nil).status)
 	require.Equal(t, 404, f.send("GET", "/v1/runs/run_x", ann, nil, "Origin", f.url).status)
@@ -134,11 +134,11 @@ func TestCORS(t *testing.T) {
 		f.send("GET", "/v1/runs/run_x", ann, nil, "Origin", f.url, "Sec-Fetch-Site", "cross-site").status,
 	)
 
-	// An OPTIONS request that is no preflight is answered as before.
+	// An OPTIONS request that is no preflight request is rejected.
 	f.send("OPTIONS", "/v1/runs", "", nil).problem(t, 405)
 	f.send("OPTIONS", "/v1/runs", "", nil, "Origin", "https://app.example.com").problem(t, 405)
 
-	// What an owner removes has no access at once.
+	// An origin that an owner removes loses access at once.
 	f.ok("PUT", "/v1/cors", f.acme, api.CORS{Origins: []string{}}, nil)
 	f.send("POST", "/v1/runs", ann, nil, "Origin", "https://app.example.com").problem(t, 403)
 	f.preflight("https://app.example.com", "POST", "/v1/runs").problem(t, 403)

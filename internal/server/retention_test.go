@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
-// TestRetention checks that owners and the operator set how long threads are stored, that other roles do
-// not, and that the audit log has the changes.
+// TestRetention checks that only owners and the operator can set how long threads are stored, and
+// that the audit log has the changes.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -21,7 +21,7 @@ func countingPlatform(t *testing.T) *fixture {
 	return countingPlatformAt(t, storetest.File(t))
 }
 
-// countingPlatformAt returns a platform as [countingPlatform] does, with its store at the location where.
+// countingPlatformAt is like [countingPlatform], with the store at the location where.
 func countingPlatformAt(t *testing.T, where string) *fixture {
 	t.Helper()
 	f := newFixtureAt(t, where)

@@ -120,8 +120,8 @@ func TestReplayOfThreads(t *testing.T) {
 	require.Len(t, f.said(f.acme, h.ID), 6, "a replay does not change the thread")
 }
 
-// TestThreadStorage checks that the stored bytes of a thread grow by the same amount with each turn: those
-// that count for the tenant's quota, and those of the database.
+// TestThreadStorage checks that the stored bytes of a thread grow by the same amount with each turn.
+// It checks the bytes that count against the tenant's quota, and the size of the database.
 func TestThreadStorage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds")

@@ -48,7 +48,7 @@ func tokenFixture(t *testing.T) *fixture {
 	return f
 }
 
-// asksGate returns an agent with a tool that a gate asks about.
+// asksGate returns an agent with a tool whose calls need the approval that a gate asks for.
 func asksGate() *agent.Options {
 	c, err := chain.New(hook.Entry{Name: "guard", Ring: hook.Tenant, Middleware: &inproc.Middleware{
 		GateTool: func(context.Context, *hook.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
@@ -84,8 +84,8 @@ func (f *fixture) token(in api.CreateToken) *api.Token {
 	return &k
 }
 
-// endUserOperations lists the operations that a token may have access to. A new one has to show nothing that is not the
-// subject's.
+// endUserOperations lists the operations to which a token may give access. An operation that is added
+// must show only data of the token's subject.
 var endUserOperations = []string{
 	"create-run", "get-run", "run-events", "cancel-run", "agui", "chat-completions", "responses", "messages",
 	"create-thread", "list-threads", "get-thread", "list-thread-messages",
@@ -116,7 +116,7 @@ func TestTokenReachesListedOperations(t *testing.T) {
 				require.Equal(t, 403, r.status, "%s %s: %s", method, op.ID, r.body)
 				continue
 			}
-			// What populate created is not the subject's.
+			// The resources that populate created do not belong to the subject.
 			require.Contains(t, []int{200, 400, 403, 404, 422}, r.status, "%s %s: %s", method, op.ID, r.body)
 			require.NotContains(t, string(r.body), "acme-m")
 			if strings.Contains(op.ID, "thread") {
@@ -154,7 +154,7 @@ func TestTokenRuns(t *testing.T) {
 	f.ok("GET", "/v1/runs/"+run.ID+"/events", ann.Secret, nil, &page)
 	require.Len(t, page.Events, len(events))
 
-	// A later token of the same subject sees the run, other tokens do not.
+	// A later token of the same subject shows the run; tokens of other subjects do not.
 	require.Equal(t, 200, f.send("GET", "/v1/runs/"+run.ID, f.token(api.CreateToken{Subject: "ann"}).Secret, nil).status)
 	thread := f.thread(f.acme, api.CreateThread{Subject: "ann"})
 	for name, other := range map[string]string{
@@ -173,7 +173,7 @@ func TestTokenRuns(t *testing.T) {
 			problem(t, 404, name)
 	}
 
-	// What a token may not start.
+	// Runs that a token may not start.
 	f.ok("PUT", "/v1/agents/counter/aliases/stable", f.acme, map[string]any{"version": 1}, nil)
 	for name, in := range map[string]any{
 		"another agent":     api.StartRun{Agent: "other", Input: "x"},
@@ -194,7 +194,7 @@ func TestTokenRuns(t *testing.T) {
 	f.ok("POST", "/v1/runs", exact.Secret, api.StartRun{Agent: "counter", Version: 1, Input: "x"}, nil)
 	f.send("POST", "/v1/runs", exact.Secret, api.StartRun{Agent: "counter", Input: "x"}).problem(t, 403)
 
-	// The same Idempotency-Key of two end users starts two runs.
+	// Two end users with the same Idempotency-Key start two runs.
 	var mine, theirs, again api.Run
 	in := api.StartRun{Agent: "counter", Input: "same"}
 	f.decode(f.send("POST", "/v1/runs", ann.Secret, in, "Idempotency-Key", "k"), &mine)
@@ -347,7 +347,7 @@ func TestTokenProtocols(t *testing.T) {
 	turn("counter", ann, map[string]string{"id": "2", "role": "system", "content": "obey"}).problem(t, 403)
 	turn("counter", f.token(api.CreateToken{Subject: "ann"}).Secret).problem(t, 403, "it may not create the thread")
 
-	// The responses and threads of others cannot be continued.
+	// A token cannot continue responses and threads of other subjects.
 	var first struct{ ID string }
 	f.ok("POST", "/v1/responses", ann, map[string]any{"model": "counter", "input": "hi"}, &first)
 	next := map[string]any{"model": "counter", "input": "more", "previous_response_id": first.ID}
@@ -369,7 +369,8 @@ func TestTokenProtocols(t *testing.T) {
 	}
 }
 
-// TestTokenAnswers checks that a token answers interrupts only if it is allowed to, and only those of its subject.
+// TestTokenAnswers checks that a token can answer interrupts only if it has this right, and only
+// interrupts of its subject's runs.
 func TestTokenAnswers(t *testing.T) {
 	t.Parallel()
 	f := tokenFixture(t)
@@ -401,7 +402,8 @@ func TestTokenAnswers(t *testing.T) {
 	require.Contains(t, string(audit.Records[0].Detail), "approve")
 }
 
-// TestTokenResults checks that a token sends results of its client's tools, but not of those of the tenant's own client.
+// TestTokenResults checks that a token can send the results of its own client's tools, but not of
+// tools of the tenant's client.
 func TestTokenResults(t *testing.T) {
 	t.Parallel()
 	f := tokenFixture(t)

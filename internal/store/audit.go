@@ -126,8 +126,8 @@ func (t scoped) record(ctx context.Context, action, target string, detail any) e
 	return record(ctx, t.tx, t.tenant, action, target, detail)
 }
 
-// lockAudit locks the row of the tenant in whose log a commit adds a record. It precedes the locks of other
-// rows, as in transactions that change the tenant.
+// lockAudit locks the row of the tenant whose log gets a record of a commit. It must be called before
+// other rows are locked, because transactions that change the tenant lock its row first, too.
 func lockAudit(t database.Tx, c *journal.Commit) error {
 	if c.Audit == nil {
 		return nil

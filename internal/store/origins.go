@@ -49,7 +49,7 @@ func originsIn(t scoped) (origins []string, err error) {
 	return origins, err
 }
 
-// HasOrigin reports whether one of the tenant's origins is exact or wildcard.
+// HasOrigin reports whether exact or wildcard is one of the tenant's origins.
 func (n *Tenant) HasOrigin(ctx context.Context, exact, wildcard string) (found bool, err error) {
 	var count int64
 	err = n.view(ctx, func(t scoped) error {

@@ -49,7 +49,7 @@ type Platform interface {
 	AuthenticateToken(ctx context.Context, text string) (*Token, *TenantInfo, error)
 	// PruneTokens deletes tokens that expired more than an hour ago, and returns their number.
 	PruneTokens(ctx context.Context) (int64, error)
-	// HasOrigin reports whether an origin of any tenant is exact or wildcard; see [Tenant.HasOrigin].
+	// HasOrigin reports whether exact or wildcard is an origin of any tenant; see [Tenant.HasOrigin].
 	HasOrigin(ctx context.Context, exact, wildcard string) (bool, error)
 
 	// MapGroup gives users of a group of the identity provider a role in a tenant. It replaces an

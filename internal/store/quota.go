@@ -64,7 +64,8 @@ type QuotaError struct {
 	// RetryAfter is the time until the quota may allow more; 0 if only the tenant or the
 	// operator can change that.
 	RetryAfter time.Duration
-	// Advice replaces the advice to delete something or to ask the operator. Optional.
+	// Advice replaces the default advice, which is to delete something or to ask the operator. It may
+	// be empty.
 	Advice string
 }
 

@@ -10,7 +10,7 @@ type ModuleUser struct {
 	Aliases  []string // the aliases of these versions, ordered by name
 }
 
-// agentsWith selects the first $3 names of agents that use the module $2.
+// agentsWith selects the names of agents that use the module $2, at most $3 of them.
 const agentsWith = `(SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT $3)`
 
 // ModuleUsers returns the agents that use a module in their newest version, or in one that an alias or an

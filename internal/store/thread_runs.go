@@ -61,8 +61,8 @@ func beginInThread(t scoped, r *journal.Creation) (threadPlace, error) {
 	return p, err
 }
 
-// checkSubject fails with [journal.ErrNoThread] if a run of an end user's token is to continue the thread of
-// someone else.
+// checkSubject fails with [journal.ErrNoThread] if a token started the run and the thread belongs to
+// another end user.
 func checkSubject(r *journal.Creation, h *Thread) error {
 	if r.Token == "" || r.Subject == h.Subject {
 		return nil

@@ -18,9 +18,10 @@ const (
 // adviceNewToken is the advice of errors about quotas of tokens.
 const adviceNewToken = "get a new token"
 
-// startWithToken adds a run to those of a token. It fails with [ErrNoToken] if the token was deleted, and with a
-// [*QuotaError] if its quotas do not allow a run. It does nothing without a token. The row of the tenant is locked, so
-// that no other run begins at the same time.
+// startWithToken counts a run that a token starts. It fails with [ErrNoToken] if the token was
+// deleted, and with a [*QuotaError] if the token's quotas do not allow a run. It does nothing if id
+// is empty. The caller holds the lock of the tenant's row, so that no other run begins at the same
+// time.
 func startWithToken(t scoped, id string) error {
 	if id == "" {
 		return nil
@@ -32,8 +33,8 @@ func startWithToken(t scoped, id string) error {
 	return err
 }
 
-// checkToken fails as startWithToken does if the quotas of a token do not allow the given number of runs, or if its
-// model tokens or its cost are used up.
+// checkToken fails as startWithToken does. runs is the number of runs that the token's quota must
+// allow. checkToken also fails if the model tokens or the cost of the token are used up.
 func checkToken(t scoped, id string, runs int64) error {
 	k, err := tokenIn(t, id)
 	if err != nil {
@@ -54,9 +55,9 @@ func checkToken(t scoped, id string, runs int64) error {
 	return nil
 }
 
-// ResumeWithToken makes a token pay for the model tokens of a run of its subject from now on. It fails with
-// [journal.ErrNoRun] if the subject has no such run, with [ErrNoToken] if there is no such token, and with a
-// [*QuotaError] if the token's quotas are used up.
+// ResumeWithToken charges the model tokens of a run of an end user to the token in by from now on. It
+// fails with [journal.ErrNoRun] if the end user has no such run, with [ErrNoToken] if the token does
+// not exist, and with a [*QuotaError] if the token's quotas are used up.
 func (n *Tenant) ResumeWithToken(ctx context.Context, run string, by journal.EndUser) error {
 	return n.update(ctx, func(t scoped) error {
 		if err := checkToken(t, by.Token, 0); err != nil {
@@ -71,8 +72,9 @@ func (n *Tenant) ResumeWithToken(ctx context.Context, run string, by journal.End
 	})
 }
 
-// chargeToken adds the model tokens and the cost of a commit to those of the run's token. It sets c.Full if the run is
-// in progress and a quota of the token is exceeded. Each difference is counted once, as in the tenant's usage.
+// chargeToken adds the model tokens and the cost of a commit to the usage of the run's token. It sets
+// c.Full if the run is in progress and a quota of the token is exceeded. Each difference is counted
+// once, as in the tenant's usage.
 func (m *meter) chargeToken(t database.Tx, c *journal.Commit) error {
 	if m == nil || m.token == "" {
 		return nil

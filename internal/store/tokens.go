@@ -51,7 +51,7 @@ type Token struct {
 	Expires time.Time
 }
 
-// A TokenUsage is what the runs of a token used.
+// A TokenUsage is the usage of the runs of a token.
 type TokenUsage struct {
 	Runs     int64 // runs that began or were queued
 	Tokens   int64 // tokens of models, prompts and completions together
@@ -81,10 +81,11 @@ func scanToken(scan func(...any) error, more ...any) (k Token, err error) {
 	return k, nil
 }
 
-// CreateToken creates a token with the fields of k from Issuer to Limits, which expires after ttl, and returns its
-// text, which is not stored. It expires earlier if the key of its issuer does. CreateToken deletes the oldest tokens of
-// a subject with more than 50. It fails with [journal.ErrNoThread] if the subject has no such thread, with [ErrNoKey]
-// if the issuer is no key of the tenant, and with a [*QuotaError] if the tenant has 100,000 tokens.
+// CreateToken creates a token with the fields of k from Issuer to Limits, and returns its text, which
+// is not stored. The token expires after ttl, or earlier if its issuer, an API key, expires earlier.
+// CreateToken deletes the oldest tokens of a subject that has more than 50. It fails with
+// [journal.ErrNoThread] if the subject has no such thread, with [ErrNoKey] if the issuer is not a key
+// of the tenant, and with a [*QuotaError] if the tenant has 100,000 tokens.
 func (n *Tenant) CreateToken(ctx context.Context, k *Token, ttl time.Duration) (made *Token, text string, err error) {
 	id, secret := randomText(8, keyIDLen), randomText(keySecretBytes, keyEncoding.EncodedLen(keySecretBytes))
 	err = n.update(ctx, func(t scoped) error {
@@ -161,7 +162,8 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// trimTokens deletes expired tokens of the tenant, and the oldest tokens of a subject that is to get another one.
+// trimTokens deletes the tenant's expired tokens. It also deletes the oldest tokens of a subject, to
+// leave room for another one.
 func trimTokens(t scoped, subject string) error {
 	if _, err := t.Exec(`DELETE FROM tokens WHERE tenant = $1 AND id IN
 		(SELECT id FROM tokens WHERE expires_ms <= NOW_MS - $2 ORDER BY expires_ms LIMIT $3)`,
@@ -174,9 +176,10 @@ func trimTokens(t scoped, subject string) error {
 	return err
 }
 
-// unrecordedTokens reports whether the audit log should have the newest token of a key, and returns the number of
-// the others since the last record. A back end creates a token for each visitor: without a limit they would
-// displace the other records.
+// unrecordedTokens reports whether the audit log must record the newest token of a key, and returns
+// the number of tokens of the key since the last record that it does not record. A server of the
+// tenant may create a token for each visitor. Without this limit, the records of tokens would
+// displace all others.
 func unrecordedTokens(ctx context.Context, t scoped, issuer string) (missing int64, record bool, err error) {
 	var last, now int64
 	if err := t.row([]any{&last, &now}, `SELECT COALESCE((SELECT at_ms FROM audit_log
@@ -189,7 +192,7 @@ func unrecordedTokens(ctx context.Context, t scoped, issuer string) (missing int
 	return max(0, missing-1), true, err
 }
 
-// tokenDetail returns what audit logs record of a token.
+// tokenDetail returns the details of a token for audit logs.
 func tokenDetail(k *Token) map[string]any {
 	d := map[string]any{"subject": k.Subject, "agents": k.Agents, "expires": k.Expires.UTC(),
 		"runs": k.Limits.Runs, "tokens": k.Limits.Tokens}
@@ -216,8 +219,8 @@ func tokenIn(t scoped, id string) (*Token, error) {
 	return &k, err
 }
 
-// Tokens returns a page of the tenant's tokens, the newest first, and the position of its last token if more follow.
-// subject selects those of one end user; empty selects all.
+// Tokens returns a page of the tenant's tokens, the newest first, and the position of its last token
+// if more follow. If subject is not empty, it selects the tokens of one end user.
 func (n *Tenant) Tokens(ctx context.Context, subject string, p Page) (out []Token, next *Position, err error) {
 	created, id := p.older()
 	args, where := []any{created, id}, ""
@@ -234,8 +237,8 @@ func (n *Tenant) Tokens(ctx context.Context, subject string, p Page) (out []Toke
 	return out, next, err
 }
 
-// DeleteToken deletes a token, which then no longer gives access. It fails with [ErrNoToken] if the tenant has no
-// such token.
+// DeleteToken deletes a token, which gives no access afterwards. It fails with [ErrNoToken] if the
+// tenant has no such token.
 func (n *Tenant) DeleteToken(ctx context.Context, id string) error {
 	return n.update(ctx, func(t scoped) error {
 		k, err := tokenIn(t, id)

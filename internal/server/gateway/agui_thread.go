@@ -33,10 +33,10 @@ var (
 )
 
 // threadOf returns the thread of a client with a threadId. This is the stored thread with that id. If
-// there is none, it is the thread that belongs to the tenant, the agent and the threadId, which
-// threadOf creates if it does not exist. A threadId of one tenant, end user or agent never selects a thread of
-// another one. agent is the name of the client's agent, and ref is the reference to the agent in the
-// request.
+// there is none, it is the thread that belongs to the tenant, the end user, the agent and the
+// threadId, which threadOf creates if it does not exist. A threadId of one tenant, end user or agent
+// never selects a thread of another one. agent is the name of the client's agent, and ref is the
+// reference to the agent in the request.
 func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*store.Thread, error) {
 	if len(id) > maxThreadID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
 		return nil, httpapi.NewProblem(api.CodeInvalid,

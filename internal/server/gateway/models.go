@@ -269,7 +269,8 @@ func (x *Models) serve(w http.ResponseWriter, req *http.Request, c *httpapi.Call
 	return err
 }
 
-// route serves a request through a route of the tenant's gateway, if one has its model. Routes are not for end users.
+// route serves a request through a route of the tenant's gateway, if a route has the request's model.
+// End users have no access to routes.
 func (x *Models) route(
 	w http.ResponseWriter,
 	req *http.Request,

@@ -42,8 +42,8 @@ func (rt *Router) guard(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// authenticate returns the caller that a request's key, token or session identifies. It fails with a [*Problem] if
-// that is missing or not valid.
+// authenticate returns the caller that a request's key, token or session identifies. It fails with a
+// [*Problem] if the credential is missing or invalid.
 func (rt *Router) authenticate(w http.ResponseWriter, r *http.Request) (*Caller, error) {
 	scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

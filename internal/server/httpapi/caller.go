@@ -23,8 +23,8 @@ type Caller struct {
 	Session string
 	Roles   []store.TenantRole
 
-	// Token is the token of an end user that the caller has; nil for other callers. It limits the caller to the runs and
-	// threads of the token's subject: see [Caller.Run] and [Caller.Thread].
+	// Token is the end user's token with which the caller was authenticated, or nil. It limits the
+	// caller to the runs and threads of the token's subject; see [Caller.Run] and [Caller.Thread].
 	Token *store.Token
 
 	BodyBytes   int    // size of the request's body, once it is read
@@ -81,7 +81,7 @@ func callerOf(ctx context.Context) *Caller {
 	return c
 }
 
-// authorize returns an error if the caller's key lacks the scope of a route, or if it has the token of an end user that
+// authorize returns an error if the caller's key lacks the scope of a route, or if the caller's token
 // does not give access to the route.
 func (c *Caller) authorize(r *Route) error {
 	if c.Token != nil && !r.allowsToken(c.Token) {

@@ -15,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/api"
 )
 
-// Headers of cross-origin requests and responses. Pages may send the headers of OpenAI's, Anthropic's and AG-UI's
-// clients. Credentials are never allowed: browsers then send no cookies.
+// Headers of cross-origin requests and responses. Pages may send the headers of OpenAI's, Anthropic's
+// and AG-UI's clients. Credentials are never allowed, so that browsers send no cookies.
 const (
 	corsMethods = "GET, HEAD, POST"
 	corsHeaders = "Authorization, X-Api-Key, Content-Type, Accept, Idempotency-Key, Last-Event-ID, X-Request-Id, X-Thread, " +
@@ -31,13 +31,15 @@ const (
 // maxOrigin limits an origin, in bytes: a host name has at most 253.
 const maxOrigin = 270
 
-// originHost matches the hosts of origins as browsers write them: lower case, international names in ASCII.
-// The last label begins with a letter: names that end with a number are addresses.
+// originHost matches the hosts of origins as browsers write them: in lower case, and with
+// international names in ASCII. The last label must begin with a letter, because names that end with
+// a number are addresses.
 var originHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// CheckOrigin returns an error if text is no origin that a tenant can allow: https://host or https://host:port in the
-// form that browsers send, or http on the local machine. The first label of the host may be *, a wildcard for one
-// label, if a single owner has the domain behind it.
+// CheckOrigin returns an error if a tenant cannot allow the origin text. An origin must be
+// https://host or https://host:port in the form that browsers send. For the local machine, it may
+// have http. The first label of the host may be *, a wildcard for one label, if the domain after it
+// has a single owner.
 func CheckOrigin(text string) error {
 	u, err := url.Parse(text)
 	if len(text) > maxOrigin || err != nil || u.Scheme+"://"+u.Host != text || u.Host == "" {
@@ -66,8 +68,8 @@ func CheckOrigin(text string) error {
 	return nil
 }
 
-// wildcardOf returns an origin with a wildcard in place of the first label of its host. It returns "" if the host has
-// one label only.
+// wildcardOf returns an origin with a wildcard in place of the first label of its host. It returns ""
+// if the host has only one label.
 func wildcardOf(origin string) string {
 	scheme, host, _ := strings.Cut(origin, "://")
 	if _, rest, ok := strings.Cut(host, "."); ok && scheme == "https" {
@@ -76,8 +78,9 @@ func wildcardOf(origin string) string {
 	return ""
 }
 
-// crossOrigin returns the origin of the page of another site that sent a request. It returns "" for requests of this
-// server's own pages and of clients that are no browsers. ok is false if the origin is not valid, such as null.
+// crossOrigin returns the origin of the page of another site that sent a request. It returns "" if a
+// page of this server or a client other than a browser sent the request. ok is false if the origin is
+// invalid, such as null.
 func crossOrigin(r *http.Request) (origin string, ok bool) {
 	all := r.Header.Values("Origin")
 	if len(all) == 0 || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
@@ -100,13 +103,13 @@ func sameHost(origin *url.URL, host string) bool {
 		origin.Port() == "" && net.JoinHostPort(origin.Hostname(), standard) == host
 }
 
-// An originList knows which origins are allowed.
+// An originList reports which origins are allowed.
 type originList interface {
 	HasOrigin(ctx context.Context, exact, wildcard string) (bool, error)
 }
 
-// allowOrigin lets the page of another origin read the response if the origin is in a list. It fails with a [*Problem]
-// if it is not. Requests of other clients pass.
+// allowOrigin lets the page of another origin read the response if the origin is in a list. Otherwise
+// it fails with a [*Problem]. It accepts requests that no page of another origin has sent.
 func (*Router) allowOrigin(w http.ResponseWriter, r *http.Request, list originList) error {
 	origin, ok := crossOrigin(r)
 	if ok && origin == "" {
@@ -131,14 +134,16 @@ func (*Router) allowOrigin(w http.ResponseWriter, r *http.Request, list originLi
 	return nil
 }
 
-// isPreflight reports whether a browser asks if a page of another origin may send a request.
+// isPreflight reports whether a request is a preflight request: a browser asks whether a page of
+// another origin may send a request.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// preflight answers a preflight request. Such requests have no credentials, so that the tenant is not known: an origin
-// that any tenant allows may send the request, which then has to have a token of a tenant with the origin.
+// preflight answers a preflight request. Such requests have no credentials, so the tenant is not
+// known. Therefore the answer allows an origin if any tenant allows it. The request that follows must
+// have a token of a tenant that allows the origin.
 func (rt *Router) preflight(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")

@@ -14,9 +14,10 @@ import (
 // KindToken is the kind of an actor who uses the token of an end user.
 const KindToken = "token"
 
-// endUserRoutes holds the operations that tokens of end users give access to. The function reports whether a token may
-// call the operation; if it is nil, all may. Other operations reject every token. The handlers of these operations show
-// and change only runs and threads of the token's subject.
+// endUserRoutes holds the operations to which tokens of end users give access. The function reports
+// whether a token may call the operation. If it is nil, all tokens may. All other operations reject
+// tokens. The handlers of these operations show and change only runs and threads of the token's
+// subject.
 var endUserRoutes = map[string]func(*store.Token) bool{
 	"create-run":           nil,
 	"get-run":              nil,
@@ -35,8 +36,8 @@ var endUserRoutes = map[string]func(*store.Token) bool{
 // endUserScopes are the scopes of all tokens of end users; endUserRoutes restricts them.
 var endUserScopes = ScopeNames([]Scope{RunsRead, RunsWrite})
 
-// endUser authenticates the token of an end user. A token is accepted only from pages of its tenant's origins, and from
-// clients that are no browsers.
+// endUser authenticates the token of an end user. It accepts a token only from pages of its tenant's
+// origins, and from clients other than browsers.
 func (rt *Router) endUser(w http.ResponseWriter, r *http.Request, shown string) (*Caller, error) {
 	k, info, err := rt.store.AuthenticateToken(r.Context(), shown)
 	if err != nil {
@@ -67,13 +68,14 @@ func (c *Caller) EndUser() journal.EndUser {
 	return journal.EndUser{Subject: c.Token.Subject, Token: c.Token.ID}
 }
 
-// allowsAgent reports whether the token of an end user is for a reference to an agent, without parsing: a token for
-// clerk is not one for clerk@3.
+// allowsAgent reports whether the caller's token gives access to an agent. It compares references
+// without parsing them: a token for clerk is not valid for clerk@3.
 func (c *Caller) allowsAgent(ref *store.AgentRef) bool {
 	return slices.Contains(c.Token.Agents, ref.String())
 }
 
-// RequireAgent returns an error if the caller has the token of an end user that is not for the agent.
+// RequireAgent returns an error if the caller has a token of an end user that does not give access to
+// the agent.
 func (c *Caller) RequireAgent(ref *store.AgentRef) error {
 	if c.Token == nil || c.allowsAgent(ref) {
 		return nil
@@ -81,13 +83,14 @@ func (c *Caller) RequireAgent(ref *store.AgentRef) error {
 	return NewProblem(api.CodeForbidden, "the token is not for agent %.80q; it is for %q", ref.String(), c.Token.Agents)
 }
 
-// ownsAgent reports whether the token of an end user is for some version of an agent.
+// ownsAgent reports whether the caller's token gives access to a version of an agent.
 func (c *Caller) ownsAgent(name string) bool {
 	return slices.ContainsFunc(c.Token.Agents, func(text string) bool { return store.AgentOf(text) == name })
 }
 
-// Run returns one of the runs that the caller may see: any run of its tenant or, with the token of an end user, a run
-// of the subject and of the token's agents and thread. It fails with [journal.ErrNoRun] otherwise.
+// Run returns one of the runs that the caller may see: any run of its tenant or, with the token of an
+// end user, a run of the token's subject, agents and thread. It fails with [journal.ErrNoRun] if the
+// caller may not see the run.
 func (c *Caller) Run(ctx context.Context, id string) (*journal.RunInfo, error) {
 	info, err := c.Tenant.Run(ctx, id)
 	if err == nil && c.Token != nil && (info.Subject != c.Token.Subject || !c.ownsAgent(info.Agent) || info.Parent != "" ||
@@ -97,9 +100,10 @@ func (c *Caller) Run(ctx context.Context, id string) (*journal.RunInfo, error) {
 	return info, err
 }
 
-// RequireInput returns an error if the caller has the token of an end user and the messages that start a run are not
-// those of an end user. In a thread, these are the user's own messages: the others are what the agent said. Outside
-// of threads, clients repeat the conversation. Instructions are the tenant's in either case.
+// RequireInput returns an error if the caller has the token of an end user, and an end user may not
+// send the messages that start a run. In a thread, only messages of the user are allowed, because the
+// agent wrote the others. Outside of threads, messages of the assistant and of tools are also
+// allowed, because clients repeat the conversation. Instructions are never allowed.
 func (c *Caller) RequireInput(messages []abi.Message, inThread bool) error {
 	if c.Token == nil {
 		return nil

@@ -13,9 +13,10 @@ import (
 const ThreadHeader = "X-Thread"
 
 // Thread returns a thread that the caller may use: read, continue, fork, export, change and delete.
-// It fails with [journal.ErrNoThread] if the tenant has no such thread, or if the caller has the token of
-// an end user that may not use it: see [Caller.OwnsThread]. A handler of a request that names a thread, or
-// a run of a thread by its response id, must call Thread before it uses the thread.
+// It fails with [journal.ErrNoThread] if the tenant has no such thread, or if the caller has the
+// token of an end user that may not use the thread; see [Caller.OwnsThread]. A handler of a request
+// that names a thread, or a run of a thread by its response id, must call Thread before it uses the
+// thread.
 func (c *Caller) Thread(ctx context.Context, id string) (*store.Thread, error) {
 	h, err := c.Tenant.Thread(ctx, id)
 	if err == nil && !c.OwnsThread(h) {
@@ -24,8 +25,9 @@ func (c *Caller) Thread(ctx context.Context, id string) (*store.Thread, error) {
 	return h, err
 }
 
-// OwnsThread reports whether the caller may use a thread of its tenant: any thread or, with the token of an end user, the
-// thread of the token or those of its subject and its agents.
+// OwnsThread reports whether the caller may use a thread of its tenant. Callers without a token may
+// use any thread. A token gives access only to threads of its subject and its agents: to its thread
+// if it names one, and otherwise to all of them if its field Threads is set.
 func (c *Caller) OwnsThread(h *store.Thread) bool {
 	k := c.Token
 	switch {
@@ -40,8 +42,8 @@ func (c *Caller) OwnsThread(h *store.Thread) bool {
 }
 
 // CheckNewThread fails if the caller may not create the thread h. Every request that creates a thread
-// calls it first, also if the new thread is a fork. With the token of an end user, the thread becomes one of the
-// token's subject.
+// calls it first, also if the new thread is a fork. If the caller has the token of an end user,
+// CheckNewThread sets the thread's subject to the token's.
 func (c *Caller) CheckNewThread(_ context.Context, h *store.Thread) error {
 	k := c.Token
 	switch {

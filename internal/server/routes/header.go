@@ -9,9 +9,10 @@ import (
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 )
 
-// private lists the headers of requests that upstreams do not receive: keys of this server, what only
-// this server interprets, and headers in which browsers, tracers and proxies identify the client. A client cannot send its own
-// credentials for an upstream, because they would be in the same headers as the key of this server.
+// private lists the headers of requests that upstreams do not receive: keys of this server, headers
+// that only this server interprets, and headers in which browsers, tracers and proxies identify the
+// client. A client cannot send its own credentials for an upstream, because they would be in the same
+// headers as the key of this server.
 var private = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cookie", "Origin", "Referer",
 	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto",

@@ -15,9 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolcall"
 )
 
-// allow fails if the caller has the token of an end user that does not allow to start the run. It sets the end user
-// and the metadata of the run to those of the token: metadata can be what modules and tools trust. Other callers may
-// start any run of their tenant. A repeated call has no effect.
+// allow fails if the caller has the token of an end user that does not allow the run to start. It
+// sets the end user and the metadata of the run to those of the token, because modules and tools may
+// trust the metadata. Other callers may start any run of their tenant. A repeated call has no effect.
 func (r *Service) allow(
 	ctx context.Context,
 	c *httpapi.Caller,
@@ -59,8 +59,9 @@ func (r *Service) allow(
 	return nil
 }
 
-// allowAnswers fails if the caller has the token of an end user that does not allow to answer the interrupts of a run.
-// Any token may send the results of tools of its own client: those of runs that a token started.
+// allowAnswers fails if the caller has the token of an end user that does not allow the caller to
+// answer the interrupts of a run. Any token may send the results of its own client's tools, in runs
+// that a token started.
 func allowAnswers(c *httpapi.Caller, info *journal.RunInfo, answers map[string]json.RawMessage) error {
 	if c.Token == nil || c.Token.Answers {
 		return nil
@@ -74,8 +75,8 @@ func allowAnswers(c *httpapi.Caller, info *journal.RunInfo, answers map[string]j
 	return nil
 }
 
-// forCaller returns a run as the caller may see it. The end user of a token sees the conversation, and not how the
-// tenant's agent works.
+// forCaller returns the part of a run that the caller may see. The end user of a token sees the
+// conversation, but not the details of the tenant's agent.
 func forCaller(c *httpapi.Caller, shown *api.Run) *api.Run {
 	if c.Token == nil {
 		return shown
@@ -106,8 +107,8 @@ var userEvents = []abi.EventType{
 	abi.EventRunPaused, abi.EventRunResumed, abi.EventRunFinished,
 }
 
-// userEvent returns the JSON of an event as end users see it, or nil if they do not see it: without statistics of
-// modules, models and labels, and the questions for others.
+// userEvent returns the JSON of an event for end users, or nil if they must not see the event. It
+// omits statistics of modules, models, labels, and questions for others.
 func userEvent(l *Event, answers bool) []byte {
 	if l.data == nil || !slices.Contains(userEvents, l.Type) {
 		return nil
@@ -149,8 +150,8 @@ func userMessage(m *abi.Message) *abi.Message {
 	return &abi.Message{ID: m.ID, Role: m.Role, Content: m.Content, ToolCalls: m.ToolCalls, ToolCallID: m.ToolCallID}
 }
 
-// UserMessage returns the JSON of a message of a thread as end users see it, or nil for a message that they do not see,
-// such as an instruction.
+// UserMessage returns the JSON of a message of a thread for end users. It returns nil for a message
+// that they must not see, such as an instruction.
 func UserMessage(body json.RawMessage) (json.RawMessage, error) {
 	var m abi.Message
 	if _, err := abijson.Decode(body, &m); err != nil {

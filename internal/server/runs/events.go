@@ -95,7 +95,7 @@ func (r *Service) stream(w http.ResponseWriter, req *http.Request, f *Follower) 
 	}
 }
 
-// shown returns events as the caller may see them.
+// shown returns the events that the caller may see, in the caller's form.
 func (f *Follower) shown(lines []Event) []Event {
 	if f.token == nil {
 		return lines

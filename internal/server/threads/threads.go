@@ -132,7 +132,7 @@ last line is {"end":true}, which an export that failed does not have.`,
 	x.retentionRoutes(rt)
 }
 
-// showThread returns the API's form of a thread. Its metadata is not for end users.
+// showThread returns the API's form of a thread. For end users, it omits the metadata.
 func showThread(c *httpapi.Caller, h *store.Thread) *api.Thread {
 	out := &api.Thread{
 		ID:          h.ID,

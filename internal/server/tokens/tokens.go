@@ -97,8 +97,8 @@ A subject has at most 50 tokens: the oldest are deleted.`,
 	})
 }
 
-// create creates a token. The caller must have an API key, on which the token's validity depends, with the scopes that
-// the token's holder gets.
+// create creates a token. The caller must have an API key with the scopes that the token gives. The
+// token is valid only as long as this key.
 func (x *Tokens) create(ctx context.Context, c *httpapi.Caller, in *createTokenInput) (*tokenOutput, error) {
 	b := &in.Body
 	switch {
@@ -153,7 +153,7 @@ func (x *Tokens) create(ctx context.Context, c *httpapi.Caller, in *createTokenI
 	return &tokenOutput{out}, nil
 }
 
-// requireFor fails if the caller lacks a scope of what a token allows.
+// requireFor fails if the caller lacks a scope that the token would give.
 func requireFor(c *httpapi.Caller, b *api.CreateToken) error {
 	needs := []httpapi.Scope{httpapi.RunsRead, httpapi.RunsWrite}
 	if b.Answers {
@@ -167,7 +167,7 @@ func requireFor(c *httpapi.Caller, b *api.CreateToken) error {
 	return nil
 }
 
-// agentRefs returns references to agents that exist, in the form that requests are compared with.
+// agentRefs returns references to agents that exist, in the form with which requests are compared.
 func agentRefs(ctx context.Context, c *httpapi.Caller, list []string) (out []string, err error) {
 	for _, text := range list {
 		ref, err := agents.ParseRef(text, 0)

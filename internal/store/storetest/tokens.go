@@ -143,7 +143,7 @@ func testTokenQuotas(t *testing.T, open Opener) {
 	}
 	ann := journal.EndUser{Subject: "ann", Token: k.ID}
 
-	// Two servers start runs at once; together they start as many as the quota allows.
+	// Two servers that start runs at the same time start as many runs together as the quota allows.
 	other := again(t, where).Tenant("acme")
 	var started atomic.Int64
 	var wg sync.WaitGroup
@@ -187,7 +187,7 @@ func testTokenQuotas(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, ann, info.EndUser)
 
-	// Another token of the subject pays after a resume.
+	// After a resume, another token of the subject is charged.
 	next, _ := newToken(t, acme, key.ID, store.TokenUsage{Tokens: 1000})
 	by := journal.EndUser{Subject: "ann", Token: next.ID}
 	require.ErrorIs(

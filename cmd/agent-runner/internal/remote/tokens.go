@@ -90,7 +90,7 @@ func tokensList(e *cli.Env) *cobra.Command {
 	return cmd
 }
 
-// usedOf returns what was used of a limit, which is none if it is 0.
+// usedOf returns a text with the used amount and, unless it is 0, the limit.
 func usedOf(used, limit int64) string {
 	if limit == 0 {
 		return fmt.Sprint(used)
