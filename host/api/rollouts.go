@@ -79,7 +79,7 @@ type ArmFigures struct {
 	Errors  float64 `json:"errors" doc:"The share of runs that ended with an error."`
 	P95MS   int64   `json:"p95_ms" doc:"The 95th percentile of the time of runs in milliseconds, without pauses."`
 	Tokens  float64 `json:"tokens" doc:"The mean number of tokens of a run."`
-	Cost    float64 `json:"cost,omitempty" doc:"The mean cost of a run in the currency, by the operator's prices. Tokens of models without a price cost nothing."`
+	Cost    float64 `json:"cost,omitempty" doc:"The mean cost of a run in the currency, by the operator's prices. Absent if a compared run has no price: then tokens are compared."`
 }
 
 // RolloutHistory holds the figures of a rollout over time.

@@ -160,10 +160,11 @@ func TestSetCORS(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "*", "null", "https://*", "https://*.com", "https://*.co.uk", "https://*.github.io", "https://a.*.example.com",
-		"https://*.*.example.com", "https://*a.example.com", "http://*.example.com", "http://example.com", "https://Example.com",
-		"https://example.com.", "https://example.com/", "https://example.com:443", "https://example.com:", "https://example.com:08",
-		"https://user@example.com", "https://example.com?x", "https://example.com#x", "https://exämple.com", "wss://example.com",
-		"https://example.com\r\nX: y", "https://*.0.0.1", "https://256.1.1.1", "https://[::1", "javascript://x", "https://a b.com",
+		"https://*.*.example.com", "https://*a.example.com", "http://*.example.com", "http://example.com",
+		"https://Example.com", "https://example.com.", "https://example.com/", "https://example.com:443",
+		"https://example.com:", "https://example.com:08", "https://user@example.com", "https://example.com?x",
+		"https://example.com#x", "https://exämple.com", "wss://example.com", "https://example.com\r\nX: y",
+		"https://*.0.0.1", "https://256.1.1.1", "https://[::1", "javascript://x", "https://a b.com",
 		"https://-a.com", "https://localhost.", "http://127.0.0.2.example.com", "//example.com", "example.com",
 		"https://" + strings.Repeat("a", 300) + ".com", "https://*.localhost",
 	} {

@@ -226,7 +226,9 @@ func TestThreadOfAGUI(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 201), "a\x00", "a\nb", "\u0085"} {
 		require.Equal(t, 422, f.agui(f.acme, "counter", id, "u1", "one").status, "%q", id)
 	}
-	for _, id := range []string{"../../x", "'; DROP TABLE threads", "\u202e", strings.Repeat("ä", 100), "thr_none", "thr_"} {
+	for _, id := range []string{
+		"../../x", "'; DROP TABLE threads", "\u202e", strings.Repeat("ä", 100), "thr_none", "thr_",
+	} {
 		require.Contains(t, say(f.acme, "counter", id, "u1", "one"), "1: one")
 	}
 }

@@ -455,7 +455,9 @@ func TestTokenEnds(t *testing.T) {
 	require.Equal(t, 202, use(k.Secret).status)
 	f.ok("DELETE", "/v1/keys/"+keyID(writer), f.acme, nil, nil)
 	require.Contains(t, use(k.Secret).problem(t, 401).Detail, "the key that created it")
-	for _, bad := range []string{"art_", "art_aaaaaaaaaa_" + strings.Repeat("a", 52), k.ID, k.Secret + "x", "Art_" + k.Secret[4:]} {
+	for _, bad := range []string{
+		"art_", "art_aaaaaaaaaa_" + strings.Repeat("a", 52), k.ID, k.Secret + "x", "Art_" + k.Secret[4:],
+	} {
 		use(bad).problem(t, 401, bad)
 	}
 }

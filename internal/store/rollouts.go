@@ -97,7 +97,8 @@ func countRollout(t database.Tx, c *journal.Commit) error {
 		failed = 1
 	}
 	_, err := scoped{t, tenant}.Exec(`INSERT INTO rollout_runs
-		(tenant, rollout, arm, finished_ms, run, faults, denials, failed, active_ms, prompt_tokens, completion_tokens, cost_nano)
+		(tenant, rollout, arm, finished_ms, run, faults, denials, failed, active_ms, prompt_tokens, completion_tokens,
+		cost_nano)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (tenant, rollout, arm, finished_ms, run) DO NOTHING`, of.Rollout, of.Arm, now, c.Run, faults, denials,
 		failed, active, c.Progress.Usage.PromptTokens, c.Progress.Usage.CompletionTokens, cost)

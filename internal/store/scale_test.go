@@ -70,10 +70,10 @@ func storeRun(t *testing.T, s store.Store, i int) {
 		Models: map[string]abi.Usage{"m": {PromptTokens: 100, CompletionTokens: 10}},
 		Stats:  []abi.EntryStats{{Entry: "guard", Digest: digest, Calls: 3, WallUS: 1000}}}
 	events := ""
-	switch {
-	case n%25 == 1:
+	switch n % 25 {
+	case 1:
 		p.FinishReason, events = abi.RunError, `{"type":"fault","seq":1,"run":"r","time_ms":1}`+"\n"
-	case n%25 == 3:
+	case 3:
 		events = `{"type":"decision","seq":1,"run":"r","time_ms":1,"digest":"` + digest +
 			`","decision":{"decision":"deny","call_id":"c","tool":"t","arguments_digest":""}}` + "\n"
 	}
@@ -152,7 +152,8 @@ func measureNames(t *testing.T, s store.Store, measure func(name string, query f
 		return err
 	})
 	for name, f := range map[string]store.ThreadFilter{
-		"": {}, " by agent": {Agent: "agent2"}, " by end user": {Subject: "user7"}, " by metadata": {Name: "channel", Value: "c1"},
+		"": {}, " by agent": {Agent: "agent2"}, " by end user": {Subject: "user7"},
+		" by metadata": {Name: "channel", Value: "c1"},
 	} {
 		f.Limit = 50
 		measure("threads"+name, func(tenant string) error {

@@ -160,12 +160,18 @@ const maxEvent = 32 << 20;
 async function* eventsOf(stream) {
 	const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
 	try {
-		for (let rest = ""; ; ) {
+		// pieces holds the incomplete block, and end its last characters.
+		for (let pieces = [], size = 0, end = ""; ; ) {
 			const { done, value } = await reader.read();
 			if (done) return;
-			const blocks = (rest + value).split(/\r?\n\r?\n/);
-			rest = blocks.pop();
-			if (rest.length > maxEvent) throw new Error("an event of the stream is too large");
+			pieces.push(value);
+			size += value.length;
+			if (size > maxEvent + value.length) throw new Error("an event of the stream is too large");
+			end = end.slice(-3) + value;
+			if (!/\n\r?\n/.test(end)) continue;
+			const blocks = pieces.join("").split(/\r?\n\r?\n/);
+			pieces = [end = blocks.pop()];
+			size = end.length;
 			for (const block of blocks) {
 				const data = block
 					.split(/\r?\n/)

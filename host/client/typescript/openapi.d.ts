@@ -1716,9 +1716,9 @@ export interface paths {
         put?: never;
         /**
          * Fork a thread: create one with copies of its messages
-         * @description The fork begins with the messages of the thread, or with those up to a message or a finished run. It has
-         *     the agent, the title, the metadata, the concurrency and the subject of the thread, unless the request sets others. Runs are
-         *     not copied; both threads then continue independently.
+         * @description The fork begins with the messages of the thread, or with those up to a message or a finished run. It
+         *     has the agent, the title, the metadata, the concurrency and the subject of the thread, unless the request sets others.
+         *     Runs are not copied; both threads then continue independently.
          */
         post: operations["fork-thread"];
         delete?: never;
@@ -1767,8 +1767,9 @@ export interface paths {
         put?: never;
         /**
          * Create a token for an end user
-         * @description For the tenant's back end, which has an API key. A browser sends the token as Authorization: Bearer art_… and has
-         *     access only to the agents of the token, and to the runs and threads of its subject. docs/identity.md lists the operations.
+         * @description For the tenant's back end, which has an API key. A browser sends the token as Authorization: Bearer art_… and
+         *     has access only to the agents of the token, and to the runs and threads of its subject. docs/identity.md lists the
+         *     operations.
          *     A subject has at most 50 tokens: the oldest are deleted.
          */
         post: operations["create-token"];
@@ -1914,7 +1915,7 @@ export interface components {
         ArmFigures: {
             /**
              * Format: double
-             * @description The mean cost of a run in the currency, by the operator's prices. Tokens of models without a price cost nothing.
+             * @description The mean cost of a run in the currency, by the operator's prices. Absent if a compared run has no price: then tokens are compared.
              */
             cost?: number;
             /**

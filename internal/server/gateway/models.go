@@ -90,7 +90,10 @@ func (x *Models) Routes(rt *httpapi.Router) {
 		Summary: "Show an agent or a model of a route as an OpenAI model",
 	}, x.model)
 	for _, e := range []endpoint{
-		{"chat-completions", "/v1/chat/completions", tagOpenAI, "Create a chat completion", "", agentmodel.Chat(), "messages"},
+		{
+			"chat-completions", "/v1/chat/completions", tagOpenAI, "Create a chat completion", "",
+			agentmodel.Chat(), "messages",
+		},
 		{
 			"responses", "/v1/responses", tagOpenAI, "Create a response of OpenAI's Responses API", aboutResponses,
 			agentmodel.Responses(), "input",

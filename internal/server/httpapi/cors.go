@@ -56,7 +56,7 @@ func CheckOrigin(text string) error {
 	case strings.HasSuffix(u.Host, ":") || port != "" && (port[0] == '0' || u.Scheme == "https" && port == "443" ||
 		u.Scheme == "http" && port == "80"):
 		return errors.New("write the port as browsers do: without zeros in front, and not the default one")
-	case u.Scheme == "http" && (wildcard || host != "localhost" && !(isAddress && address.IsLoopback())):
+	case u.Scheme == "http" && (wildcard || host != "localhost" && (!isAddress || !address.IsLoopback())):
 		return errors.New("want https; http is allowed on localhost only")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("want https")

@@ -12,8 +12,10 @@ import (
 // FuzzOrigin checks that an allowed origin is a scheme, a host and an optional port, and that the
 // response to a request from this origin repeats the origin unchanged.
 func FuzzOrigin(f *testing.F) {
-	for _, seed := range []string{"https://app.example.com", "https://*.example.com:8443", "http://[::1]:3000", "null", "*",
-		"https://a\r\nX: y", "https://user@example.com", "https://example.com.", "https://*.com", "https://10.0.0.1"} {
+	for _, seed := range []string{
+		"https://app.example.com", "https://*.example.com:8443", "http://[::1]:3000", "null", "*",
+		"https://a\r\nX: y", "https://user@example.com", "https://example.com.", "https://*.com", "https://10.0.0.1",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

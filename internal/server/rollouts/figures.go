@@ -34,17 +34,22 @@ func tokensOf(r *store.RolloutRun) float64 { return float64(r.PromptTokens + r.C
 // measure is the price if currency is set and all runs that used tokens have a price. Otherwise it is
 // the number of tokens, because a model without a price would appear to be free.
 func costIn(currency string, arms ...[]store.RolloutRun) (of costOf, unit string) {
-	for _, runs := range arms {
-		for i := range runs {
-			if runs[i].CostNano == 0 && tokensOf(&runs[i]) > 0 {
-				return tokensOf, "tokens"
-			}
-		}
-	}
-	if currency == "" {
+	if currency == "" || !priced(arms...) {
 		return tokensOf, "tokens"
 	}
 	return priceOf, currency
+}
+
+// priced reports whether all runs that used tokens have a price.
+func priced(arms ...[]store.RolloutRun) bool {
+	for _, runs := range arms {
+		for i := range runs {
+			if runs[i].CostNano == 0 && tokensOf(&runs[i]) > 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // figuresOf returns the figures of runs.

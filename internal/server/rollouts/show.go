@@ -43,9 +43,14 @@ func (s *Service) show(r *store.Rollout) (*api.Rollout, error) {
 	return out, err
 }
 
-// figures returns the figures of both arms.
+// figures returns the figures of both arms. They have no cost if a run has no price, because then
+// tokens are compared.
 func figures(stable, canary []store.RolloutRun) api.RolloutFigures {
-	return api.RolloutFigures{Stable: figuresOf(stable), Canary: figuresOf(canary)}
+	f := api.RolloutFigures{Stable: figuresOf(stable), Canary: figuresOf(canary)}
+	if !priced(stable, canary) {
+		f.Stable.Cost, f.Canary.Cost = 0, 0
+	}
+	return f
 }
 
 // maxPoints limits the periods of a history.

@@ -114,9 +114,9 @@ thread when the run has ended.`,
 		Tag:     tag,
 		Status:  201,
 		Summary: "Fork a thread: create one with copies of its messages",
-		About: `The fork begins with the messages of the thread, or with those up to a message or a finished run. It has
-the agent, the title, the metadata, the concurrency and the subject of the thread, unless the request sets others. Runs are
-not copied; both threads then continue independently.`,
+		About: `The fork begins with the messages of the thread, or with those up to a message or a finished run. It
+has the agent, the title, the metadata, the concurrency and the subject of the thread, unless the request sets others.
+Runs are not copied; both threads then continue independently.`,
 	}, x.fork)
 	rt.Raw(httpapi.Route{
 		ID:      "export-thread",

@@ -59,8 +59,9 @@ func (x *Tokens) Routes(rt *httpapi.Router) {
 		Tag:     tag,
 		Status:  201,
 		Summary: "Create a token for an end user",
-		About: `For the tenant's back end, which has an API key. A browser sends the token as Authorization: Bearer art_… and has
-access only to the agents of the token, and to the runs and threads of its subject. docs/identity.md lists the operations.
+		About: `For the tenant's back end, which has an API key. A browser sends the token as Authorization: Bearer art_… and
+has access only to the agents of the token, and to the runs and threads of its subject. docs/identity.md lists the
+operations.
 A subject has at most 50 tokens: the oldest are deleted.`,
 	}, x.create)
 	httpapi.Register(rt, httpapi.Route{
@@ -180,7 +181,7 @@ func agentRefs(ctx context.Context, c *httpapi.Caller, list []string) (out []str
 		if _, err := c.Tenant.AgentOf(ctx, ref.AgentRef); err != nil {
 			return nil, err
 		}
-		out = append(out, ref.AgentRef.String())
+		out = append(out, ref.String())
 	}
 	return slices.Compact(slices.Sorted(slices.Values(out))), nil
 }

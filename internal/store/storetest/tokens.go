@@ -67,7 +67,9 @@ func testTokens(t *testing.T, open Opener) {
 	require.Equal(t, expiring.Expires, short.Expires, "a token does not outlive its key")
 
 	wrong := text[:len(text)-1] + string('a'+(text[len(text)-1]-'a'+1)%26)
-	for _, bad := range []string{"", "art_", wrong, strings.Replace(text, "art_", "ar_", 1), text + "a", "art_" + made.ID + "_"} {
+	for _, bad := range []string{
+		"", "art_", wrong, strings.Replace(text, "art_", "ar_", 1), text + "a", "art_" + made.ID + "_",
+	} {
 		_, _, err = s.AuthenticateToken(ctx, bad)
 		var failed *store.KeyError
 		require.ErrorAs(t, err, &failed, bad)

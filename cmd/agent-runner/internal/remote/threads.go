@@ -93,7 +93,9 @@ func threadText(h *api.Thread) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "thread %s%s: %s, %d bytes, updated %s\n", h.ID, cli.After(" of agent ", h.Agent),
 		cli.Count(h.Messages, "message"), h.Bytes, cli.Since(h.Updated))
-	for _, line := range [][2]string{{"title", h.Title}, {"subject", h.Subject}, {"forked from", h.Parent}, {"unfinished run", h.Run}} {
+	for _, line := range [][2]string{
+		{"title", h.Title}, {"subject", h.Subject}, {"forked from", h.Parent}, {"unfinished run", h.Run},
+	} {
 		if line[1] != "" {
 			fmt.Fprintf(&b, "%s: %s\n", line[0], cli.OneLine(line[1]))
 		}

@@ -151,9 +151,9 @@ function rowsOf(r) {
     const off = r.plan.rollback.off?.includes(figure) ?? false;
     const tolerated = r.plan.rollback.increase[figure];
     const ratio = figure === "latency" || figure === "cost";
-    const money = r.plan.rollback.prices?.prompt > 0 || r.plan.rollback.prices?.completion > 0;
+    const money = a.cost > 0 || b.cost > 0;
     const value = (x) => (figure === "latency" ? x.p95_ms : figure === "cost" ? (money ? x.cost ?? 0 : x.tokens) : x[figure]);
-    const show = (x) => (x.runs === 0 ? "–" : figure === "latency" ? duration(value(x) * 1000) : figure === "cost" ? (money ? value(x).toPrecision(3) : short(Math.round(value(x)))) : share(value(x)));
+    const show = (x) => (x.runs === 0 ? "–" : figure === "latency" ? duration(value(x) * 1000) : figure === "cost" ? (money ? `${value(x).toPrecision(3)} ${r.currency}` : short(Math.round(value(x)))) : share(value(x)));
     const more = ratio ? (value(a) > 0 ? value(b) / value(a) - 1 : 0) : value(b) - value(a);
     const text = ratio ? `${more < 0 ? "−" : "+"}${Math.abs(100 * more).toFixed(0)} %` : `${more < 0 ? "−" : "+"}${points(Math.abs(more))}`;
     return { label: figure === "cost" && money ? "Cost of a run" : labels[figure], begins: { latency: "95th", cost: "mean" }[figure] ?? labels[figure].toLowerCase(), off, stable: show(a), canary: show(b), over: Math.min(a.runs, b.runs) >= r.plan.rollback.min_runs && !off && more > tolerated, part: known ? Math.min(1, Math.max(0, more / (2 * tolerated))) : 0,
