@@ -312,6 +312,23 @@ func TestSchemaIsFresh(t *testing.T) {
 	}
 }
 
+// TestSchemaOfGrants checks that the schema accepts each form of grant that the error of an unknown
+// grant lists.
+func TestSchemaOfGrants(t *testing.T) {
+	t.Parallel()
+	_, err := policy.ParseGrants([]string{"unknown"})
+	require.ErrorContains(t, err, "want one of ")
+	_, list, _ := strings.Cut(err.Error(), "want one of ")
+	s, err := agentfile.Schema()
+	require.NoError(t, err)
+	pattern := s.Properties["middlewares"].Items.Properties["grants"].Items.Pattern
+	for form := range strings.SplitSeq(list, ", ") {
+		_, err := policy.ParseGrants([]string{form})
+		require.NoError(t, err)
+		require.Regexp(t, pattern, form)
+	}
+}
+
 // TestSchema checks that the schema accepts valid files and rejects invalid ones.
 func TestSchema(t *testing.T) {
 	t.Parallel()

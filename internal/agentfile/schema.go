@@ -49,7 +49,7 @@ func schemaOf[T any](title, description string) (*jsonschema.Schema, error) {
 		reflect.TypeFor[onToolLimit](): {Type: "string", Enum: anys(onToolLimits)},
 		reflect.TypeFor[Grant](): {
 			Type:    "string",
-			Pattern: `^(read:(all|last|none)|model|tool:.+|http:[^/]+|store|set:(model|limits))$`,
+			Pattern: `^(read:(all|last|none)|model|tool:.+|http:[^/]+|store|set:(model|limits|labels))$`,
 		},
 		reflect.TypeFor[Command](): {
 			AnyOf: []*jsonschema.Schema{
