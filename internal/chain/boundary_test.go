@@ -170,7 +170,7 @@ func TestRefusedAnswers(t *testing.T) {
 		"bad parameters":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "host", Parameters: []byte("7")}}}}, "parameters must be a JSON Schema object"},
 		"return_directly":   {abi.BeforeAgentAnswer{ReturnDirectly: make([]string, toolset.Max+1)}, "return_directly: names 1025 tools"},
 		"a role":            {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{{Role: "operator"}}}}}}, `unknown role "operator"`},
-		"too many messages": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{abi.User("x")}, message.MaxInsert+4)}}}}, "an answer may add 10000 messages"},
+		"too many messages": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{abi.User("x")}, message.MaxInsert+4)}}}}, "an answer inserts 10004 messages; at most 10003 are allowed"},
 		"many calls":        {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{calling(message.MaxCalls + 1)}}}}}, "a message with 1025 tool calls; at most 1024 are allowed"},
 		"many calls in all": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{calling(message.MaxCalls)}, 10)}}}}, "an answer may add 10000 tool calls"},
 		"responds so":       {abi.BeforeAgentAnswer{Respond: ptr(calling(message.MaxCalls + 1))}, "a message with 1025 tool calls; at most 1024 are allowed"},

@@ -57,8 +57,8 @@ func Edit(l *List, p *abi.ListPatch, by *Editor) (*List, error) {
 			calls -= len(it.message.ToolCalls)
 		}
 	}
-	if added > MaxInsert+l.Len() {
-		return nil, fmt.Errorf("messages: an answer may add %d messages", MaxInsert)
+	if limit := MaxInsert + l.Len(); added > limit {
+		return nil, fmt.Errorf("messages: an answer inserts %d messages; at most %d are allowed", added, limit)
 	}
 	if calls > MaxAllCalls {
 		return nil, fmt.Errorf("messages: an answer may add %d tool calls", MaxAllCalls)
