@@ -252,13 +252,11 @@ func (s *seen) matchesObserver() string {
 // message. A message with Replaced set may differ. matchesStream returns the first difference, or
 // "".
 func (s *seen) matchesStream() string {
-	text, calls := "", map[string]string{}
+	text := ""
 	for _, e := range s.events {
 		switch {
 		case e.Type == abi.EventChunk && e.Chunk.Kind == abi.ChunkText:
 			text += e.Chunk.Text
-		case e.Type == abi.EventChunk && e.Chunk.Kind == abi.ChunkToolResult:
-			calls[e.Chunk.CallID] += e.Chunk.Text
 		case e.Type == abi.EventMessage:
 			if m := e.Message.Content.String(); text != "" && text != m && !e.Replaced {
 				return fmt.Sprintf("the message is %q, its pieces said %q, and it does not say that it is replaced\n", m, text)
