@@ -2,6 +2,7 @@ package agent
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -78,7 +79,9 @@ func (r *run) asksAgain(last *abi.Message) bool {
 	return true
 }
 
-// paramsWith returns a copy of the agent's parameters, changed by more.
+// paramsWith returns a copy of the agent's parameters, changed by more. If both have a token limit,
+// the lower one applies, under the agent's name for it. If more has a limit under both names, the
+// lower of the two counts, under max_completion_tokens unless the agent uses max_tokens.
 func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	if len(more) == 0 {
 		return a.Params
@@ -87,15 +90,19 @@ func (a *Agent) paramsWith(more abi.Params) abi.Params {
 	if out == nil {
 		out = abi.Params{}
 	}
+	names := []string{paramMaxTokens, paramMaxCompletionTokens}
 	limit, value := "", abi.JSON(nil)
-	for name, v := range more {
-		if name == paramMaxTokens || name == paramMaxCompletionTokens {
-			limit, value = name, v
-			continue
+	for _, name := range names {
+		if v, ok := more[name]; ok {
+			limit, value = name, lower(value, v)
 		}
-		out[name] = v
 	}
-	for _, name := range []string{paramMaxTokens, paramMaxCompletionTokens} {
+	for name, v := range more {
+		if !slices.Contains(names, name) {
+			out[name] = v
+		}
+	}
+	for _, name := range names {
 		if limit != "" && a.Params[name] != nil {
 			limit = name // use the name that the agent uses, because its model supports that name
 		}

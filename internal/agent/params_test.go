@@ -76,8 +76,13 @@ func TestParamsWith(t *testing.T) {
 		{p("max_completion_tokens", "7"), p("max_tokens", "5"), p("max_completion_tokens", "5")},
 		{p("max_completion_tokens", "3"), p("max_tokens", "5"), p("max_completion_tokens", "3")},
 		{p("max_tokens", "null"), p("max_tokens", "5"), p("max_tokens", "5")},
+		{nil, p("max_tokens", "5", "max_completion_tokens", "7"), p("max_completion_tokens", "5")},
+		{nil, p("max_tokens", "7", "max_completion_tokens", "5"), p("max_completion_tokens", "5")},
+		{p("max_tokens", "6"), p("max_tokens", "7", "max_completion_tokens", "5"), p("max_tokens", "5")},
 	} {
 		a := &Agent{Options: Options{Params: c.own}}
-		require.Equal(t, c.want, a.paramsWith(c.more))
+		for range 10 { // the result must not depend on the order of the map
+			require.Equal(t, c.want, a.paramsWith(c.more))
+		}
 	}
 }
