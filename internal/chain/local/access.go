@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -82,19 +83,55 @@ func (v *Values) reserveVersion(o *Owner, key string) (int64, error) {
 	return v.lastVersion, nil
 }
 
-// commit applies a staged write. It reports false if the write deletes a key that does not exist.
-func (v *Values) commit(o *Owner, w *write) (changed bool, err error) {
+// commit applies staged writes in order, either all or none. It calls note for each key that the
+// writes set, or delete if it exists. If a write fails, commit restores the values of the earlier
+// ones and calls note for none.
+func (v *Values) commit(o *Owner, writes []write, note func(scopedKey)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	before := make([]value, len(writes)) // version 0 if there is none
+	for i := range writes {
+		w := &writes[i]
+		before[i] = v.scopes[o.scope(w.key)][w.key]
+		if err := v.apply(o, w); err != nil {
+			for j, was := range slices.Backward(before[:i]) {
+				v.restore(o.scope(writes[j].key), writes[j].key, was)
+			}
+			return err
+		}
+	}
+	for i := range writes {
+		if w := &writes[i]; !w.delete || before[i].Version != 0 {
+			note(scopedKey{o.scope(w.key), w.key})
+		}
+	}
+	return nil
+}
+
+// apply applies a staged write. The caller holds the lock.
+func (v *Values) apply(o *Owner, w *write) error {
 	if err := v.checkWritable(o, w.key); err != nil {
-		return false, err
+		return err
 	}
 	if w.delete {
-		_, had := v.scopes[o.scope(w.key)][w.key]
 		v.remove(o.scope(w.key), w.key)
-		return had, nil
+		return nil
 	}
-	return true, v.put(o, w.key, w.value, w.version)
+	return v.put(o, w.key, w.value, w.version)
+}
+
+// restore sets key in a scope to was, a value that it had, or deletes key if was has version 0. It
+// counts the memory of the value even above the limit. The caller holds the lock.
+func (v *Values) restore(scope, key string, was value) {
+	v.remove(scope, key)
+	if was.Version == 0 {
+		return
+	}
+	v.scopes[scope][key] = was
+	v.sizes[scope] += len(key) + len(was.Value)
+	if v.share != nil {
+		v.share.Force(int64(len(key) + len(was.Value) + size.Overhead))
+	}
 }
 
 // put sets key to val without a copy. It returns an error if that exceeds the limits of the scope

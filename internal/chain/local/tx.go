@@ -184,43 +184,45 @@ func (tx *Tx) checkStaged(key string, val json.RawMessage) error {
 	return nil
 }
 
-// flush applies the staged writes of key. It is called before a write that takes effect at once.
+// flush applies the staged writes of key, or none of them if one fails. It is called before a write
+// that takes effect at once.
 func (tx *Tx) flush(key string) error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	for i := range tx.staged {
-		if w := &tx.staged[i]; w.key == key {
-			if err := tx.apply(w); err != nil {
-				return err
-			}
-			_ = tx.meter.Add(-w.size())
+	var writes []write
+	for _, w := range tx.staged {
+		if w.key == key {
+			writes = append(writes, w)
 		}
+	}
+	if err := tx.apply(writes); err != nil {
+		return err
+	}
+	for i := range writes {
+		_ = tx.meter.Add(-writes[i].size())
 	}
 	tx.staged = slices.DeleteFunc(tx.staged, func(w write) bool { return w.key == key })
 	return nil
 }
 
-// Commit applies the staged writes in order. It stops at the first write that fails; earlier writes
-// remain applied.
+// Commit applies the staged writes in order. If a write fails, Commit applies none and returns the
+// error.
 func (tx *Tx) Commit() error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	for i := range tx.staged {
-		if err := tx.apply(&tx.staged[i]); err != nil {
-			return err
-		}
+	if err := tx.apply(tx.staged); err != nil {
+		return err
 	}
 	tx.staged = nil
 	return nil
 }
 
-// apply applies a staged write. The caller holds the lock.
-func (tx *Tx) apply(w *write) error {
-	changed, err := tx.values.commit(tx.owner, w)
-	if err == nil && changed {
-		tx.changed.add(scopedKey{tx.owner.scope(w.key), w.key}, 0)
+// apply applies staged writes, either all or none. The caller holds the lock.
+func (tx *Tx) apply(writes []write) error {
+	if len(writes) == 0 {
+		return nil
 	}
-	return err
+	return tx.values.commit(tx.owner, writes, func(k scopedKey) { tx.changed.add(k, 0) })
 }
 
 // note records that the call changes key. delta is the amount that it adds to a counter, or 0.

@@ -148,6 +148,45 @@ func TestLocalsSurviveSerialisation(t *testing.T) {
 	require.Greater(t, v2, v)
 }
 
+// TestLocalsCommitAllOrNothing checks that a commit whose last write fails changes nothing.
+func TestLocalsCommitAllOrNothing(t *testing.T) {
+	t.Parallel()
+	locals := New()
+	locals.Count(account.New(account.LevelRun, "r", nil, 64<<20))
+	set := func(tx *Tx, key, val string) {
+		_, err := tx.Set(key, json.RawMessage(val), abi.LocalAlways, nil)
+		require.NoError(t, err)
+	}
+	tx := begin(locals, "a", tenant)
+	set(tx, "changed", `"old"`)
+	set(tx, "deleted", `"old"`)
+	require.NoError(t, tx.Commit())
+	tx.End(nil)
+	_ = locals.Changes()
+	encoded := func() string {
+		b, err := json.Marshal(locals.scopes["entry:a"])
+		require.NoError(t, err)
+		return string(b)
+	}
+	before, held := encoded(), locals.share.Size()
+
+	tx = begin(locals, "a", tenant)
+	set(tx, "new", `1`)
+	set(tx, "changed", `2`)
+	require.NoError(t, tx.Delete("deleted"))
+	set(tx, "changed", `"newest"`)
+	set(tx, abi.SharedPrefix+"k", `1`)
+	_, err := begin(locals, "b", outer).Add(abi.SharedPrefix+"k", 1) // now the key belongs to the outer ring
+	require.NoError(t, err)
+	require.ErrorIs(t, tx.Commit(), &abi.Error{Code: abi.CodeDenied})
+	tx.End(nil)
+	require.Empty(t, locals.Changes())
+
+	locals.remove("ring:outer", abi.SharedPrefix+"k")
+	require.Equal(t, before, encoded())
+	require.Equal(t, held, locals.share.Size())
+}
+
 // TestLocalsSizesStayRight checks that the size counted towards the limit matches the stored
 // values.
 func TestLocalsSizesStayRight(t *testing.T) {
