@@ -16,18 +16,19 @@ import (
 // Modules combines two modules that import functions of each other. It resolves the functions that
 // main imports from module mainImports with the exports of part, and those that part imports from
 // module partImports with the exports of main. Both modules must come from [wasm.Decode], and main
-// must import only functions.
+// must import only functions. part may contain only functions, and may import only functions and
+// main's memory. Modules drops tables and globals that part declares, since compilers declare them
+// by default. Instructions of part must not use them.
 //
 // The result exports the functions that part exports, except those that main imported. It also has
-// the exports of main whose names are in keep. part may contain only functions, which can use
-// main's memory. It must not have data, tables or globals of its own. Modules returns an error if
-// part has anything else, or if an imported function is missing or has another type.
+// the exports of main whose names are in keep. Modules returns an error if a module contains or
+// imports anything else, or if an imported function is missing or has another type.
 func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...string) (*wasm.Module, error) {
 	l := linker{main: main, part: part, out: *main}
 	l.out.Types = slices.Concat(main.Types, part.Types)
 	l.out.Imports, l.out.Exports, l.out.Code = nil, nil, nil
-	if part.Start != nil || len(part.Data) > 0 || len(part.Elements) > 0 || len(part.Memories) > 0 {
-		return nil, fmt.Errorf("link: part must contain only functions")
+	if err := checkParts(main, part); err != nil {
+		return nil, err
 	}
 	// Assign function numbers once all remaining imports are known.
 	mainAt, mainWants := l.imports(main, mainImports, 0)
@@ -62,6 +63,25 @@ func Modules(main, part *wasm.Module, mainImports, partImports string, keep ...s
 	l.tables(mainAt)
 	l.exports(mainAt, partAt, mainWants, keep)
 	return &l.out, nil
+}
+
+// checkParts returns an error if main or part has anything that Modules does not support, apart from
+// instructions.
+func checkParts(main, part *wasm.Module) error {
+	if part.Start != nil || len(part.Data)+len(part.Elements)+len(part.Memories) > 0 {
+		return fmt.Errorf("link: part must contain only functions, without memories, segments or a start function")
+	}
+	for _, imp := range main.Imports {
+		if imp.Kind != wasm.ExternalFunction {
+			return fmt.Errorf("link: main must import only functions, but imports %s.%s", imp.Module, imp.Name)
+		}
+	}
+	for _, imp := range part.Imports {
+		if imp.Kind != wasm.ExternalFunction && imp.Kind != wasm.ExternalMemory {
+			return fmt.Errorf("link: part must import only functions and main's memory, but imports %s.%s", imp.Module, imp.Name)
+		}
+	}
+	return nil
 }
 
 // A linker has the two modules that Modules combines, and the result.

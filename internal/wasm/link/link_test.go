@@ -93,6 +93,15 @@ func TestModules(t *testing.T) {
 func TestModulesErrors(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(main, part *wasm.Module){
+		"main must import only functions, but imports env.m": func(main, _ *wasm.Module) {
+			main.Imports = append(main.Imports, wasm.Import{Module: "env", Name: "m", Kind: wasm.ExternalMemory})
+		},
+		"main's memory, but imports env.g": func(_, part *wasm.Module) {
+			part.Imports = append(part.Imports, wasm.Import{Module: "env", Name: "g", Kind: wasm.ExternalGlobal})
+		},
+		"main's memory, but imports env.t": func(_, part *wasm.Module) {
+			part.Imports = append(part.Imports, wasm.Import{Module: "env", Name: "t", Kind: wasm.ExternalTable})
+		},
 		"function inc is not exported":                  func(_, part *wasm.Module) { part.Exports[0].Name = "dec" },
 		"function one is not exported":                  func(main, _ *wasm.Module) { main.Exports[2].Kind = wasm.ExternalMemory },
 		"one: want () -> i32, got (i32) -> i32":         func(main, _ *wasm.Module) { main.Exports[2].Index = 2 },
