@@ -38,7 +38,7 @@ type Bundle struct {
 	Fault Fault `json:"fault"`
 	// Call is the call that faulted. Earlier are the earlier calls of the same instance in the run.
 	// Dropped is the number of earlier calls that are missing.
-	Call    Recording   `json:"visit"`
+	Call    Recording   `json:"call"`
 	Earlier []Recording `json:"earlier,omitempty"`
 	Dropped int         `json:"dropped,omitempty"`
 
@@ -94,7 +94,7 @@ func Read(path string) (*Bundle, error) {
 	b := &Bundle{}
 	text, err := readPart(z, "bundle.json", maxJSON)
 	if err == nil {
-		_, err = abijson.Decode(text, b)
+		err = b.decode(text)
 	}
 	switch {
 	case err != nil:
@@ -109,6 +109,19 @@ func Read(path string) (*Bundle, error) {
 		return nil, fmt.Errorf("read bundle %s: module.wasm has the SHA-256 %x, not %.64q", path, sum, b.Digest)
 	}
 	return b, nil
+}
+
+// decode decodes bundle.json. Bundles of earlier versions have the faulted call as "visit".
+func (b *Bundle) decode(text []byte) error {
+	var old struct {
+		Bundle
+		Visit *Recording `json:"visit"`
+	}
+	_, err := abijson.Decode(text, &old)
+	if *b = old.Bundle; old.Visit != nil {
+		b.Call = *old.Visit
+	}
+	return err
 }
 
 func readPart(z *zip.ReadCloser, name string, limit int64) ([]byte, error) {

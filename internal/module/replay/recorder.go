@@ -7,7 +7,7 @@ import (
 
 // Limits on the recordings of an instance, in bytes of inputs, replies and arguments.
 const (
-	maxVisitBytes   = 32 << 20 // maximum for the current call
+	maxCallBytes    = 32 << 20 // maximum for the current call
 	maxHistoryBytes = 16 << 20 // maximum for all earlier calls of the instance together
 )
 
@@ -43,7 +43,7 @@ func (r *Recorder) Clock(now int64) {
 }
 
 // Add records a host call with its reply or error, unless err ends the run. When the host calls
-// exceed maxVisitBytes, Add sets Cut. From then on, the recorder records no host calls and no clock
+// exceed maxCallBytes, Add sets Cut. From then on, the recorder records no host calls and no clock
 // readings.
 func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	if r == nil || r.recording.Cut || err != nil && ending.Is(err) {
@@ -53,7 +53,7 @@ func (r *Recorder) Add(q HostCall, reply []byte, err error) {
 	if err != nil {
 		q.Reply, q.Error = nil, ending.AsError(err, abi.CodeInternal)
 	}
-	if r.size += q.size(); r.size > maxVisitBytes {
+	if r.size += q.size(); r.size > maxCallBytes {
 		r.recording.Cut = true
 		return
 	}
