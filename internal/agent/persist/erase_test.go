@@ -194,7 +194,7 @@ func TestAnswersAreErased(t *testing.T) {
 			h, log := logOfRun(t, s)
 			erased, kept := 0, 0
 			for _, p := range h.Phases {
-				for _, d := range p.Deeds {
+				for _, d := range p.Calls {
 					switch {
 					case d.Erased:
 						require.Nil(t, d.Answer)

@@ -52,7 +52,7 @@ type AnsweringRequest struct {
 type PhaseRecord struct {
 	Phase Phase          `json:"phase"`
 	Step  int            `json:"step"`
-	Deeds []RecordedCall `json:"deeds"`
+	Calls []RecordedCall `json:"calls"`
 }
 
 // A RecordedCall is a recorded call with the changes that it made to the run's messages or, for

@@ -44,10 +44,10 @@ func (r *Service) history(ctx context.Context, c *httpapi.Caller, in *runPath) (
 	hide := NewRedactor(stored.Modules)
 	phases := []runlog.PhaseRecord{}
 	for _, p := range h.Phases {
-		shown := runlog.PhaseRecord{Phase: p.Phase, Step: p.Step, Deeds: []runlog.RecordedCall{}}
-		for _, d := range p.Deeds {
+		shown := runlog.PhaseRecord{Phase: p.Phase, Step: p.Step, Calls: []runlog.RecordedCall{}}
+		for _, d := range p.Calls {
 			if d.Entry == "" || !hide.Has(stored.Agent, d.Entry) {
-				shown.Deeds = append(shown.Deeds, hide.step(d))
+				shown.Calls = append(shown.Calls, hide.step(d))
 			}
 		}
 		phases = append(phases, shown)

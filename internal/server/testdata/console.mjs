@@ -629,7 +629,7 @@ async function hostile(title) {
   const call = { id: "c1", type: "function", function: { name: bad, arguments: `{"to":"${link}"}` } };
   const end = await make({ ...plain, id: "run_bad", title: bad, agent: link, error: bad, modules: [{ entry: bad, digest: link }] }, {
     history: { input: [], messages: [{ role: "assistant", content: bad, tool_calls: [call] }, { role: "tool", name: link, tool_call_id: "c1", content: bad }],
-      phases: [{ phase: "step", step: 1, deeds: [{ what: "tool", call: "c1", answer: { content: bad } }, { entry: bad, what: "before_agent", answer: { tools: { add: [{ name: bad }] }, [bad]: link } }] }] },
+      phases: [{ phase: "step", step: 1, calls: [{ what: "tool", call: "c1", answer: { content: bad } }, { entry: bad, what: "before_agent", answer: { tools: { add: [{ name: bad }] }, [bad]: link } }] }] },
     events: [{ type: "fault", entry: bad, hook: link, cause: bad, stderr: [bad] }, { type: "log", entry: bad, level: bad, text: bad }, { type: "custom", entry: bad, name: link, data: bad }] });
   await title(bad);
   await page.getByText("Faults and limits").waitFor();
@@ -667,7 +667,7 @@ async function large(title) {
   const result = "abcdefghi\n".repeat(50000);
   const messages = many(1000, (i) => ({ role: i % 2 ? "assistant" : "user", content: `said ${i}` }));
   messages.push({ role: "tool", name: "read", tool_call_id: "c1", content: result });
-  const deeds = [{ what: "tool", call: "c1", answer: { content: result } },
+  const recorded = [{ what: "tool", call: "c1", answer: { content: result } },
     { entry: "mask", what: "after_tool", answer: { result: { content: lines((i) => (i % 2 ? "odd" : "even")) } } },
     { entry: "mask", what: "before_agent", edits: [{ at: 0, removed: [{ role: "user", content: lines(() => "one") }], inserted: [{ role: "user", content: lines((i) => (i % 4999 ? "one" : "two")) }] }] }];
   await page.evaluate(() => {
@@ -675,7 +675,7 @@ async function large(title) {
     globalThis.watch = new PerformanceObserver((list) => list.getEntries().forEach((e) => (globalThis.longest = Math.max(globalThis.longest, e.duration))));
     globalThis.watch.observe({ entryTypes: ["longtask"] });
   });
-  const end = await make({ ...plain, id: "run_large", title: "Large" }, { history: { input: [], messages, phases: many(400, (i) => ({ phase: "step", step: i + 1, deeds: i === 0 || i === 399 ? deeds : [{ entry: "mask", what: "before_model", answer: { instruction: `step ${i}` } }] })) },
+  const end = await make({ ...plain, id: "run_large", title: "Large" }, { history: { input: [], messages, phases: many(400, (i) => ({ phase: "step", step: i + 1, calls: i === 0 || i === 399 ? recorded : [{ entry: "mask", what: "before_model", answer: { instruction: `step ${i}` } }] })) },
     events: many(1000, (i) => ({ type: i % 2 ? "fault" : "log", entry: "mask", hook: "before_model", cause: `mistake ${i}`, level: "info", text: "x".repeat(100) })) });
   await title("Large");
   await page.locator(".diff ins", { hasText: "of two" }).first().waitFor();

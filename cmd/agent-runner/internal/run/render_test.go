@@ -246,7 +246,7 @@ func TestShownRun(t *testing.T) {
 	}
 	x := &exported{Run: &journal.RunInfo{},
 		History: &runlog.History{
-			Phases: []runlog.PhaseRecord{{Phase: runlog.PhaseTools, Step: 1, Deeds: []runlog.RecordedCall{
+			Phases: []runlog.PhaseRecord{{Phase: runlog.PhaseTools, Step: 1, Calls: []runlog.RecordedCall{
 				recordedCall("guard", "gate_tool", `{"decision":"allow"}`),
 				recordedCall("other", "gate_tool", `{"decision":"deny","message":"no"}`),
 				recordedCall("", "tool", `{"content":"paid"}`),
@@ -282,10 +282,10 @@ func TestErasedCalls(t *testing.T) {
 	}
 	x := &exported{Run: &journal.RunInfo{ID: "run_1"}, History: &runlog.History{
 		Phases: []runlog.PhaseRecord{
-			{Phase: runlog.PhaseStart, Deeds: []runlog.RecordedCall{erased("redact", "before_agent")}},
+			{Phase: runlog.PhaseStart, Calls: []runlog.RecordedCall{erased("redact", "before_agent")}},
 		},
 	}}
-	x.History.Phases[0].Deeds = append(x.History.Phases[0].Deeds, erased("", "model"))
+	x.History.Phases[0].Calls = append(x.History.Phases[0].Calls, erased("", "model"))
 	v := &runView{maxText: showShort}
 	text := v.text(x, time.Now())
 	require.Contains(t, text, "  • redact before_agent: erased\n  • model: erased\n")

@@ -139,11 +139,11 @@ func (v *runView) text(x *exported, now time.Time) string {
 			step = p.Step
 			v.step(step)
 		}
-		for i := range p.Deeds {
-			if d := &p.Deeds[i]; d.What == "tool" {
+		for i := range p.Calls {
+			if d := &p.Calls[i]; d.What == "tool" {
 				v.pauses(step, d.Call) // the pause precedes the call
 			}
-			v.recordedCall(&p.Deeds[i])
+			v.recordedCall(&p.Calls[i])
 		}
 		if p.Phase == runlog.PhaseModel {
 			v.delivered(step, x.Events)

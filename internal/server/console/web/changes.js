@@ -18,7 +18,7 @@ export function changes(finished, history, events, streamed, questions, places, 
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
   return [partialList(steps(phases), maxSteps, (p) => phase(p, calls, events, streamed, places), expanded, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers from people and clients"),
-    h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
+    h("ul", { class: "calls" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
 // steps groups the phases of a step: rewriting, the model, tools and the end of the round.
@@ -26,8 +26,8 @@ function steps(phases) {
   const out = [];
   for (const p of phases) {
     const title = p.phase === "start" ? "Before the first step" : p.phase === "end" ? "At the end" : `Step ${p.step}`;
-    if (out.at(-1)?.title === title) out.at(-1).deeds.push(...p.deeds);
-    else out.push({ title, step: p.step, deeds: [...p.deeds] });
+    if (out.at(-1)?.title === title) out.at(-1).calls.push(...p.calls);
+    else out.push({ title, step: p.step, calls: [...p.calls] });
   }
   return out;
 }
@@ -36,7 +36,7 @@ function phase(p, calls, events, streamed, places) {
   const now = { model: undefined, response: undefined, arguments: new Map(), result: new Map() }; // as the previous record left it
   const unchanged = [];
   const shown = [];
-  for (const d of p.deeds) {
+  for (const d of p.calls) {
     const what = recordItem(d, now, calls);
     if (!what) {
       unchanged.push(`${d.entry} ${d.what}`);
@@ -49,7 +49,7 @@ function phase(p, calls, events, streamed, places) {
   if (sent) shown.push(sent);
   return h("section", { class: "phase" },
     h("h3", null, p.title),
-    h("ul", { class: "deeds" }, shown), unchanged.length > 0 && h("p", { class: "soft small" }, `No changes: ${unchanged.join(", ")}.`));
+    h("ul", { class: "calls" }, shown), unchanged.length > 0 && h("p", { class: "soft small" }, `No changes: ${unchanged.join(", ")}.`));
 }
 
 // stream shows how on_chunk hooks changed the stream of a step, or nothing if they did not. The
