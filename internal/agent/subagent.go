@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -213,16 +215,21 @@ func (c *caller) input(call abi.Call, text string) Input {
 }
 
 // idPart returns a call's ID as a safe part of a run's ID, of at most 40 bytes. The model may have
-// chosen the call's ID.
+// chosen the call's ID. If the ID is cut or changed, the part ends with "." and 16 hexadecimal
+// digits of the ID's SHA-256, so that different IDs have different parts.
 func idPart(id string) string {
-	const limit = 40
+	const limit, digits = 40, 16
 	clean := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
 			return c
 		}
 		return '_'
 	}, id)
-	return clean[:min(len(clean), limit)]
+	if clean == id && len(id) <= limit {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return clean[:min(len(clean), limit-digits-1)] + "." + hex.EncodeToString(sum[:digits/2])
 }
 
 // wait stores the state of the call's paused run, and returns the [*abi.Interrupt] that pauses the
