@@ -125,14 +125,10 @@ func checkCopy(t scoped, messages, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	stored, err := journalBytes(t)
-	if err != nil {
-		return err
-	}
 	return cmp.Or(
 		checkQuota("thread_messages", info.Quota.threadMessages(), 0, messages, 0),
 		checkQuota("thread_bytes", info.Quota.threadBytes(), 0, bytes, 0),
-		checkQuota("journal_bytes", info.Quota.journalBytes(), stored, max(bytes, 1), 0),
+		checkStored(t, bytes),
 	)
 }
 
@@ -204,7 +200,24 @@ func (k *fork) copyBatch(t scoped, at int64) (next int64, err error) {
 	if t.tenant == Operator {
 		return next, nil
 	}
+	// Other forks may have copied messages since this one began.
+	if err := checkStored(t, size); err != nil {
+		return at, err
+	}
 	return next, addJournalBytes(t, size)
+}
+
+// checkStored fails with a [*QuotaError] if the tenant may not store more bytes.
+func checkStored(t scoped, bytes int64) error {
+	info, err := tenantIn(t.tx, t.tenant)
+	if err != nil {
+		return err
+	}
+	stored, err := journalBytes(t)
+	if err != nil {
+		return err
+	}
+	return checkQuota("journal_bytes", info.Quota.journalBytes(), stored, max(bytes, 1), 0)
 }
 
 // copyPieces copies the pieces of a large message, and stores their id in the message's copy.

@@ -55,6 +55,12 @@ func checkToken(t scoped, id string, runs int64) error {
 	return nil
 }
 
+// CheckToken fails with [ErrNoToken] if the token was deleted, and with a [*QuotaError] if its quotas do
+// not allow another run. It counts nothing.
+func (n *Tenant) CheckToken(ctx context.Context, id string) error {
+	return n.view(ctx, func(t scoped) error { return checkToken(t, id, 1) })
+}
+
 // ResumeWithToken charges the model tokens of a run of an end user to the token in by from now on. It
 // fails with [journal.ErrNoRun] if the end user has no such run, with [ErrNoToken] if the token does
 // not exist, and with a [*QuotaError] if the token's quotas are used up.

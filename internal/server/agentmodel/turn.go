@@ -118,7 +118,10 @@ func (t *turn) pause(interrupts []abi.Pending) []piece {
 	for _, p := range interrupts {
 		reasons = append(reasons, p.Reason)
 	}
-	notice := fmt.Sprintf("(The run waits for an answer: %s)", strings.Join(reasons, "; "))
+	notice := "(The run waits for an answer.)" // the questions are for others
+	if len(reasons) > 0 {
+		notice = fmt.Sprintf("(The run waits for an answer: %s)", strings.Join(reasons, "; "))
+	}
 	t.steps = append(t.steps, notice)
 	return t.textChunk(notice)
 }

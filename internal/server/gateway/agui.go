@@ -144,7 +144,7 @@ func (x *AGUI) launch(
 	}
 	ref.Thread = h.ID
 	enc := agui.NewEncoder(agui.Options{Thread: in.ThreadID, Run: in.RunID, Messages: in.Raw})
-	client := runs.Client{Tools: in.Tools, Encoder: enc}
+	client := runs.Client{Tools: in.Tools, Encoder: runs.ForEndUser(c, enc)}
 	answers, err := x.pendingAnswers(ctx, c, ref.Name, h, in)
 	if err != nil {
 		return nil, nil, err

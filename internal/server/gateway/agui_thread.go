@@ -64,7 +64,7 @@ func threadOf(ctx context.Context, c *httpapi.Caller, agent, ref, id string) (*s
 		return nil, err
 	}
 	h.Metadata = map[string]string{threadEntry: id}
-	if err := c.Tenant.CheckRunQuotas(ctx); err != nil { // the thread would have no run
+	if err := c.CheckRunQuotas(ctx); err != nil { // the thread would have no run
 		return nil, err
 	}
 	created, err := c.Tenant.CreateThread(ctx, h)

@@ -34,7 +34,10 @@ func (x *Models) begin(
 		if _, err := c.Tenant.AgentOf(ctx, ref.AgentRef); err != nil { // before a fork is stored
 			return nil, nil, err
 		}
-		if err := c.Tenant.CheckRunQuotas(ctx); err != nil {
+		if err := c.CheckRunQuotas(ctx); err != nil {
+			return nil, nil, err
+		}
+		if err := c.RequireInput(in.Messages, true); err != nil {
 			return nil, nil, err
 		}
 		if client.Turn, err = x.Runs.TurnAfter(ctx, c, q.Previous, q.Model); err != nil {
@@ -47,6 +50,9 @@ func (x *Models) begin(
 		l, known, err = x.Runs.BeginOnce(ctx, c, ref, in, client, key)
 		var busy *journal.ThreadBusyError
 		if q.Previous == "" || !errors.As(err, &busy) && !errors.Is(err, journal.ErrThreadChanged) {
+			if err != nil {
+				x.Runs.DiscardFork(ctx, c, client.Turn)
+			}
 			return l, known, err
 		}
 		// A concurrent request continues the same response, so this one continues a fork.

@@ -100,6 +100,15 @@ func (c *Caller) Run(ctx context.Context, id string) (*journal.RunInfo, error) {
 	return info, err
 }
 
+// CheckRunQuotas fails with a [*store.QuotaError] if the quotas of the caller's tenant, or of its token,
+// do not allow it to start a run now. It reserves nothing.
+func (c *Caller) CheckRunQuotas(ctx context.Context) error {
+	if err := c.Tenant.CheckRunQuotas(ctx); err != nil || c.Token == nil {
+		return err
+	}
+	return c.Tenant.CheckToken(ctx, c.Token.ID)
+}
+
 // RequireInput returns an error if the caller has the token of an end user, and an end user may not
 // send the messages that start a run. In a thread, only messages of the user are allowed, because the
 // agent wrote the others. Outside of threads, messages of the assistant and of tools are also

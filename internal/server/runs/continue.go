@@ -89,7 +89,25 @@ func (r *Service) ForkAfter(ctx context.Context, c *httpapi.Caller, thread, run,
 	if h, err = c.Tenant.ForkThread(ctx, h, &store.ThreadFork{Thread: from.ID, Run: run}); err != nil {
 		return nil, err
 	}
-	return turnAtEnd(h), nil
+	turn := turnAtEnd(h)
+	turn.fork = true
+	return turn, nil
+}
+
+// DiscardFork deletes the thread of a run that did not begin, if the thread is a fork that was created
+// for the run. Otherwise requests that fail would fill the store with forks.
+func (r *Service) DiscardFork(ctx context.Context, c *httpapi.Caller, turn *Turn) {
+	if !turn.fork {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	h, err := c.Tenant.Thread(ctx, turn.Thread)
+	if err == nil && h.Runs == 0 {
+		err = c.Tenant.DeleteThread(ctx, turn.Thread)
+	}
+	if err != nil && !errors.Is(err, journal.ErrNoThread) {
+		r.log.Error("delete the fork of a run that did not begin", "thread", turn.Thread, "error", err)
+	}
 }
 
 // adopt creates a thread whose first run is an existing run without a thread.

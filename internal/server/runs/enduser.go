@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/abijson"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/modelfailure"
 	"github.com/agent-runner/agent-runner/internal/server/agents"
 	"github.com/agent-runner/agent-runner/internal/server/httpapi"
 	"github.com/agent-runner/agent-runner/internal/toolcall"
@@ -117,7 +120,16 @@ func userEvent(l *Event, answers bool) []byte {
 	if _, err := abijson.Decode(l.data, &e); err != nil || e.Call != nil && e.Call.By != nil { // a module's own call
 		return nil
 	}
-	shown := abi.Event{
+	b, err := abijson.Marshal(viewOf(&e, answers))
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// viewOf returns the part of an event of a type in userEvents that end users see.
+func viewOf(e *abi.Event, answers bool) *abi.Event {
+	shown := &abi.Event{
 		Type: e.Type, Seq: e.Seq, Run: e.Run, TimeMS: e.TimeMS, Step: e.Step, StepID: e.StepID, Agent: e.Agent,
 		Chunk: e.Chunk, Replaced: e.Replaced, FinishReason: e.FinishReason, Usage: e.Usage, ExpiresMS: e.ExpiresMS,
 	}
@@ -130,19 +142,115 @@ func userEvent(l *Event, answers bool) []byte {
 	if e.Result != nil {
 		shown.Result = &abi.Result{Content: e.Result.Content, IsError: e.Result.IsError}
 	}
-	if e.Error != nil {
-		shown.Error = &abi.Error{Code: e.Error.Code, Message: e.Error.Message}
-	}
-	for _, p := range e.Interrupts {
+	shown.Error = userError(e)
+	shown.Interrupts = userInterrupts(e.Interrupts, answers)
+	return shown
+}
+
+// userInterrupts returns the interrupts that end users see: those for their own client, and all
+// others if answers is true.
+func userInterrupts(list []abi.Pending, answers bool) (shown []abi.Pending) {
+	for _, p := range list {
 		if answers || toolcall.IsClient(p) {
-			shown.Interrupts = append(shown.Interrupts, p)
+			shown = append(shown, p)
 		}
 	}
-	b, err := abijson.Marshal(&shown)
-	if err != nil {
+	return shown
+}
+
+// userError returns an event's error without its message, which may name modules, tools and
+// endpoints of the tenant. It returns nil if there is no error.
+func userError(e *abi.Event) *abi.Error {
+	if e.Error == nil {
 		return nil
 	}
-	return b
+	text, byModel := modelfailure.EndedBy(e)
+	if !byModel {
+		text = errorText
+	}
+	return &abi.Error{Code: e.Error.Code, Message: text, Status: e.Error.Status}
+}
+
+// Texts in place of the messages of errors, and of the names of modules that stopped a run.
+const (
+	errorText   = "the agent failed"
+	stoppedText = "the agent stopped the run"
+)
+
+// userReason returns the reason of a run's end that end users see.
+func userReason(e *abi.Event) string {
+	if e.StoppedBy == "" {
+		return e.Reason
+	}
+	return cmp.Or(e.Reason, stoppedText)
+}
+
+// ForEndUser returns an encoder that shows the caller's part of a run's events to enc. It returns enc
+// if the caller has no token of an end user. Sub-agents and custom events stay, because protocols of
+// front ends have them.
+func ForEndUser(c *httpapi.Caller, enc chain.Encoder) chain.Encoder {
+	if c.Token == nil {
+		return enc
+	}
+	return &userEncoder{enc, c.Token.Answers}
+}
+
+type userEncoder struct {
+	chain.Encoder
+	answers bool
+}
+
+// Encode implements [chain.Encoder].
+func (u *userEncoder) Encode(e abi.Event) []chain.Encoded {
+	if shown := protocolEvent(&e, u.answers); shown != nil {
+		return u.Encoder.Encode(*shown)
+	}
+	return nil
+}
+
+// protocolEvent returns the part of an event from which the server makes the events of another
+// protocol for an end user. It returns nil if the end user must not see the event.
+func protocolEvent(e *abi.Event, answers bool) *abi.Event {
+	switch {
+	case e.Call != nil && e.Call.By != nil: // a module's own call
+		return nil
+	case slices.Contains(userEvents, e.Type):
+		shown := viewOf(e, answers)
+		shown.Reason = userReason(e)
+		if e.Message != nil { // its chunks are in the stream, too
+			shown.Message.ReasoningContent = e.Message.ReasoningContent
+		}
+		return shown
+	}
+	shown := &abi.Event{
+		Type:   e.Type,
+		Seq:    e.Seq,
+		Run:    e.Run,
+		TimeMS: e.TimeMS,
+		Step:   e.Step,
+		StepID: e.StepID,
+		Agent:  e.Agent,
+	}
+	switch e.Type {
+	case abi.EventStepStarted, abi.EventStepFinished:
+	case abi.EventCustom:
+		shown.Name, shown.Data = e.Name, e.Data
+	case abi.EventTransfer:
+		shown.From = e.From
+	case abi.EventChild:
+		if e.Event == nil {
+			return nil
+		}
+		if shown.Event = protocolEvent(e.Event, answers); shown.Event == nil {
+			return nil
+		}
+		if e.Call != nil {
+			shown.Call = &abi.Call{ID: e.Call.ID}
+		}
+	default:
+		return nil
+	}
+	return shown
 }
 
 // userMessage returns a message without the fields that are for modules.

@@ -68,7 +68,7 @@ func (r *Service) events(w http.ResponseWriter, req *http.Request, c *httpapi.Ca
 		w.WriteHeader(http.StatusNoContent) // browsers then do not reconnect
 		return nil
 	}
-	if req.URL.Query().Get("activity") == "true" {
+	if req.URL.Query().Get("activity") == "true" && c.Token == nil { // end users do not see modules
 		f.watch = &watcher{runs: r, tenant: c.Tenant.ID(), run: id}
 		defer f.watch.close()
 	}

@@ -180,7 +180,8 @@ func (f *Follower) read(ctx context.Context) (lines []Event, err error) {
 	return lines, err
 }
 
-// All returns the further events of the run. If they stop before the run has ended or paused, for
+// All returns the further events of the run, or the part of them that the end user of a token may
+// see. If they stop before the run has ended or paused, for
 // example because the server drains, the last value is a [*journal.Error].
 func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 	f.copies = 3 // its JSON, its value, and what the caller writes of it
@@ -204,6 +205,13 @@ func (f *Follower) All(ctx context.Context) iter.Seq2[abi.Event, error] {
 					continue
 				}
 				ended = e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused
+				if f.token != nil {
+					shown := protocolEvent(&e, f.token.Answers)
+					if shown == nil {
+						continue
+					}
+					e = *shown
+				}
 				if !yield(e, nil) {
 					return
 				}

@@ -106,6 +106,10 @@ func (r *Service) showDetails(ctx context.Context, c *httpapi.Caller, info *jour
 		shown.Output = e.Message.Content.String()
 	}
 	switch {
+	case c.Token != nil && e.Error != nil:
+		shown.Error = userError(e).Message
+	case c.Token != nil && e.FinishReason != abi.RunCanceled:
+		shown.Error = userReason(e)
 	case e.Error != nil:
 		shown.Error = e.Error.Message
 	case e.StoppedBy != "":

@@ -46,6 +46,7 @@ type Turn struct {
 	// already has. Clients of model APIs repeat their instructions in each request.
 	Instructed  bool
 	Concurrency Concurrency // the thread's if it is empty
+	fork        bool        // the thread is a fork that was created for the run
 }
 
 // maxTurnAttempts limits the attempts to begin a run in a thread that other runs change.

@@ -189,6 +189,9 @@ func (x *Threads) list(ctx context.Context, c *httpapi.Caller, in *listThreadsIn
 	f := &store.ThreadFilter{Agent: in.Agent, Subject: in.Subject, Page: page}
 	if c.Token != nil {
 		f.Subject = c.Token.Subject
+		if in.Metadata != "" { // the answer would reveal the metadata
+			return nil, httpapi.NewProblem(api.CodeForbidden, "a token does not select threads by their metadata; omit metadata")
+		}
 	}
 	if in.Metadata != "" {
 		var ok bool
