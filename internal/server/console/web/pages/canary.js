@@ -31,7 +31,10 @@ function form(agents, loaded, module, version) {
   const { agent } = loaded;
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Start the canary");
-  const name = h("select", { onchange: () => (location.hash = `#/canary?${new URLSearchParams({ agent: name.value })}`) }, agents.map((a) => h("option", { value: a.name, selected: a.name === agent.name }, a.name)));
+  const name = h("select", { onchange: () => {
+    for (const control of name.form.elements) control.disabled = true; // the page of the other agent replaces this one
+    location.hash = `#/canary?${new URLSearchParams({ agent: name.value })}`;
+  } }, agents.map((a) => h("option", { value: a.name, selected: a.name === agent.name }, a.name)));
   const stable = loaded.aliases.find((a) => a.alias === "stable");
   const aliases = [...new Set(["stable", ...loaded.aliases.map((a) => a.alias)])];
   const alias = h("select", null, aliases.map((a) => h("option", { value: a }, text(a))));

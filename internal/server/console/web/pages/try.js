@@ -28,7 +28,11 @@ function form(agents, modules, loaded, module, version) {
   const { agent } = loaded;
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Start the replay");
-  const name = h("select", { onchange: () => (location.hash = `#/try?${new URLSearchParams({ agent: name.value, ...(module ? { module: module.digest } : {}) })}`) },
+  const name = h("select", { onchange: () => {
+    const to = new URLSearchParams({ agent: name.value, ...(module ? { module: module.digest } : {}) });
+    for (const control of name.form.elements) control.disabled = true; // the page of the other agent replaces this one
+    location.hash = `#/try?${to}`;
+  } },
     agents.map((a) => h("option", { value: a.name, selected: a.name === agent.name }, a.name)));
   const versions = versionChoice(loaded, version || agent.version);
   const suggested = module ?? modules.find((m) => agent.modules.some((x) => entryIs(x, m)));
