@@ -144,6 +144,28 @@ func TestRejectedRequestsStoreNoThreads(t *testing.T) {
 	require.Equal(t, before, p.threadCount(p.acme))
 }
 
+// TestTokenThreadsAreBounded checks that an end user cannot create any number of threads, and that
+// responses of an end user are not for caches.
+func TestTokenThreadsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := tokenFixture(t)
+	ann := f.token(api.CreateToken{Subject: "ann", Threads: true}).Secret
+	bob := f.token(api.CreateToken{Subject: "bob", Threads: true}).Secret
+	var last *api.Thread
+	for range 100 {
+		last = f.thread(ann, api.CreateThread{Agent: "counter"})
+	}
+	p := f.send("POST", "/v1/threads", ann, api.CreateThread{Agent: "counter"}).problem(t, 429)
+	require.Equal(t, "unused_threads", p.Quota)
+	require.Equal(t, 429, f.agui(ann, "counter", "new", "u1", "hi").status)
+	f.thread(bob, api.CreateThread{Agent: "counter"})
+	f.thread(f.acme, api.CreateThread{Agent: "counter", Subject: "ann"})
+	f.say(ann, last.ID, "hi")
+	f.thread(ann, api.CreateThread{Agent: "counter"})
+	r := f.send("GET", "/v1/threads", "", nil, "X-Api-Key", ann)
+	require.Equal(t, "no-store", r.header.Get("Cache-Control"))
+}
+
 // TestConcurrentForks checks that forks that begin at the same time do not exceed the quota
 // journal_bytes together.
 func TestConcurrentForks(t *testing.T) {

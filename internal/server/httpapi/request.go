@@ -40,6 +40,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Vary", "Origin")
+	h.Set("Cache-Control", "no-store") // caches must not give the answer to another caller; the console sets its own
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(began.Add(rt.timeouts.Response))
 	if r.Body != nil && r.Body != http.NoBody {

@@ -44,7 +44,7 @@ func (c *Caller) OwnsThread(h *store.Thread) bool {
 // CheckNewThread fails if the caller may not create the thread h. Every request that creates a thread
 // calls it first, also if the new thread is a fork. If the caller has the token of an end user,
 // CheckNewThread sets the thread's subject to the token's.
-func (c *Caller) CheckNewThread(_ context.Context, h *store.Thread) error {
+func (c *Caller) CheckNewThread(ctx context.Context, h *store.Thread) error {
 	k := c.Token
 	switch {
 	case k == nil:
@@ -61,5 +61,5 @@ func (c *Caller) CheckNewThread(_ context.Context, h *store.Thread) error {
 		return NewProblem(api.CodeForbidden, "the token is not for agent %.80q; it is for %q", h.Agent, k.Agents)
 	}
 	h.Subject = k.Subject
-	return nil
+	return c.Tenant.CheckUnusedThreads(ctx, k.Subject)
 }
