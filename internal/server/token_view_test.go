@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -192,4 +193,33 @@ func TestConcurrentForks(t *testing.T) {
 	}
 	require.LessOrEqual(t, total, int64(quota))
 	require.Greater(t, len(list.Threads), 1)
+}
+
+// TestTokenRequestsAreBounded checks that the event streams of one end user leave room for other
+// requests of the tenant.
+func TestTokenRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Reply{Hang: true})
+	require.Equal(t, 200, f.apply(f.acme, "archivist", "model: {name: small}\n").status)
+	ann := f.token(api.CreateToken{Subject: "ann", Agents: []string{"archivist"}}).Secret
+	bob := f.token(api.CreateToken{Subject: "bob", Agents: []string{"archivist"}}).Secret
+	var run api.Run
+	f.ok("POST", "/v1/runs", ann, api.StartRun{Agent: "archivist", Input: "Wait."}, &run)
+	path := "/v1/runs/" + run.ID
+	for range 64 {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", f.url+path+"/events", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+ann)
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, 200, res.StatusCode)
+	}
+	require.Equal(t, "concurrent_requests", f.send("GET", path, ann, nil).problem(t, 429).Quota)
+	f.ok("GET", path, f.acme, nil, nil)
+	f.send("GET", path, bob, nil).problem(t, 404)
+	f.ok("POST", path+"/cancel", f.acme, nil, nil)
+	require.Eventually(t, func() bool { return f.send("GET", path, ann, nil).status == 200 },
+		20*time.Second, 50*time.Millisecond)
 }

@@ -38,6 +38,7 @@ const queueRetry = 5 * time.Second
 // A Controller decides when the work of one server's tenants may run.
 type Controller struct {
 	InFlight   *InFlight
+	endUsers   *InFlight // by tenant and subject
 	Responses  *Responses
 	Rejections *Rejections
 
@@ -72,6 +73,7 @@ func New(processors int, now func() time.Time, draining <-chan struct{}) *Contro
 	return &Controller{
 		yield:      yield,
 		InFlight:   newInFlight(),
+		endUsers:   newInFlight(),
 		Responses:  newResponses(account.Process().Limit()),
 		Rejections: newRejections(draining),
 		requests:   fairshare.NewRateLimiter(now),

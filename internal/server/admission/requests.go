@@ -99,6 +99,30 @@ func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) 
 	}, nil
 }
 
+// maxUserRequests limits the requests of one end user in flight on one server. It is at most a quarter
+// of the tenant's maximum, but at least minUserRequests.
+const (
+	maxUserRequests = 64
+	minUserRequests = 4
+)
+
+// EnterEndUser admits a request with the token of an end user of a tenant, which counts as a request of
+// the tenant, too; see [InFlight.Enter]. Without this limit, one end user could use all requests of
+// the tenant. The caller calls leave when the request ends. quota is the tenant's quota. EnterEndUser
+// fails with a [*QuotaError] if the end user has too many requests in flight.
+func (c *Controller) EnterEndUser(tenant, subject string, quota int64) (leave func(), err error) {
+	limit := min(maxUserRequests, max(minUserRequests, cmp.Or(quota, maxRequests)/4))
+	_, leave, err = c.endUsers.Enter(tenant+"\x00"+subject, limit, false, 0)
+	if err != nil {
+		return nil, &QuotaError{
+			"concurrent_requests",
+			time.Second,
+			fmt.Sprintf("an end user may have %d requests in flight, event streams included; end some of them", limit),
+		}
+	}
+	return leave, nil
+}
+
 // Others reports whether a tenant other than the given one is active: it has a request in flight, or
 // sent one in the last 10 s (activeFor).
 func (f *InFlight) Others(tenant string) bool {

@@ -23,9 +23,23 @@ func (rt *Router) admit(c *Caller, r *Route, req *http.Request) (leave func(), e
 	if r.Input && req.ContentLength > r.bodyLimit(c) {
 		return nil, r.tooLarge(c)
 	}
-	c.ReleaseBody, leave, err = rt.admission.InFlight.Enter(c.Key.Tenant, c.Info.Quota.Requests, r.Control,
+	leaveUser := func() {}
+	if c.Token != nil {
+		if leaveUser, err = rt.admission.EnterEndUser(c.Key.Tenant, c.Token.Subject, c.Info.Quota.Requests); err != nil {
+			return nil, err
+		}
+	}
+	releaseBody, leaveTenant, err := rt.admission.InFlight.Enter(c.Key.Tenant, c.Info.Quota.Requests, r.Control,
 		r.bodyBytes(req, c))
-	return leave, err
+	if err != nil {
+		leaveUser()
+		return nil, err
+	}
+	c.ReleaseBody = releaseBody
+	return func() {
+		leaveTenant()
+		leaveUser()
+	}, nil
 }
 
 // checkMemory rejects requests that start or resume runs while memory is short.
