@@ -130,8 +130,11 @@ func (s *store) FinishReplayRun(ctx context.Context, r *Replay, run *ReplayRun) 
 		if used+int64(len(body)) > maxReplayBytes || body == nil {
 			body = []byte{}
 		}
-		n, err := t.Exec(`UPDATE replay_runs SET outcome = $4, body = $5
-			WHERE tenant = $1 AND replay = $2 AND number = $3 AND outcome = ''`, r.ID, run.Number, run.Outcome, body)
+		n, err := t.Exec(`UPDATE replay_runs SET outcome = $4,
+				body = CASE WHEN EXISTS (SELECT 1 FROM runs WHERE runs.id = replay_runs.run) THEN CAST($5 AS BYTES)
+					ELSE CAST($6 AS BYTES) END
+			WHERE tenant = $1 AND replay = $2 AND number = $3 AND outcome = ''`,
+			r.ID, run.Number, run.Outcome, body, []byte{})
 		if err != nil || n == 0 {
 			return err
 		}

@@ -240,5 +240,6 @@ func deleteRunRows(t database.Tx, k *termKey, terms string) (pieces []string, er
 			return nil, err
 		}
 	}
-	return pieces, nil
+	_, err = t.Exec(`UPDATE replay_runs SET body = $2 WHERE run = $1`, id, []byte{}) // it has texts of the run
+	return pieces, err
 }

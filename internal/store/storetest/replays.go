@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -23,6 +25,9 @@ func testReplays(t *testing.T, open Opener) {
 	}
 	_, err := acme.PutAgent(ctx, "a", []byte("x"), nil)
 	require.NoError(t, err)
+	for _, id := range []string{"run_1", "run_2", "run_3", "run_4"} {
+		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Tenant: "acme", Agent: "a", Log: []byte("x")}))
+	}
 	require.NoError(t, create(acme, "rp_1", "run_1", "run_2", "run_3"))
 	require.NoError(t, create(acme, "rp_2", "run_1"))
 	require.NoError(t, create(beta, "rp_3", "run_9"))
@@ -68,6 +73,10 @@ func testReplays(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Nil(t, next)
 	require.Equal(t, []int{3 << 20, 0}, []int{len(all[0].Body), len(all[1].Body)}, "4 MiB of details are stored")
+	require.NoError(t, s.Delete(ctx, "run_1"))
+	all, _, err = acme.ReplayRuns(ctx, "rp_1", "same", store.Page{})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 0}, []int{len(all[0].Body), len(all[1].Body)}, "details are erased with their run")
 
 	list, _, err := acme.Replays(ctx, "", store.Page{})
 	require.NoError(t, err)
@@ -84,6 +93,7 @@ func testReplays(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoReplay)
 	_, _, err = beta.ReplayRuns(ctx, "rp_1", "", store.Page{})
 	require.ErrorIs(t, err, store.ErrNoReplay)
+	testReplayOfDeletedRun(ctx, t, s, acme)
 	var full *store.QuotaError
 	for i := range 10 {
 		if err = create(acme, fmt.Sprint("rp_more_", i), "run_1"); err != nil {
@@ -94,5 +104,31 @@ func testReplays(t *testing.T, open Opener) {
 	require.Equal(t, "replays", full.Quota)
 	n, err := s.DeleteOldReplays(ctx, 0)
 	require.NoError(t, err)
-	require.Equal(t, 1, n, "those that have ended")
+	require.Equal(t, 3, n, "those that have ended")
+}
+
+// testReplayOfDeletedRun checks that a replay stores no details of a run that was deleted in the
+// meantime.
+func testReplayOfDeletedRun(ctx context.Context, t *testing.T, s store.Store, acme *store.Tenant) {
+	r, err := acme.Replay(ctx, "rp_2")
+	require.NoError(t, err)
+	require.NoError(t, s.EndReplay(ctx, r, store.ReplayFinished))
+	require.NoError(
+		t,
+		acme.CreateReplay(ctx, &store.Replay{ID: "rp_4", Agent: "a", Candidate: []byte(`{}`)}, []string{"run_4"}),
+	)
+	require.Eventually(t, func() bool {
+		r, err = s.ClaimReplay(ctx, time.Minute)
+		return err != nil || r != nil && r.ID == "rp_4"
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, err)
+	run, _, err := s.NextReplayRun(ctx, r, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(ctx, "run_4"))
+	run.Outcome, run.Body = "same", []byte("a secret")
+	require.NoError(t, s.FinishReplayRun(ctx, r, run))
+	require.NoError(t, s.EndReplay(ctx, r, store.ReplayFinished))
+	all, _, err := acme.ReplayRuns(ctx, "rp_4", "", store.Page{})
+	require.NoError(t, err)
+	require.Empty(t, all[0].Body)
 }
