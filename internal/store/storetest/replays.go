@@ -95,7 +95,7 @@ func testReplays(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoReplay)
 	testReplayOfDeletedRun(ctx, t, s, acme)
 	var full *store.QuotaError
-	for i := range 10 {
+	for i := range 11 {
 		if err = create(acme, fmt.Sprint("rp_more_", i), "run_1"); err != nil {
 			break
 		}
