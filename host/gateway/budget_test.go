@@ -54,13 +54,13 @@ func TestBudgetOfFile(t *testing.T) {
 		return w.Code
 	}
 	g, r := start()
-	require.Equal(t, 200, status(g)) // 0.6 of 1
+	require.Equal(t, 200, status(g)) // the requests of the key have cost 0.6 of its budget of 1
 	price("200")
 	require.NoError(t, g.Replace(t.Context(), f))
-	require.Equal(t, 200, status(g)) // 0.8 of 1
+	require.Equal(t, 200, status(g)) // the cost is 0.8
 	g.Close()
 	g, _ = start()
-	require.Equal(t, 200, status(g)) // 1 of 1
+	require.Equal(t, 200, status(g)) // the cost is 1, the whole budget
 	require.Equal(t, 400, status(g))
 	families, err := r.Gather()
 	require.NoError(t, err)

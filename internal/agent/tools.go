@@ -132,7 +132,7 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 // runCalls executes the calls of the round that have no result. A call that has started finishes
 // even if another call fails. If the run's memory is full, no further calls are started. runCalls
 // returns the first error that ends the run, in the order of the calls. If there is none, it
-// returns the first error that pauses the run, or nil.
+// returns the last error, in the same order, that pauses the run, or nil.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))

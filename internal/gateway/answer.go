@@ -83,7 +83,7 @@ func (x *exchange) receive(body io.ReadCloser, put func(abi.Chunk) error) (*abi.
 		cut := errors.Is(err, io.ErrUnexpectedEOF)
 		switch complete := x.reply.isComplete(); {
 		case err != nil && complete:
-			if cut { // some upstreams omit the last line
+			if cut { // some upstreams omit the blank line after the last event
 				if _, err := x.take(event); err != nil {
 					return nil, err
 				}

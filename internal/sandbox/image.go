@@ -96,8 +96,9 @@ func (im *Image) HasExport(name string) bool {
 	return ok
 }
 
-// Memory returns the initial and the maximum size in bytes of an instance's linear memory.
-// The maximum is the module's own or the limit, whichever is less.
+// Memory returns the initial size that the module declares for its linear memory, and the maximum size, in bytes.
+// Instances of an image may start with more than the declared size; see [ResetInfo]. The maximum is the module's own
+// or the limit, whichever is less.
 func (im *Image) Memory() (initial, maximum int64) {
 	return int64(im.code.Outline.MemoryMin), min(int64(im.code.Outline.MemoryMax), im.limits.MemoryBytes)
 }

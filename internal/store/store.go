@@ -88,6 +88,15 @@ var (
 	ErrInUse     = errors.New("in use")
 )
 
+// errNoVersion reports that an agent lacks a version. It is an [ErrNoAgent].
+var errNoVersion noVersionError
+
+type noVersionError struct{}
+
+func (noVersionError) Error() string { return "no such version" }
+
+func (noVersionError) Is(err error) bool { return err == ErrNoAgent } //nolint:errorlint // the method Is compares
+
 // PruneOptions select the runs that [Store.Prune] deletes.
 type PruneOptions struct {
 	// OlderThan is the minimum time since the last change of a run, by the database's clock.

@@ -178,9 +178,21 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 		return err
 	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 AND ($3 = 0 OR version = $3) ORDER BY version DESC LIMIT 1`, name, version)
 	if err == nil && a == nil {
-		err = database.ForCaller(fmt.Errorf("agent %s: %w", name, ErrNoAgent))
+		err = noAgent(t, name)
 	}
 	return a, err
+}
+
+// noAgent returns the error for an agent that does not exist, or that lacks a version.
+func noAgent(t scoped, name string) error {
+	var newest int64
+	if err := t.row([]any{&newest}, `SELECT COALESCE(MAX(version), 0) FROM agents WHERE tenant = $1 AND name = $2`, name); err != nil {
+		return err
+	}
+	if newest == 0 {
+		return database.ForCaller(fmt.Errorf("agent %s: %w", name, ErrNoAgent))
+	}
+	return database.ForCaller(fmt.Errorf("agent %s: %w; its newest version is %d", name, errNoVersion, newest))
 }
 
 // AgentOf returns the version of an agent that ref names. It fails with [ErrNoAgent] if the tenant has
@@ -302,7 +314,7 @@ func agentWith(t scoped, digest string) (name string, err error) {
 		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
-// DeleteAgent deletes all versions of an agent, and its aliases. It fails with [ErrNoAgent] if the tenant has no
+// DeleteAgent deletes all versions of an agent, its aliases with their moves, and its rollouts. It fails with [ErrNoAgent] if the tenant has no
 // such agent. It does not delete the agent's runs.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {

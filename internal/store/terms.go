@@ -127,8 +127,8 @@ func unspaced(r rune) bool {
 		unicode.Myanmar)
 }
 
-// wordTerm returns the term for a word: its first prefixLength characters, or the word if it is
-// shorter.
+// wordTerm returns the term for a word: "w" and the word's first prefixLength characters, or "w" and the
+// word if it is shorter.
 func wordTerm(word string) string {
 	n := 0
 	for i := range word {

@@ -35,8 +35,9 @@ func effectsOf(table []operation) []effect {
 	return effects
 }
 
-// effectOnState has the effects of instructions on memory, tables and segments. The
-// result of table.get is missing, because it depends on the table.
+// effectOnState has the effects on the operand stack of instructions that access memory, tables or
+// segments. Instructions without such an effect, like data.drop, are missing. The result of table.get
+// is missing too, because it depends on the table.
 var effectOnState = map[string]effect{
 	"memory.size": {0, I32}, "memory.grow": {1, I32}, "table.size": {0, I32}, "table.grow": {2, I32},
 	"memory.init": {3, 0}, "memory.copy": {3, 0}, "memory.fill": {3, 0},

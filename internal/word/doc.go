@@ -14,9 +14,8 @@ const (
 	Backslashes = '\\' * Ones
 )
 
-// MayEnd sets the highest bit of each byte that is a quote or a backslash, and of a few
-// others: those that differ from a backslash by at most 1 or, as a quote does, by 0x7e or
-// 0x7f. It is cheaper than an exact test.
+// MayEnd sets the highest bit of each byte that is a quote or a backslash, and of a few others, such
+// as '#', ']' and 0xa2. The other bits have no meaning. MayEnd is cheaper than an exact test.
 func MayEnd(w uint64) uint64 {
 	return Highs - ((w^Backslashes)+2*Ones)&(0x7c*Ones)
 }

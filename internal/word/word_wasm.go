@@ -34,8 +34,8 @@ func LoadString(s string, i int) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
 }
 
-// Rest returns s[i:], which must have at most seven bytes, padded with spaces. It may read bytes
-// before s, which always exist in linear memory.
+// Rest returns s[i:], which must have at most seven bytes, padded with spaces. s must not be empty.
+// Rest may read up to seven bytes before s, which linear memory has.
 func Rest(s string, i int) uint64 {
 	left := (len(s) - i) & 7
 	return LoadString(s, len(s)-8)>>(64-8*left) | Spaces<<(8*left)

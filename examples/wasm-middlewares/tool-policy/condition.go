@@ -83,8 +83,8 @@ func at(value any, path []string) []string {
 	return out
 }
 
-// text formats a value for patterns: a string unchanged, a number without exponent and trailing
-// zeros, and any other value as in JSON.
+// text formats a scalar for patterns: a string unchanged, a number as [number] does, and any other
+// value as in JSON.
 func text(value any) string {
 	switch v := value.(type) {
 	case string:

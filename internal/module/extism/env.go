@@ -79,7 +79,7 @@ func envFunctions() []envFunction {
 	return rows
 }
 
-// Imports returns all functions that Extism plug-ins may import.
+// Imports returns the functions of Extism that plug-ins may import. Plug-ins may also import those of WASI.
 func Imports() []invoke.Import {
 	rows := envFunctions()
 	out := make([]invoke.Import, len(rows))

@@ -78,8 +78,9 @@ func allowAnswers(c *httpapi.Caller, info *journal.RunInfo, answers map[string]j
 	return nil
 }
 
-// forCaller returns the part of a run that the caller may see. The end user of a token sees the
-// conversation, but not the details of the tenant's agent.
+// forCaller returns the fields of a run that the caller may see. The end user of a token does not see the
+// version, rollout, costs, fuel, faults, denials, modules and metadata. Unless the token may answer
+// interrupts, the end user sees only those of client tools.
 func forCaller(c *httpapi.Caller, shown *api.Run) *api.Run {
 	if c.Token == nil {
 		return shown
