@@ -12,6 +12,8 @@ KILLS ?= 200
 SERVER_KILLS ?= 20
 EXHAUST ?= 1000
 CLUSTER_RUNS ?= 3000
+# The commit whose servers work beside this version's in the cluster's test, if the clone has it.
+CLUSTER_OLDER ?= $(shell git rev-parse --quiet --verify '2e12dc04^{commit}' 2>/dev/null)
 FLOOD ?= 10m
 COMPOSITIONS ?= 20000
 SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
@@ -156,7 +158,7 @@ chaos: ## processes that run agents killed, KILLS for each kind of store; SEED r
 
 .PHONY: cluster-chaos
 cluster-chaos: postgres ## three servers on one database, killed, stopped and cut off while CLUSTER_RUNS runs take place, for each transport of hints; needs root
-	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 120m -v -run '^TestClusterChaos$$' ./internal/clusterchaos -args -runs $(CLUSTER_RUNS) -seed $(SEED)
+	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 120m -v -run '^TestClusterChaos$$' ./internal/clusterchaos -args -runs $(CLUSTER_RUNS) -seed $(SEED) -older '$(CLUSTER_OLDER)'
 
 .PHONY: postgres
 postgres: ## install PostgreSQL for the tests, from Debian's packages, if it is not there

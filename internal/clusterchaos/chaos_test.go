@@ -33,6 +33,7 @@ var (
 	count  = flag.Int("runs", 60, "number of runs for each transport")
 	atOnce = flag.Int("at-once", 12, "number of concurrent runs")
 	seed   = flag.Uint64("seed", 0, "chooses the faults; 0 selects a random seed")
+	older  = flag.String("older", "", "commit of the version that upgrades begin with; empty for none")
 )
 
 // endTimeout bounds the wait for the last runs after the last fault.
@@ -53,6 +54,9 @@ type world struct {
 	mu    sync.Mutex
 	seen  map[string][]seenEvent // events that followers received, by run
 	kills []kill
+
+	registers *registers
+	programs  []string // of the older version, if there is one, and of this one
 }
 
 // A seenEvent is an event that a follower received.
@@ -76,16 +80,22 @@ func TestClusterChaos(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("SKIPPED, NOT TESTED: iproute2 is not installed; install it with: apt-get install iproute2")
 	}
-	program := t.TempDir() + "/agent-runner"
-	out, err := exec.Command("go", "build", "-o", program, "../../cmd/agent-runner").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	var programs []string
+	if *older != "" {
+		dir := t.TempDir()
+		require.NoError(t, checkOut(*older, dir))
+		programs = append(programs, dir+"/older")
+		require.NoError(t, buildSkewed(dir, programs[0]))
+	}
+	programs = append(programs, t.TempDir()+"/agent-runner")
+	require.NoError(t, buildSkewed("../..", programs[len(programs)-1]))
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-seed %d", *seed)
 	for _, transport := range []string{"notify", "nats"} {
 		t.Run(transport, func(t *testing.T) {
-			w := newWorld(t, program, transport)
+			w := newWorld(t, programs, transport)
 			w.play()
 			w.check()
 		})
@@ -93,9 +103,9 @@ func TestClusterChaos(t *testing.T) {
 }
 
 // newWorld starts a database and three nodes, and stores an agent.
-func newWorld(t *testing.T, program, transport string) *world {
+func newWorld(t *testing.T, programs []string, transport string) *world {
 	w := &world{t: t, ledger: &ledger{calls: map[string]int{}}, seen: map[string][]seenEvent{},
-		random: rand.New(rand.NewPCG(*seed, 1))}
+		random: rand.New(rand.NewPCG(*seed, 1)), registers: newRegisters(), programs: programs}
 	var err error
 	w.network, err = newNetwork(fmt.Sprint("arc", os.Getpid()%10000))
 	t.Cleanup(w.network.remove)
@@ -121,7 +131,7 @@ func newWorld(t *testing.T, program, transport string) *world {
 	for i := range 3 {
 		h, err := w.network.add(11 + i)
 		require.NoError(t, err)
-		n := &node{host: h, program: program, dir: t.TempDir(), store: where, model: model}
+		n := &node{host: h, program: programs[0], dir: t.TempDir(), store: where, model: model}
 		if transport == "nats" {
 			n.flags = []string{"--cluster-listen", h.address + ":6222", "--cluster-password-file", secret}
 			for _, other := range []int{11, 12, 13} {
@@ -182,6 +192,12 @@ func (w *world) play() {
 		load.Wait()
 		close(done)
 	}()
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer stop()
+	for range 2 {
+		readers.Go(func() { w.registers.readAll(ctx, w.events) })
+	}
 	faults := w.faults()
 	w.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	for i := 0; ; i++ {
@@ -211,6 +227,8 @@ func (w *world) one(token string) {
 		w.t.Errorf("start %s: %v", token, err)
 		return
 	}
+	w.registers.start(run.ID)
+	defer w.registers.end(run.ID)
 	after := int64(0)
 	for ctx.Err() == nil {
 		for e, err := range w.client.Follow(ctx, run.ID, after) {
@@ -221,6 +239,7 @@ func (w *world) one(token string) {
 			w.mu.Lock()
 			w.seen[run.ID] = append(w.seen[run.ID], seenEvent{e, time.Now()})
 			w.mu.Unlock()
+			w.registers.seen(run.ID, e.Seq)
 			if e.Type == abi.EventRunFinished {
 				return
 			}
@@ -297,7 +316,54 @@ func (w *world) faults() []fault {
 			}
 			return n.start()
 		}},
+		{"its clock is a minute fast", clock(60)},
+		{"its clock is a minute slow", clock(-60)},
+		{"upgrade, one node after the other", func(context.Context, *node) error {
+			return w.replace(w.programs[len(w.programs)-1])
+		}},
+		{"downgrade, one node after the other", func(context.Context, *node) error { return w.replace(w.programs[0]) }},
 	}
+}
+
+// clock returns a fault that sets a node's clock for a while.
+func clock(seconds int) func(context.Context, *node) error {
+	return func(_ context.Context, n *node) error {
+		if err := n.skew(seconds); err != nil {
+			return err
+		}
+		time.Sleep(8 * time.Second)
+		return n.skew(0)
+	}
+}
+
+// replace replaces the program of each node, one node after the other.
+func (w *world) replace(program string) error {
+	for _, n := range w.nodes {
+		if err := n.stop(); err != nil {
+			return err
+		}
+		n.program = program
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// events returns the number of events that a node lists for a run.
+func (w *world) events(ctx context.Context, run string) (n int64, err error) {
+	for more := true; more; {
+		var events []abi.Event
+		if events, more, err = w.client.Events(ctx, run, n); err != nil {
+			return 0, err
+		}
+		for _, e := range events {
+			if n++; e.Seq != n {
+				return 0, fmt.Errorf("event %d of %s has number %d", n, run, e.Seq)
+			}
+		}
+	}
+	return n, nil
 }
 
 // runsOf returns the runs that a node executes.
@@ -350,6 +416,9 @@ func (w *world) check() {
 	require.NoError(w.t, err)
 	require.Equal(w.t, tokens, usage.Total.PromptTokens+usage.Total.CompletionTokens, "usage")
 	require.Equal(w.t, int64(*count), usage.Total.Runs)
+	reads, err := w.registers.check()
+	require.NoError(w.t, err, "the histories of runs are linearizable")
+	w.t.Logf("%d reads of runs in progress are consistent with the events of followers", reads)
 	w.report()
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +42,8 @@ func (n *node) start() error {
 	args := append([]string{"serve", "--listen", n.host.address + ":8080", "--store", n.store,
 		"--cache-dir", filepath.Join(n.dir, "cache"), "--allow-private", "10.77.0.0/24", "--drain", "10s"}, n.flags...)
 	cmd := n.host.command(n.program, args...)
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+n.model, "OPENAI_API_KEY=none", "TMPDIR="+n.dir)
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+n.model, "OPENAI_API_KEY=none", "TMPDIR="+n.dir,
+		skewVariable+"="+filepath.Join(n.dir, "skew"))
 	cmd.Stderr = log
 	stdout, w, err := os.Pipe()
 	if err != nil {
@@ -82,6 +84,11 @@ func (n *node) start() error {
 		n.key = strings.TrimSpace(line)
 	}
 	return nil
+}
+
+// skew makes the process's clock fast by a number of seconds, or slow if it is negative.
+func (n *node) skew(seconds int) error {
+	return os.WriteFile(filepath.Join(n.dir, "skew"), []byte(strconv.Itoa(seconds)), 0o600)
 }
 
 // log returns the end of the log.
