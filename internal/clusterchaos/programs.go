@@ -35,7 +35,7 @@ func buildSkewed(dir, program string) error {
 		return fmt.Errorf("%s: time.Now is not as this test knows it", source)
 	}
 	text = strings.Replace(text, imports, imports+"\t\"sync/atomic\"\n\t\"syscall\"\n", 1)
-	text = strings.Replace(text, read, strings.Replace(read, "\tif mono", "\tsec += skew(mono)\n\tif mono", 1), 1) + skew
+	text = strings.Replace(text, read, strings.Replace(read, "\tif mono", "\tsec += skewSeconds.Load()\n\tif mono", 1), 1) + skew
 	work, err := os.MkdirTemp("", "skewed")
 	if err != nil {
 		return err
@@ -61,26 +61,30 @@ func buildSkewed(dir, program string) error {
 	return nil
 }
 
-// skew is added to package time. It reads the file every 50 ms.
+// skew is added to package time. A goroutine reads the file, because the runtime calls time.Now where
+// system calls are impossible.
 const skew = `
-var skewUntil, skewSeconds atomic.Int64
+var skewSeconds atomic.Int64
 
-func skew(mono int64) int64 {
-	if mono < skewUntil.Load() {
-		return skewSeconds.Load()
+func init() {
+	if name, ok := syscall.Getenv("` + skewVariable + `"); ok {
+		go func() {
+			for {
+				skewSeconds.Store(readSkew(name))
+				Sleep(50 * Millisecond)
+			}
+		}()
 	}
-	skewUntil.Store(mono + 50e6)
-	name, ok := syscall.Getenv("` + skewVariable + `")
-	if !ok {
-		return 0
-	}
+}
+
+func readSkew(name string) int64 {
 	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return skewSeconds.Load()
+		return 0
 	}
+	defer syscall.Close(fd)
 	var b [8]byte
 	n, _ := syscall.Read(fd, b[:])
-	syscall.Close(fd)
 	sum, sign := int64(0), int64(1)
 	for _, c := range b[:max(n, 0)] {
 		if c == '-' {
@@ -89,7 +93,6 @@ func skew(mono int64) int64 {
 			sum = sum*10 + int64(c-'0')
 		}
 	}
-	skewSeconds.Store(sign * sum)
 	return sign * sum
 }
 `
