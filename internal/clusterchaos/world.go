@@ -149,13 +149,14 @@ type balancer struct {
 // RoundTrip implements [http.RoundTripper].
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	var err error
-	for range 2 * len(b.nodes) {
+	for range 50 {
 		n := b.nodes[rand.N(len(b.nodes))]
 		b.mu.Lock()
 		bad := time.Since(b.failed[n.url()]) < time.Second
 		b.mu.Unlock()
 		if bad {
 			err = errors.New("the node failed a moment ago")
+			time.Sleep(50 * time.Millisecond)
 			continue
 		}
 		copied := r.Clone(r.Context())
