@@ -157,7 +157,7 @@ chaos: ## processes that run agents killed, KILLS for each kind of store; SEED r
 	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 60m -v -run '^TestChaos$$' ./cmd/agent-runner -args -kills $(KILLS) -seed $(SEED)
 
 .PHONY: cluster-chaos
-cluster-chaos: postgres ## three servers on one database, killed, stopped and cut off while CLUSTER_RUNS runs take place, for each transport of hints; needs root
+cluster-chaos: postgres ## three servers on one database, killed, stopped, cut off and upgraded while at least CLUSTER_RUNS runs take place, for each transport of hints; needs root
 	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 120m -v -run '^TestClusterChaos$$' ./internal/clusterchaos -args -runs $(CLUSTER_RUNS) -seed $(SEED) -older '$(CLUSTER_OLDER)'
 
 .PHONY: postgres

@@ -30,7 +30,7 @@ import (
 )
 
 var (
-	count  = flag.Int("runs", 60, "number of runs for each transport")
+	count  = flag.Int("runs", 60, "number of runs for each transport; more take place until each fault has happened")
 	atOnce = flag.Int("at-once", 12, "number of concurrent runs")
 	seed   = flag.Uint64("seed", 0, "chooses the faults; 0 selects a random seed")
 	older  = flag.String("older", "", "commit of the version that upgrades begin with; empty for none")
@@ -55,6 +55,7 @@ type world struct {
 	seen  map[string][]seenEvent // events that followers received, by run
 	kills []kill
 
+	started   atomic.Int64 // number of runs
 	registers *registers
 	programs  []string // of the older version, if there is one, and of this one
 }
@@ -177,13 +178,14 @@ func (w *world) prepare(tool string) {
 func (w *world) play() {
 	ctx, stop := context.WithCancel(w.t.Context())
 	defer stop()
-	var left atomic.Int64
-	left.Store(int64(*count))
+	faults := w.faults()
+	w.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	var happened atomic.Int64
 	var load sync.WaitGroup
 	for range *atOnce {
 		load.Go(func() {
-			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
-				w.one(fmt.Sprint("token-", n))
+			for w.started.Load() < int64(*count) || happened.Load() < int64(len(faults)) {
+				w.one(fmt.Sprint("token-", w.started.Add(1)))
 			}
 		})
 	}
@@ -198,8 +200,6 @@ func (w *world) play() {
 	for range 2 {
 		readers.Go(func() { w.registers.readAll(ctx, w.events) })
 	}
-	faults := w.faults()
-	w.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	for i := 0; ; i++ {
 		pause := 5*time.Second + time.Duration(w.random.Int64N(int64(10*time.Second)))
 		select {
@@ -211,6 +211,7 @@ func (w *world) play() {
 		n := w.nodes[w.random.IntN(len(w.nodes))]
 		w.t.Logf("%s: %s", n.host.address, f.name)
 		require.NoError(w.t, f.do(ctx, n), f.name)
+		happened.Add(1)
 	}
 }
 
@@ -390,7 +391,7 @@ func (w *world) runsOf(n *node) (ids []string) {
 func (w *world) check() {
 	ctx := w.t.Context()
 	require.NoError(w.t, w.network.heal())
-	require.Len(w.t, w.seen, *count)
+	require.Len(w.t, w.seen, int(w.started.Load()))
 	require.Empty(w.t, w.ledger.twice(), "calls that were made twice")
 	var tokens int64
 	for id, seen := range w.seen {
@@ -415,7 +416,7 @@ func (w *world) check() {
 	usage, err := w.client.Usage(ctx, "", time.Now().UTC().AddDate(0, 0, -1).Format("2006-01-02"), "", client.Page{})
 	require.NoError(w.t, err)
 	require.Equal(w.t, tokens, usage.Total.PromptTokens+usage.Total.CompletionTokens, "usage")
-	require.Equal(w.t, int64(*count), usage.Total.Runs)
+	require.Equal(w.t, w.started.Load(), usage.Total.Runs)
 	reads, err := w.registers.check()
 	require.NoError(w.t, err, "the histories of runs are linearizable")
 	w.t.Logf("%d reads of runs in progress are consistent with the events of followers", reads)
