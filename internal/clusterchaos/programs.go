@@ -35,7 +35,12 @@ func buildSkewed(dir, program string) error {
 		return fmt.Errorf("%s: time.Now is not as this test knows it", source)
 	}
 	text = strings.Replace(text, imports, imports+"\t\"sync/atomic\"\n\t\"syscall\"\n", 1)
-	text = strings.Replace(text, read, strings.Replace(read, "\tif mono", "\tsec += skewSeconds.Load()\n\tif mono", 1), 1) + skew
+	text = strings.Replace(
+		text,
+		read,
+		strings.Replace(read, "\tif mono", "\tsec += skewSeconds.Load()\n\tif mono", 1),
+		1,
+	) + skew
 	work, err := os.MkdirTemp("", "skewed")
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ type noVersionError struct{}
 
 func (noVersionError) Error() string { return "no such version" }
 
-func (noVersionError) Is(err error) bool { return err == ErrNoAgent } //nolint:errorlint // the method Is compares
+func (noVersionError) Is(err error) bool { return err == ErrNoAgent }
 
 // PruneOptions select the runs that [Store.Prune] deletes.
 type PruneOptions struct {

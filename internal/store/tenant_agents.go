@@ -186,7 +186,8 @@ func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
 // noAgent returns the error for an agent that does not exist, or that lacks a version.
 func noAgent(t scoped, name string) error {
 	var newest int64
-	if err := t.row([]any{&newest}, `SELECT COALESCE(MAX(version), 0) FROM agents WHERE tenant = $1 AND name = $2`, name); err != nil {
+	err := t.row([]any{&newest}, `SELECT COALESCE(MAX(version), 0) FROM agents WHERE tenant = $1 AND name = $2`, name)
+	if err != nil {
 		return err
 	}
 	if newest == 0 {
