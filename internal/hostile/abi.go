@@ -244,7 +244,7 @@ func jsonCases() []Case {
 				strings.Repeat(`{"role":"user","content":"x"},`, 20_001),
 				",",
 			)+`]}]}}`,
-			"may add",
+			"are allowed",
 		),
 		bad("tool named like another", `{"tools":{"add":[{"name":"t"}]}}`, `"t" exists already`),
 		bad("tool without a name", `{"tools":{"add":[{"name":""}]}}`, "name"),

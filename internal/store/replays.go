@@ -131,8 +131,8 @@ func (s *store) FinishReplayRun(ctx context.Context, r *Replay, run *ReplayRun) 
 			body = []byte{}
 		}
 		n, err := t.Exec(`UPDATE replay_runs SET outcome = $4,
-				body = CASE WHEN EXISTS (SELECT 1 FROM runs WHERE runs.id = replay_runs.run) THEN CAST($5 AS BYTES)
-					ELSE CAST($6 AS BYTES) END
+				body = CASE WHEN $4 = 'skipped' OR EXISTS (SELECT 1 FROM runs WHERE runs.id = replay_runs.run)
+					THEN CAST($5 AS BYTES) ELSE CAST($6 AS BYTES) END
 			WHERE tenant = $1 AND replay = $2 AND number = $3 AND outcome = ''`,
 			r.ID, run.Number, run.Outcome, body, []byte{})
 		if err != nil || n == 0 {
