@@ -34,12 +34,12 @@ const (
 )
 
 // The time to touch a page depends on the machine. At 20 µs a page, slices would have to be so small that ordinary
-// guests would be slow too. So the sandbox measures the processor time of slices: if one slice has used a processor for more than
-// maxHeld, all slices of its code have shortSlice units of fuel for shortSlicePeriod, and the code runs at half its speed.
-// In measurements, no slice of code from a compiler took as long as maxHeld. The elapsed time of a slice is not enough, because other threads
-// may have used the processor. Reading the processor time takes 0.3 to 1 µs, so it is read only for code with slow
-// slices. A measurement begins with a cached value that is at most yieldInterval too high. It therefore detects every
-// slice that exceeds maxHeld by more than yieldInterval.
+// guests would be slow too. So the sandbox measures the processor time of slices: if one slice has used a processor
+// for more than maxHeld, all slices of its code have shortSlice units of fuel for shortSlicePeriod, and the code runs
+// at half its speed. In measurements, no slice of code from a compiler took as long as maxHeld. The elapsed time of a
+// slice is not enough, because other threads may have used the processor. Reading the processor time takes 0.3 to
+// 1 µs, so it is read only for code with slow slices. A measurement begins with a cached value that is at most
+// yieldInterval too high. It therefore detects every slice that exceeds maxHeld by more than yieldInterval.
 const (
 	maxHeld          = 4 * time.Millisecond
 	shortSlice       = 250

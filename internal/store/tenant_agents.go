@@ -315,8 +315,8 @@ func agentWith(t scoped, digest string) (name string, err error) {
 		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
 }
 
-// DeleteAgent deletes all versions of an agent, its aliases with their moves, and its rollouts. It fails with [ErrNoAgent] if the tenant has no
-// such agent. It does not delete the agent's runs.
+// DeleteAgent deletes all versions of an agent, its aliases with their moves, and its rollouts. It fails with
+// [ErrNoAgent] if the tenant has no such agent. It does not delete the agent's runs.
 func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 	return n.update(ctx, func(t scoped) error {
 		deleted, err := t.Exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)
