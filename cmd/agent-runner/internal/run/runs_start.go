@@ -135,6 +135,10 @@ func (f *following) until(ctx context.Context, id string, after int64) (last abi
 		case errors.Is(err, errDetached):
 			return last, cli.Ended(cli.ExitCanceled,
 				fmt.Errorf("detached; the run continues; follow it with: agent-runner runs tail -f --after %d %s", last.Seq, id))
+		case err != nil && ctx.Err() != nil:
+			return last, cli.Ended(cli.ExitFailed,
+				fmt.Errorf("%w\nrun %[2]s may continue; follow it with: agent-runner runs tail -f --after %[3]d %[2]s",
+					err, id, last.Seq))
 		case err != nil:
 			return last, fmt.Errorf("%w\nrun %[2]s is not lost; follow it with: agent-runner runs tail -f --after %[3]d %[2]s",
 				err, id, last.Seq)
