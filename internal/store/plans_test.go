@@ -190,6 +190,11 @@ var exceptions = []struct{ statement, step, purpose string }{
 		"counts a tenant's queued runs",
 	},
 	{
+		"tenant = $1 AND status = 'queued' AND subject = $2",
+		"SEARCH runs USING INDEX runs_list_status (tenant=? AND status=?)",
+		"counts an end user's queued runs, of at most 1,000 of the tenant",
+	},
+	{
 		"WHERE status = 'queued' AND lease_ms <= NOW_MS",
 		"SEARCH runs USING INDEX runs_status (status=?)",
 		"reads queued runs",

@@ -134,6 +134,10 @@ func dequeue(t scoped, run string, p *threadPlace) error {
 // maxQueuedRuns limits the queued runs of all threads of a tenant.
 const maxQueuedRuns = 1000
 
+// maxEndUserQueuedRuns limits the queued runs that the tokens of one end user started, so that an end user
+// cannot fill the queues of the tenant.
+const maxEndUserQueuedRuns = 32
+
 // EnqueueRun adds a run to the queue of its thread. r.Log is the data that the caller needs to start
 // the run; see [Tenant.QueuedRun]. EnqueueRun fails with [journal.ErrNoThread], [journal.ErrExists],
 // or a [*QuotaError] if the queue is full.
@@ -161,6 +165,12 @@ func (n *Tenant) EnqueueRun(ctx context.Context, r *journal.Creation) error {
 			if err := checkCount(t, "queued_runs", maxQueuedRuns,
 				`SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'queued'`); err != nil {
 				return err
+			}
+			if r.Token != "" {
+				if err := checkCount(t, "queued_runs", maxEndUserQueuedRuns,
+					`SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'queued' AND subject = $2`, r.Subject); err != nil {
+					return err
+				}
 			}
 			p := threadPlace{thread: h.ID, subject: h.Subject, status: journal.StatusQueued}
 			if err := t.row([]any{&p.seq}, `UPDATE threads SET runs = runs + 1, updated_ms = NOW_MS

@@ -244,6 +244,26 @@ func testTokenThreads(t *testing.T, open Opener) {
 	list, _, err := acme.Tokens(ctx, "", store.Page{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, list[0].Used.Runs)
+
+	// One end user cannot fill the queues of the tenant.
+	many, _ := newToken(t, acme, key.ID, store.TokenUsage{Runs: 100})
+	var full *store.QuotaError
+	queued := 0
+	for i := range 40 {
+		thread := fmt.Sprint("more", i/10)
+		if i%10 == 0 {
+			_, err := acme.CreateThread(ctx, &store.Thread{ID: thread, Subject: "ann"})
+			require.NoError(t, err)
+		}
+		by := journal.EndUser{Subject: "ann", Token: many.ID}
+		if err = acme.EnqueueRun(ctx, creation(fmt.Sprint("more", i), thread, by)); err != nil {
+			break
+		}
+		queued++
+	}
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, []any{"queued_runs", 32}, []any{full.Quota, queued})
+	require.NoError(t, acme.EnqueueRun(ctx, creation("the tenant's", "more0", journal.EndUser{})))
 }
 
 func testOrigins(t *testing.T, open Opener) {
