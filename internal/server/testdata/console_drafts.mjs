@@ -31,7 +31,7 @@ export async function drafts({ page, client, url, title, shot }) {
   await dry.getByText("No change").waitFor();
   await text.fill("model: {name: small}\ninstruction: Be kind.\nmiddlewares:\n- module: asker\n");
   await dry.getByRole("button", { name: "Dry run" }).click();
-  await dry.getByText("Takes another path").waitFor();
+  await dry.getByText("Other path").waitFor();
   await dry.locator(".diff del").first().waitFor();
   await page.getByText("Valid · 1 module").waitFor();
   await shot("dry-run", "dry-run");

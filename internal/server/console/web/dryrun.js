@@ -4,18 +4,10 @@ import { asyncAction, badge, field, properties, table, plural } from "./parts.js
 import { count, short } from "./format.js";
 import { get, call } from "./api.js";
 import { textDiff } from "./diffview.js";
+import { kinds, outcomes } from "./release.js";
 
 const maxRuns = 50; // runs to choose from
 const maxChanges = 20; // changes that are shown at once
-
-const outcomes = {
-  same: ["No change", "The run would stay the same.", "good"],
-  different: ["Differs", "The model is asked the same, but something else differs.", "warn"],
-  diverged: ["Takes another path", "The model would be asked something else, so the rest of the run is unknown.", "warn"],
-  failed: ["Fails", "With the draft, the run fails or has more faults.", "bad"],
-  skipped: ["Not replayed", "This run cannot be replayed.", ""],
-};
-const kinds = { request: "request to the model", message: "message", call: "tool call", tool_sent: "what the tool gets", result: "tool result", decision: "decision of a gate", fault: "fault", event: "event", end: "end of the run" };
 
 // A DryRun is a part of the editor of an agent. draft returns the name and the text in the editor.
 export class DryRun {

@@ -1,9 +1,8 @@
 // Parts that the pages of replays and rollouts share: texts, the choice of a version, and the results
 // of replays.
 import { h } from "./dom.js";
-import { badge } from "./parts.js";
 import { get, all } from "./api.js";
-import { shortDigest } from "./parts.js";
+import { badge, shortDigest } from "./parts.js";
 
 const maxVersions = 200; // versions in a choice
 
