@@ -30,7 +30,7 @@ func Text(s string) Content { return Content{text: s, kind: contentText} }
 // Parts returns content that consists of parts.
 func Parts(parts ...Part) Content { return Content{parts: parts, kind: contentParts} }
 
-// IsNull reports whether there is no content.
+// IsNull reports whether the content is null. An empty string is not null.
 func (c Content) IsNull() bool { return c.kind == contentNull }
 
 // IsParts reports whether the content consists of parts.

@@ -9,8 +9,9 @@ type Description struct {
 	// module if it does not support one of them.
 	Requires []string `json:"requires,omitempty"`
 	// Hooks lists the exported hooks to call. It defaults to all exported hooks.
-	Hooks    []Hook `json:"hooks,omitzero"`
-	Messages string `json:"messages,omitempty"` // "full" if empty
+	Hooks []Hook `json:"hooks,omitzero"`
+	// Messages selects how inputs contain lists of messages: "full", the default, "lazy" or "none".
+	Messages string `json:"messages,omitempty"`
 	// Events lists the event types that observe receives. It defaults to all types except
 	// chunk.
 	Events []EventType `json:"events,omitzero"`

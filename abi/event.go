@@ -69,7 +69,7 @@ type Event struct {
 	Stage  string   `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
 	Cause  string   `json:"cause,omitempty"`
 	Limit  string   `json:"limit,omitempty"`  // the limit that was exceeded
-	Value  int64    `json:"value,omitempty"`  // value of that limit: bytes, a count, or nanoseconds; repair: a count
+	Value  int64    `json:"value,omitempty"`  // value of the exceeded limit: bytes, a count, or nanoseconds; repair: a count
 	Action string   `json:"action,omitempty"` // how the host reacted: run_ended, skipped, denied, …
 	Stderr []string `json:"stderr,omitempty"` // last lines of the guest's standard error
 
@@ -94,7 +94,7 @@ type EntryStats struct {
 	Hooks     map[Hook]int64 `json:"hooks,omitempty"`  // number of calls by hook
 	Calls     int64          `json:"calls"`
 	Faults    int64          `json:"faults,omitempty"`
-	WallUS    int64          `json:"wall_us"` // time in its hooks in microseconds, without the calls that they wrap
+	WallUS    int64          `json:"wall_us"` // microseconds in the entry's hooks, without the calls that they wrap
 	BytesIn   int64          `json:"bytes_in"`
 	BytesOut  int64          `json:"bytes_out"`
 	Fuel      int64          `json:"fuel"`

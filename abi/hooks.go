@@ -9,9 +9,8 @@ type Hook string
 // HookGateTool is the hook of a [Pending] that asks for the approval of a tool call.
 const HookGateTool Hook = "gate_tool"
 
-// The inputs and answers of the hooks, in the order in which a run calls them. The fields
-// of an answer are optional unless its comment says otherwise: an absent field leaves the
-// value unchanged.
+// The inputs and answers of the hooks, in the order in which a run calls them. The fields of an answer are optional
+// unless a comment says otherwise: an absent field leaves the value unchanged.
 
 // BeforeAgentInput is the input of before_agent.
 type BeforeAgentInput struct {
@@ -28,7 +27,7 @@ type BeforeAgentInput struct {
 // RunLimits holds the limits of a run.
 type RunLimits struct {
 	MaxSteps   int            `json:"max_steps"`
-	ModelCalls int            `json:"model_calls,omitempty"` // 0 if only the steps and the hooks' requests limit it
+	ModelCalls int            `json:"model_calls,omitempty"` // maximum number of calls that reach the model; 0 means unlimited
 	ToolCalls  int            `json:"tool_calls,omitempty"`  // 0 means unlimited
 	Tools      map[string]int `json:"tools,omitempty"`       // calls by tool
 }
@@ -42,8 +41,8 @@ type BeforeAgentAnswer struct {
 	Messages       ListPatch  `json:"messages,omitzero"`
 	// Respond is an assistant message that ends the run without a model call.
 	Respond *Message `json:"respond,omitempty"`
-	// Model and Params are those of every model call of the agent; see [RequestPatch]. They need the
-	// grant set:model.
+	// Model and Params change the model and the parameters of every model call of the agent; see [RequestPatch]. They
+	// need the grant set:model.
 	Model  string `json:"model,omitempty"`
 	Params Params `json:"params,omitempty"`
 	// Limits changes limits of the run. It needs the grant set:limits.

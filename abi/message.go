@@ -21,7 +21,7 @@ const (
 
 // The labels of messages, parts and results. A label names a source of their text: [OriginUser], [OriginModel],
 // [OriginHost], LabelSystem, LabelTool followed by the name of a tool, or [OriginModule] followed by the name of an
-// entry. LabelAny means all labels. A message with too many labels has LabelAny instead.
+// entry. LabelAny means all labels. The host replaces a set of more than 64 labels by LabelAny.
 const (
 	LabelSystem = "system"
 	LabelTool   = "tool:"
@@ -106,7 +106,7 @@ func NewToolCall(id, name, arguments string) ToolCall {
 	return ToolCall{ID: id, Type: "function", Function: FunctionCall{Name: name, Arguments: arguments}}
 }
 
-// MarshalJSON writes the known fields, then the unknown ones.
+// MarshalJSON writes the known fields, then the unknown ones. An empty Type is written as "function".
 func (c ToolCall) MarshalJSON() ([]byte, error) {
 	type known ToolCall
 	if c.Type == "" {

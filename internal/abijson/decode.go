@@ -11,18 +11,17 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single value,
-// nested at most [jsoncodec.MaxDepth] levels deep, without a number literal longer than
-// [jsoncodec.MaxNumber] bytes, without more than [jsoncodec.MaxElements] elements in an array of v,
-// without duplicate keys, without keys that differ from a known key only in case, and with each
-// value of its field's type. null counts as absent. If Decode fails, it leaves v unchanged. The
-// error is a [*jsoncodec.DecodeError] if its position is known.
+// Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single value, nested at most
+// [jsoncodec.MaxDepth] levels deep, without a number literal longer than [jsoncodec.MaxNumber] bytes, without more
+// than [jsoncodec.MaxElements] elements in an array of v, without duplicate keys, without keys that differ from a
+// known key only in case, and with each value of its field's type. null counts as absent. If Decode fails, it leaves
+// v unchanged. The error is a [*jsoncodec.DecodeError] if its position is known.
 //
-// Keys that v has no field for are not an error: unknown has their paths.
+// Keys that v has no field for are not an error: unknown has the paths of the first 16.
 func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(b, v, nil) }
 
-// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop returns an error,
-// DecodeUntil returns that error.
+// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop returns an error, DecodeUntil returns that
+// error. A nil stop is not called.
 func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err error) {
 	s := jsoncodec.NewScanner(b, stop)
 	unknown, err = decode(s, v)
@@ -194,8 +193,8 @@ func (t *typeInfo) wants(first byte) (string, bool) {
 	}
 }
 
-// enterType checks the first byte of a value against type t and returns the form of the
-// value. The scanner calls it before each value of a known type.
+// enterType checks the first byte of a value against type t and returns the form of the value, or nil for null and
+// for values that are not checked further. The scanner calls it before each value of a known type.
 func enterType(s *jsoncodec.Scanner, t reflect.Type, first byte) (jsoncodec.Form, error) {
 	info := typeOf(t)
 	if info.shape != nil {

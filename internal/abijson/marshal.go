@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/jsoncodec"
 )
 
-// writers pools writers. The output is copied from the writer's buffer, so that it has
-// exactly the capacity it needs.
+// writers pools writers. marshal copies the output from the writer's buffer, so that the capacity of the copy equals
+// its length.
 var writers = sync.Pool{New: func() any { return &jsoncodec.Writer{B: make([]byte, 0, 4<<10)} }}
 
 // maxPooledBytes is the maximum buffer size of a pooled writer, in bytes. Larger outputs are

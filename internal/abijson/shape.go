@@ -57,9 +57,9 @@ func grown[T any](p **T) unsafe.Pointer {
 	return unsafe.Pointer(*p)
 }
 
-// extended appends a zero element to a list and returns the element's address. If the list is full,
-// extended allocates capacity for toCome more elements, at most 64, but for at least half of the
-// length.
+// extended appends a zero element to a list and returns the element's address. If the list is full, extended
+// allocates capacity for toCome more elements, at most 64, but for at least half of the length. toCome must be at
+// least 1.
 func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 	list := *v
 	n := len(list)

@@ -20,7 +20,8 @@ type codec interface {
 	ReadValue(s *jsoncodec.Scanner) error
 }
 
-// decodeKnown decodes into v if v has a type of package abi. known reports whether v has.
+// decodeKnown decodes into v if v has a type of package abi. known reports whether v has such a type. On error, v is
+// unchanged.
 func decodeKnown(s *jsoncodec.Scanner, v any) (known bool, err error) {
 	if codecOf(v) == nil {
 		return false, nil

@@ -8,8 +8,8 @@ import (
 // This file reads and writes values of types that module authors define. It avoids reflection for
 // the types of package abi that authors store most often.
 
-// ReadValue is like Read for types that module authors define. It does not change the parts of v
-// that b does not mention. If it fails, v may be partly set.
+// ReadValue is like Read for types that module authors define, but does not change b. It does not change the parts of
+// v that b does not mention. If it fails, v may be partly set.
 func ReadValue(b []byte, v any) error {
 	t := newReader(b, false)
 	err := t.anything(v)

@@ -226,7 +226,7 @@ func (a *Account) Full() time.Duration {
 	return max(time.Since(full), a.parent.Full())
 }
 
-// SetLimit changes the limit. Existing reservations remain.
+// SetLimit changes the limit, in bytes; zero removes it. Existing reservations remain, even above the new limit.
 func (a *Account) SetLimit(limit int64) {
 	if a == nil {
 		return

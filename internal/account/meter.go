@@ -17,8 +17,8 @@ type Meter struct {
 	reserved int64
 }
 
-// Add adds n bytes, or subtracts them if n is negative. It fails as [Account.TryReserve] does, and
-// then changes nothing.
+// Add adds n bytes, or subtracts them if n is negative, down to zero. It fails as [Account.TryReserve] does, and then
+// changes nothing.
 func (m *Meter) Add(n int64) error {
 	if m.Of == nil {
 		return nil

@@ -24,7 +24,7 @@ func (s *Share) Set(n int64) error {
 	return s.set(n)
 }
 
-// Add adds n bytes, or subtracts them if n is negative. It fails as Set does.
+// Add adds n bytes, or subtracts them if n is negative, down to zero. It fails as Set does.
 func (s *Share) Add(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

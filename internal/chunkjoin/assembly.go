@@ -36,7 +36,7 @@ type pieces struct {
 	many []byte // set from the second piece on; append-only
 }
 
-// add appends piece. It copies only the second and later pieces.
+// add appends piece. It copies a first piece only when a second one follows.
 func (p *pieces) add(piece string) {
 	switch {
 	case piece == "":
@@ -213,8 +213,8 @@ func (a *Assembly) Result(r abi.Result) abi.Result {
 	return r
 }
 
-// OfResult returns chunks that represent result r of the call with ID callID: one tool_result chunk
-// for a text, or one part chunk for each part.
+// OfResult returns chunks that represent result r of the call with ID callID: one tool_result chunk for a string or
+// null, or one part chunk for each part.
 func OfResult(r *abi.Result, callID string) []abi.Chunk {
 	if !r.Content.IsParts() {
 		return []abi.Chunk{{Kind: abi.ChunkToolResult, CallID: callID, Text: r.Content.String()}}

@@ -2,12 +2,12 @@ package contract
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// ModelReply is the reply of the import "next" in the hook wrap_model.
+// ModelReply is the reply of the import "model", and of "next" in the hook wrap_model.
 type ModelReply struct {
 	Response *abi.Response `json:"response"`
 }
 
-// ToolReply is the reply of the import "next" in the hook wrap_tool_call.
+// ToolReply is the reply of the import "tool", and of "next" in the hook wrap_tool_call.
 type ToolReply struct {
 	Result *abi.Result `json:"result"`
 }
@@ -18,13 +18,13 @@ type ToolRequest struct {
 	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty means "{}"
 }
 
-// LocalValue is the reply of the import "local_get".
+// LocalValue is the reply of the imports "local_get" and "store_get".
 type LocalValue struct {
 	Value   abi.JSON `json:"value"`
 	Version int64    `json:"version"`
 }
 
-// LocalVersion is the reply of the import "local_set".
+// LocalVersion is the reply of the imports "local_set" and "store_set".
 type LocalVersion struct {
 	Version int64 `json:"version"`
 }

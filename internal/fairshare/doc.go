@@ -9,9 +9,9 @@
 // The types are independent. A caller combines them: it acquires a slot, works, charges the
 // time to the budget and releases the slot with the delay that the budget returns.
 //
-// A tenant is any string. A semaphore drops the state of a tenant that neither holds nor waits
-// for slots. The others drop full buckets once they hold 10,000, so that their memory
-// depends on the number of active tenants. All methods are safe for concurrent use.
+// A tenant is any string. A semaphore drops the state of a tenant that neither holds nor waits for slots. Budgets and
+// rate limiters drop full buckets once they have 10,000, so that their memory depends on the number of active
+// tenants. All methods are safe for concurrent use.
 //
 // The package imports no other package of this project.
 package fairshare

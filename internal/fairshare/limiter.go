@@ -49,7 +49,7 @@ func (b *buckets) forget(now time.Time) {
 	}
 }
 
-// A RateLimiter limits the requests of each tenant. Each server process has its own.
+// A RateLimiter limits the requests that each tenant sends to this process.
 type RateLimiter struct {
 	now     func() time.Time
 	buckets buckets
@@ -59,10 +59,9 @@ type RateLimiter struct {
 // is.
 func NewRateLimiter(now func() time.Time) *RateLimiter { return &RateLimiter{now: now} }
 
-// Allow reports whether a tenant may send a request now, and counts the request if so. A tenant
-// can send perMinute requests at once; its bucket refills evenly over a minute. If perMinute is
-// zero or negative, requests are unlimited. If the request is not allowed, retry is the time
-// until the next one is.
+// Allow reports whether a tenant may send a request now, and counts the request if so. A tenant can send perMinute
+// requests at once; its bucket refills evenly over a minute. If perMinute is zero or negative, requests are
+// unlimited. If the request is not allowed, retry is the time until a request is allowed.
 func (r *RateLimiter) Allow(tenant string, perMinute int64) (retry time.Duration, ok bool) {
 	if perMinute <= 0 {
 		return 0, true

@@ -46,16 +46,15 @@ func (t *tenant) before(o *tenant) bool {
 
 // A QueueFullError reports that a tenant's queue is full.
 type QueueFullError struct {
-	Queue int // length of a tenant's queue
+	Queue int // maximum length of a tenant's queue
 }
 
 func (e *QueueFullError) Error() string {
 	return fmt.Sprintf("acquire slot: %d callers of this tenant wait already; try again later", e.Queue)
 }
 
-// NewSemaphore returns a semaphore with a number of slots. A tenant holds at most perTenant
-// slots; if perTenant is smaller than slots, some always remain for other tenants. At most
-// queue callers of a tenant wait at once.
+// NewSemaphore returns a semaphore with a number of slots. A tenant holds at most perTenant slots, so that no tenant
+// can hold all slots if perTenant is smaller than slots. At most queue callers of a tenant wait at once.
 func NewSemaphore(slots, perTenant, queue int) *Semaphore {
 	return &Semaphore{perTenant: perTenant, queue: queue, slots: slots, free: slots, tenants: map[string]*tenant{}}
 }

@@ -13,18 +13,18 @@ import (
 
 // A Bus passes hints between servers. It is safe for concurrent use.
 type Bus interface {
-	// Publish sends a hint to all subscribers of a topic, including the subscribers in this server.
-	// It does not wait: it drops the hint if too many are waiting or if the transport is down. It
-	// fails with an error that wraps [ErrInvalid] if the topic is invalid or the hint is larger than
-	// MaxBytes.
+	// Publish sends a hint to all subscribers of a topic, including the subscribers in this server. It does not wait:
+	// it drops the hint if too many hints are waiting or if the transport is down. It fails with an error that wraps
+	// [ErrInvalid] if the topic is invalid or the hint is larger than MaxBytes. With NOTIFY, it also fails so if the
+	// hint is not UTF-8 or contains NUL.
 	Publish(topic string, hint []byte) error
 	// Subscribe calls receive for each hint of a topic, one at a time, until cancel is called.
 	// receive must not block and must not keep the hint.
 	Subscribe(topic string, receive func(hint []byte)) (cancel func(), err error)
-	// SubscribeGroup is like Subscribe, but each hint reaches only some of the subscribers of the
-	// group, at least one: one with NATS, all with NOTIFY.
+	// SubscribeGroup is like Subscribe, but a hint need not reach all subscribers of the group: NATS sends it to one
+	// of them, NOTIFY to all.
 	SubscribeGroup(topic, group string, receive func(hint []byte)) (cancel func(), err error)
-	// MaxBytes is the size limit of a hint.
+	// MaxBytes returns the maximum size of a hint, in bytes.
 	MaxBytes() int
 	// Close ends all subscriptions and the connection.
 	Close() error
@@ -60,7 +60,7 @@ func CheckTopic(name string) error {
 	return nil
 }
 
-// Check fails with [ErrInvalid] if a bus with the limit maxBytes cannot send the hint.
+// Check fails with [ErrInvalid] if the topic is invalid, or if the hint has more than maxBytes bytes.
 func Check(topic string, hint []byte, maxBytes int) error {
 	if len(hint) > maxBytes {
 		return fmt.Errorf("%w: %d bytes for %s, want at most %d", ErrInvalid, len(hint), topic, maxBytes)

@@ -2,7 +2,7 @@ package hints
 
 import "errors"
 
-// None is the bus of a single server: it has no other servers to reach, and drops all hints.
+// None is the bus of a single server. It drops all hints.
 type None struct{}
 
 // Publish implements [Bus].

@@ -26,8 +26,8 @@ type Profile struct {
 	// Execute names the files and directories that can be read and executed. Paths that do not
 	// exist are skipped.
 	Execute []string
-	// Write names the files that can be read and written, and the directories in which files can be
-	// read, written, created, renamed and removed. They have to exist.
+	// Write names the files that can be read and written, and the directories in which files can be read, written,
+	// created, renamed and removed, and Unix sockets connected to. They have to exist.
 	Write []string
 
 	// Sockets names the Unix sockets that can be connected to, and directories with them. Paths
@@ -88,7 +88,7 @@ func (r Report) Missing() string {
 // Support returns the protections that the kernel supports.
 func Support() Report { return support() }
 
-// Enforce confines this process. It enforces as much of the profile as the
-// kernel supports and reports how much that was. After an error the
-// process may be confined in part.
+// Enforce confines this process. It enforces as much of the profile as the kernel supports, and reports which
+// protections are in force. After an error, the process may be confined in part. Only Linux is supported: on other
+// systems, Enforce does nothing and returns a zero Report.
 func (p Profile) Enforce() (Report, error) { return p.enforce() }

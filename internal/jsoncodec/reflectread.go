@@ -43,9 +43,9 @@ func (t *Parser) Value(v any) error {
 	return t.author(p.Elem())
 }
 
-// ReadStrict is ReadValue for text written by people. It returns the paths of the keys that
-// structs in v do not have. It fails if a field of a struct occurs twice, and for a key that
-// differs from a field's key only in case.
+// ReadStrict is ReadValue for text written by people. It returns the paths of the first 16 keys that structs in v do
+// not have. It fails if a field of a struct occurs twice, and for a key that differs from a field's key only in case.
+// Strings in v may share memory with b.
 func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	t := Parser{B: b, unknown: &unknown}
 	t.Space()

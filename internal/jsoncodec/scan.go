@@ -79,8 +79,8 @@ func (s *Scanner) Where() string {
 	return b.String()
 }
 
-// Cut shortens s to n bytes without splitting a character. It appends "…" if it removed
-// anything.
+// Cut shortens s to at most n bytes without splitting a character, and then appends "…". It returns a string of at
+// most n bytes unchanged.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -43,7 +43,7 @@ type Options struct {
 	// Memory is the operator's limit in bytes. Other limits of the process apply too. If Memory
 	// is 0, the operator has set no limit.
 	Memory int64
-	// Release frees caches. It is nil if there are none.
+	// Release frees caches. The manager calls it whenever it starts to reject work. It is nil if there are none.
 	Release func()
 	// Evict ends the unit of work that holds the most memory, and reports whether it found one.
 	// If Evict is nil, the manager ends no work.
@@ -57,7 +57,7 @@ type Options struct {
 // A State describes the use of memory.
 type State struct {
 	Pressure  float64 // the largest used fraction of a limit
-	Limited   string  // the name of that limit
+	Limited   string  // name of the limit that has the largest used fraction
 	Used      int64   // bytes
 	Limit     int64   // bytes
 	Rejecting bool    // new work is rejected

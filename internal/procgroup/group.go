@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// Start starts a command as the leader of its own process group. It returns the error of cmd.Start.
+// Start starts a command as the leader of its own process group. Its error wraps that of cmd.Start.
 func Start(cmd *exec.Cmd) (*Group, error) {
 	ownGroup(cmd)
 	if err := cmd.Start(); err != nil {
@@ -31,10 +31,10 @@ func (g *Group) Wait() error {
 	return err
 }
 
-// Terminate sends SIGTERM to the process group.
+// Terminate sends SIGTERM to the process group. It does nothing on systems without process groups.
 func (g *Group) Terminate() { terminateGroup(g.PID()) }
 
-// Kill sends SIGKILL to the process group.
+// Kill sends SIGKILL to the process group, or kills only the child process on systems without process groups.
 func (g *Group) Kill() {
 	killGroup(g.PID())
 	_ = g.cmd.Process.Kill() // for systems without process groups

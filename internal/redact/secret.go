@@ -20,10 +20,9 @@ type Secret struct {
 	patterns [][]rune
 }
 
-// NewSecret prepares a UTF-8 value that mark replaces. It also prepares the forms in which a server
-// receives or returns the value: its base64 form, alone and within other data, and the value
-// without its own escapes. It ignores derived forms of fewer than 8 bytes; the value itself can be
-// shorter.
+// NewSecret prepares a value that mark replaces. The value must be UTF-8 and not empty. NewSecret also prepares the
+// forms in which a server receives or returns the value: its base64 form, alone and within other data, and the value
+// without its own escapes. It ignores derived forms of fewer than 8 bytes; the value itself can be shorter.
 func NewSecret(value, mark string) *Secret {
 	s := &Secret{mark: mark, patterns: [][]rune{[]rune(value)}}
 	plain := append([]string{value}, decoded(value)...)

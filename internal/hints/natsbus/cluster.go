@@ -101,7 +101,7 @@ func startServer(c *Cluster, log *slog.Logger) (*server.Server, []nats.Option, e
 			Port:           port,
 			TLSConfig:      c.TLS,
 			ConnectBackoff: true,
-			NoAdvertise:    true, // keeps the address for clients from other servers
+			NoAdvertise:    true, // does not send the address for clients to other servers
 			PingInterval:   pingInterval,
 			TLSTimeout:     connectTimeout.Seconds(),
 			AuthTimeout:    connectTimeout.Seconds(),

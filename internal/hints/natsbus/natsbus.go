@@ -27,7 +27,7 @@ const (
 	pendingBytes = 16 << 20
 )
 
-// Options configure a [Bus]. Either URL or Cluster is required.
+// Options configure a [Bus]. Exactly one of URL and Cluster is required.
 type Options struct {
 	// URL has the addresses of existing NATS servers, separated by commas, such as
 	// nats://user:password@10.0.0.5:4222 or tls://nats.example.com.

@@ -1,6 +1,7 @@
 // Package notify passes hints with PostgreSQL's LISTEN and NOTIFY, through the database that the
 // servers share. It needs no other component. All hints use one channel, and each server receives
-// all of them. It supports about 2,000 hints per second, since each NOTIFY takes a lock that all
+// all of them. It supports about 2,000 hints per second, since a transaction with a
+// NOTIFY takes a lock of the whole PostgreSQL server when it commits.
 package notify
 
 import (

@@ -48,8 +48,8 @@ type Options struct {
 	StartStackBytes int64
 	// Interpret makes wazero interpret where it could compile.
 	Interpret bool
-	// Listen returns a listener for the functions of a module. It has an effect only
-	// without CacheDir and Children. If Listen is nil, no listener is used.
+	// Listen returns a listener for the functions of a module. The compiler uses it only when this process compiles
+	// without a cache. If Listen is nil, no listener is used.
 	Listen func(facts *Facts) experimental.FunctionListenerFactory
 	// Logger receives failures of the cache and panics of the compiler. It is required.
 	Logger *slog.Logger
