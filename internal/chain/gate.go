@@ -77,7 +77,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 // A Verdict is the decision of the gates about a call that the caller of [Run.Judge] executes.
 type Verdict struct {
 	Denied bool
-	By     string // the entry that denied the call
+	By     string // the entry that denied the call, or "host" if the arguments are invalid
 	Reason string // why the call is denied, for the model and its user
 }
 

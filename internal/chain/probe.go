@@ -20,7 +20,7 @@ type Probe struct {
 	// Shown, if not nil, is called for each list with its index in Lists and its description in the
 	// input.
 	Shown func(n int, l abi.List)
-	// Next answers the hook's calls of next.
+	// Next answers the hook's calls of next. If it is nil, they fail.
 	Next func(ctx context.Context, patch any) (any, error)
 }
 

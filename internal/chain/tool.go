@@ -254,8 +254,8 @@ func (s *toolSink) sink() pipe.Sink {
 	}
 }
 
-// unknown returns the result of a tool that was running when its process ended and that must not be
-// called again. It records the result and logs a message.
+// unknown returns the result of a tool that was running when its process ended and that must not be called again. It
+// records the result and sends a log event.
 func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (exchange.Reply[abi.Result], error) {
 	res := abi.ErrorResult(
 		fmt.Sprintf(

@@ -10,5 +10,4 @@
 // < (a & b) as (a & b) < 0 in the condition of a branch. The generator avoids this code, and
 // TestKnownMiscompilation fails when wazero is fixed. internal/wasm/workaround.go lists the faults
 // that metering works around.
-// metering works around.
 package differential

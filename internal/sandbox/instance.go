@@ -50,7 +50,7 @@ type Report struct {
 	HostCalls int           // calls of imports, including WASI
 	Memory    int64         // size of the linear memory at the end, in bytes
 	Dropped   int           // bytes that the guest printed beyond the limits
-	TimedOut  bool          // whether the call exceeded Limits.HookTime and was ended at Fuel
+	TimedOut  bool          // whether the call exceeded Limits.HookTime and was ended, after it had used Fuel
 }
 
 // Instance is a running module. Call, Close and Image are safe for concurrent use, but an instance

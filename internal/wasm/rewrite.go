@@ -278,7 +278,7 @@ func (a *assembler) get(locals ...uint32) {
 	}
 }
 
-// The opcodes that only inserted code refers to by name.
+// The opcodes that only this package refers to by name.
 const (
 	opDrop              Opcode = 0x1a
 	opSelect            Opcode = 0x1b

@@ -26,7 +26,6 @@ func checkChunk(c *abi.Chunk, ofTool bool) error {
 	return nil
 }
 
-// setCallID sets the call ID of each chunk to id.
 func setCallID(chunks []abi.Chunk, id string) {
 	for i := range chunks {
 		chunks[i].CallID = id

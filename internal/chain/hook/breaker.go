@@ -5,7 +5,7 @@
 // its hook runs. [Control] is the host's side of the same call. Calling a hook records its answer,
 // or replays the recorded one. It counts faults in the entry's circuit breaker, reports to the
 // tracer, and persists the hook's writes together with its answer.
-// chain call it.
+// The package does not import package chain.
 package hook
 
 import (

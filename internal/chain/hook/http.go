@@ -20,9 +20,9 @@ type HTTP interface {
 	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
 }
 
-// HTTP sends a request to one of the hosts in granted and returns the response. The host replaces
-// references to secrets. The request is not recorded: a hook that is called again sends it again.
-// The time does not count as the hook's. The error is an *abi.Error, or ends the run.
+// HTTP sends a request to one of the hosts in granted and returns the response. The host replaces references to
+// secrets. The request is not recorded: a hook that is called again sends it again. One hook call can send 100
+// requests. The time does not count as the hook's. The error is an *abi.Error, or ends the run.
 func (c *Call) HTTP(
 	ctx context.Context,
 	r *abi.HTTPRequest,

@@ -40,8 +40,8 @@ type Session interface {
 // OnFault determines how a fault of an entry affects the run.
 type OnFault string
 
-// The effects of a fault. Both apply to most hooks only: a fault of a gate always denies the call,
-// and a fault of observe or after_agent never ends a run.
+// The effects of a fault. They apply only to hooks whose faults can end the run. For example, a fault of a gate
+// always denies the call, and a fault of observe or after_agent never ends a run.
 const (
 	Fail OnFault = "fail" // ends the run; the default
 	Skip OnFault = "skip" // continues as if the entry did not have the hook

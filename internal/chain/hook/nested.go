@@ -42,7 +42,6 @@ type nester interface {
 // Model calls the model for the middleware itself, for example to summarize or to judge. req has
 // all messages to send, and the tools to offer. The tools are not called. The model and its
 // parameters are the agent's unless req replaces them.
-// parameters are the agent's unless req replaces them.
 //
 // The call passes the hooks of the outer and the inner ring, except those of the middleware itself
 // and the others that [Run.Past] returns. It is not streamed and does not become part of the

@@ -32,9 +32,9 @@ func (r *Run) Persist(ctx context.Context, safe bool) error {
 	return nil
 }
 
-// PersistAnswer persists the answer of the model if a hook is called next. Otherwise it leaves that
-// to PersistOwed, which runs before the next hook or tool. If there is none, the answer is
-// persisted together with later data.
+// PersistAnswer persists the answer of the model if a middleware receives it next: a wrapper, or the middleware that
+// made the call. Otherwise it leaves that to PersistOwed, which runs before the next hook or tool. If there is none,
+// the answer is persisted together with later data.
 func (r *Run) PersistAnswer(ctx context.Context) error {
 	waits := r.Scope != "" || len(r.path) > 0 // a middleware made the call
 	for i := Outer; i < RingCount; i++ {

@@ -75,18 +75,17 @@ func CheckResult(res *abi.Result) error {
 	return nil
 }
 
-// isEmpty reports whether m has no role and no content, that is, whether a middleware left it
-// empty.
+// isEmpty reports whether m has no role, content, reasoning, tool calls and unknown fields, that is, whether a
+// middleware left it empty.
 func isEmpty(m *abi.Message) bool {
 	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
 }
 
-// CheckResponse validates the response that an entry returned. It returns an error if the message
-// is missing, invalid or not an assistant's, if it has too many tool calls, if the finish reason is
-// too long, or if the usage is negative. A nil response is valid. CheckResponse sets the message's
-// role, ID and origin, and removes its labels. inner is the response that the middleware saw, or
-// nil. res gets the ID of inner and, if it has none, the usage of inner. Its origin is that of
-// inner if both messages are the same, and otherwise the entry.
+// CheckResponse validates the response that an entry returned. It returns an error if the message is missing, invalid
+// or not an assistant's, if it has too many tool calls, if the finish reason is too long, or if the usage is
+// negative. A nil response is valid. CheckResponse sets an empty role to assistant, sets the message's ID and origin,
+// and removes its labels. inner is the response that the middleware saw, or nil. res gets the ID of inner and, if it
+// has none, the usage of inner. Its origin is that of inner if both messages are the same, and otherwise the entry.
 func CheckResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil

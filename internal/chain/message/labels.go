@@ -45,8 +45,8 @@ func derived(m *abi.Message) string {
 	}
 }
 
-// ToolLabel returns the label of the results of the tool called name. If the name is too long, the
-// label has no name.
+// ToolLabel returns the label of the results of the tool called name. If the name is longer than [contract.MaxName],
+// the label has no name.
 func ToolLabel(name string) string {
 	if len(name) > contract.MaxName {
 		name = ""
@@ -70,7 +70,8 @@ func SourceLabels(source, name string) []string {
 	}
 }
 
-// JoinLabels returns the sorted union of sets of labels, or nil if all sets are empty.
+// JoinLabels returns the sorted union of sets of labels, or nil if all sets are empty. It returns only [abi.LabelAny]
+// if a set contains it, or if the union has more than MaxLabels labels.
 func JoinLabels(sets ...[]string) []string {
 	n := 0
 	for _, set := range sets {

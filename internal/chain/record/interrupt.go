@@ -33,8 +33,8 @@ func (r *Record) Pending() []abi.Pending {
 	return out
 }
 
-// Answer records answers to interrupts, by interrupt ID. by is the name of the person who answered,
-// or "". If an ID is unknown or an answer is invalid, Answer changes nothing and returns an error.
+// Answer records answers to interrupts, by interrupt ID. by identifies the sender of the answers, such as an API key,
+// or is "". If an ID is unknown or an answer is invalid, Answer changes nothing and returns an error.
 func (r *Record) Answer(answers map[string]json.RawMessage, by string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,8 +70,8 @@ func New() *Record {
 	return &Record{} // the maps are made on first use, since most phases need few of them
 }
 
-// NextPhase returns the record of the phase after r's, or of the first phase if r is nil. The new
-// record reuses the memory of r's counters
+// NextPhase returns the record of the phase after r's, or of the first phase if r is nil. The new record reuses the
+// memory of r's counters.
 func (r *Record) NextPhase() *Record {
 	if r == nil {
 		return New()

@@ -94,8 +94,8 @@ func CheckActive(active []string, tools []abi.Tool) error {
 	return nil
 }
 
-// EditAdvertised returns the tools that one model call offers to the model, changed by p. It
-// returns an error if p adds a tool that is not active in the run or that the call offers already.
+// EditAdvertised returns the tools that one model call offers to the model, changed by p. It returns an error if p
+// adds a tool that is not active in the run, that the call offers already, or whose parameters are not an object.
 func EditAdvertised(advertised, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 	if err := CheckCount(active, p); err != nil {
 		return nil, err
