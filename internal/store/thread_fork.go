@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoMessage reports that a thread has no message with an id.
-var ErrNoMessage = errors.New("there is no such message")
+var ErrNoMessage = errors.New("no such message")
 
 // A ThreadFork selects the messages that a new thread copies from another one: all of them, if Message
 // and Run are empty.

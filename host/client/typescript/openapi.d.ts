@@ -3690,7 +3690,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3708,7 +3708,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3748,7 +3748,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3766,7 +3766,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3804,7 +3804,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3822,7 +3822,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3865,7 +3865,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3883,7 +3883,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3925,7 +3925,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3943,7 +3943,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -3994,7 +3994,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4012,7 +4012,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4055,7 +4055,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4073,7 +4073,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4146,7 +4146,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4164,7 +4164,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4227,7 +4227,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4245,7 +4245,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4329,7 +4329,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4347,7 +4347,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4386,7 +4386,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4404,7 +4404,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4487,7 +4487,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4505,7 +4505,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4562,7 +4562,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4580,7 +4580,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4640,7 +4640,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4658,7 +4658,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4699,7 +4699,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4717,7 +4717,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4776,7 +4776,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4794,7 +4794,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4876,7 +4876,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4894,7 +4894,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4966,7 +4966,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -4984,7 +4984,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5059,7 +5059,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5077,7 +5077,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5180,7 +5180,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5198,7 +5198,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5312,7 +5312,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5330,7 +5330,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5401,7 +5401,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5419,7 +5419,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5482,7 +5482,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5500,7 +5500,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5554,7 +5554,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5572,7 +5572,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5620,7 +5620,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5638,7 +5638,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5677,7 +5677,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5695,7 +5695,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5790,7 +5790,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5808,7 +5808,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5859,7 +5859,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5877,7 +5877,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5922,7 +5922,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5940,7 +5940,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -5996,7 +5996,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6014,7 +6014,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6073,7 +6073,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6091,7 +6091,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6169,7 +6169,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6187,7 +6187,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6223,7 +6223,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6241,7 +6241,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6297,7 +6297,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6315,7 +6315,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6373,7 +6373,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6391,7 +6391,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6430,7 +6430,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6448,7 +6448,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6509,7 +6509,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6527,7 +6527,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6588,7 +6588,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6606,7 +6606,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6645,7 +6645,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6663,7 +6663,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6725,7 +6725,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6743,7 +6743,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6798,7 +6798,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6816,7 +6816,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6872,7 +6872,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6890,7 +6890,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6947,7 +6947,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -6965,7 +6965,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7004,7 +7004,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7022,7 +7022,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7081,7 +7081,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7099,7 +7099,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7191,7 +7191,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7209,7 +7209,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7238,7 +7238,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7256,7 +7256,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7307,7 +7307,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7325,7 +7325,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7374,7 +7374,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7392,7 +7392,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7481,7 +7481,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7499,7 +7499,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7610,7 +7610,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7628,7 +7628,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7709,7 +7709,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7727,7 +7727,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7766,7 +7766,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7784,7 +7784,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7845,7 +7845,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7863,7 +7863,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7902,7 +7902,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7920,7 +7920,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -7989,7 +7989,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8007,7 +8007,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8070,7 +8070,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8088,7 +8088,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8127,7 +8127,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8145,7 +8145,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8208,7 +8208,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8226,7 +8226,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8297,7 +8297,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8315,7 +8315,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8406,7 +8406,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8424,7 +8424,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8467,7 +8467,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8485,7 +8485,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8537,7 +8537,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8555,7 +8555,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8655,7 +8655,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8673,7 +8673,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8767,7 +8767,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8785,7 +8785,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8888,7 +8888,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8906,7 +8906,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8973,7 +8973,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -8991,7 +8991,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9094,7 +9094,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9112,7 +9112,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9215,7 +9215,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9233,7 +9233,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9336,7 +9336,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9354,7 +9354,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9465,7 +9465,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9483,7 +9483,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9571,7 +9571,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9589,7 +9589,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9657,7 +9657,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9675,7 +9675,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9714,7 +9714,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9732,7 +9732,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9800,7 +9800,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9818,7 +9818,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9886,7 +9886,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9904,7 +9904,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9977,7 +9977,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -9995,7 +9995,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10058,7 +10058,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10076,7 +10076,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10135,7 +10135,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10153,7 +10153,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10206,7 +10206,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10224,7 +10224,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10272,7 +10272,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10290,7 +10290,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10329,7 +10329,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10347,7 +10347,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10448,7 +10448,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10466,7 +10466,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10505,7 +10505,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10523,7 +10523,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10587,7 +10587,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10605,7 +10605,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10671,7 +10671,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10689,7 +10689,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10740,7 +10740,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10758,7 +10758,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10797,7 +10797,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10815,7 +10815,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10878,7 +10878,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10896,7 +10896,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10970,7 +10970,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -10988,7 +10988,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11036,7 +11036,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11054,7 +11054,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11113,7 +11113,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11131,7 +11131,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11195,7 +11195,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11213,7 +11213,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11276,7 +11276,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11294,7 +11294,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11335,7 +11335,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11353,7 +11353,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11417,7 +11417,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11435,7 +11435,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11496,7 +11496,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11514,7 +11514,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11574,7 +11574,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11592,7 +11592,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11633,7 +11633,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11651,7 +11651,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11712,7 +11712,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11730,7 +11730,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11776,7 +11776,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11794,7 +11794,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11849,7 +11849,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11867,7 +11867,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11971,7 +11971,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -11989,7 +11989,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12068,7 +12068,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12086,7 +12086,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12149,7 +12149,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12167,7 +12167,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12228,7 +12228,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12246,7 +12246,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12297,7 +12297,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12315,7 +12315,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12354,7 +12354,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12372,7 +12372,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12432,7 +12432,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12450,7 +12450,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12492,7 +12492,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12510,7 +12510,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12570,7 +12570,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12588,7 +12588,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12648,7 +12648,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12666,7 +12666,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12729,7 +12729,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12747,7 +12747,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12811,7 +12811,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12829,7 +12829,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12875,7 +12875,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12893,7 +12893,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12932,7 +12932,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -12950,7 +12950,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -13026,7 +13026,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",
@@ -13044,7 +13044,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "detail": "run run_x: there is no such run",
+                     *       "detail": "run run_x: no such run",
                      *       "instance": "urn:agent-runner:request:req_x",
                      *       "status": 404,
                      *       "title": "Not found",

@@ -16,7 +16,7 @@ var (
 	// was loaded.
 	ErrBusy = errors.New("the run is being run by another process")
 	// ErrNoRun reports that the run does not exist.
-	ErrNoRun = errors.New("there is no such run")
+	ErrNoRun = errors.New("no such run")
 	// ErrExists rejects the creation of a run whose ID exists.
 	ErrExists = errors.New("there is a run of this id already")
 	// ErrReleased ends a run in a process that is shutting down.

@@ -31,7 +31,7 @@ type ThreadEnd struct {
 // Errors of a [Journal] about threads. Implementations may wrap them.
 var (
 	// ErrNoThread reports that the thread does not exist.
-	ErrNoThread = errors.New("there is no such thread")
+	ErrNoThread = errors.New("no such thread")
 	// ErrThreadChanged rejects the creation of a run that has read an earlier version of its thread.
 	ErrThreadChanged = errors.New("the thread has changed")
 )

@@ -121,7 +121,7 @@ func (rt *Router) problemResponse(about string) *huma.Response {
 			Schema: schema,
 			Example: map[string]any{
 				"type": api.ProblemType + api.CodeNotFound, "title": "Not found", "status": http.StatusNotFound,
-				"detail": "run run_x: there is no such run", "instance": "urn:agent-runner:request:req_x",
+				"detail": "run run_x: no such run", "instance": "urn:agent-runner:request:req_x",
 			},
 		},
 	}}

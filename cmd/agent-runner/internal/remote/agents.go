@@ -110,7 +110,7 @@ func agentsRemove(e *cli.Env) *cobra.Command {
 			if err := r.DeleteAgent(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.Done(map[string]string{"agent": args[0], "did": "forgotten"}, "deleted agent %s", args[0])
+			return r.Done(map[string]string{"agent": args[0], "did": "deleted"}, "deleted agent %s", args[0])
 		},
 	)
 }

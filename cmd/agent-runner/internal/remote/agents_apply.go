@@ -108,10 +108,14 @@ func (r *Session) pushPaths(
 	var local []modulePlace
 	for _, p := range places {
 		path, err := localModule(a.File, p.module)
-		if err == nil && path != "" {
+		switch {
+		case err != nil:
+		case path != "":
 			if p.digest, err = r.pushPath(ctx, a, path); err == nil {
 				local = append(local, p)
 			}
+		case isModuleFile(p.module):
+			err = r.checkName(ctx, a.File, p.module)
 		}
 		var problem *api.Problem
 		switch {
@@ -139,9 +143,7 @@ func localModule(file, name string) (string, error) {
 		path = filepath.Join(filepath.Dir(file), path)
 	}
 	isPath := strings.ContainsRune(name, '/')
-	isFile := slices.Contains([]string{".wasm", ".ts", ".mts", ".js", ".mjs", ".json"},
-		strings.ToLower(filepath.Ext(name)))
-	if !isPath && !isFile {
+	if !isPath && !isModuleFile(name) {
 		return "", nil
 	}
 	switch _, err := os.Stat(path); {
@@ -152,6 +154,21 @@ func localModule(file, name string) (string, error) {
 			path, cli.Bare(err), filepath.Base(file))
 	}
 	return "", nil // a name may have dots
+}
+
+// isModuleFile reports whether name has an extension of a file with a module.
+func isModuleFile(name string) bool {
+	return slices.Contains([]string{".wasm", ".ts", ".mts", ".js", ".mjs", ".json"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// checkName returns an error if the server has no module with a name that looks like that of a file.
+func (r *Session) checkName(ctx context.Context, file, name string) error {
+	_, err := r.Module(ctx, name)
+	if p := (*api.Problem)(nil); errors.As(err, &p) && p.Code() == api.CodeNotFound {
+		return cli.Usagef("module: there is no file %s, and no module of this name on the server",
+			filepath.Join(filepath.Dir(file), name))
+	}
+	return nil // other errors occur again when the server reads the file
 }
 
 // pushPath uploads a module unless the server already has it, and returns its digest.

@@ -239,6 +239,6 @@ func modulesRemove(e *cli.Env) *cobra.Command {
 			if err := r.DeleteModule(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.Done(map[string]string{"module": args[0], "did": "forgotten"}, "deleted module %s", args[0])
+			return r.Done(map[string]string{"module": args[0], "did": "deleted"}, "deleted module %s", args[0])
 		})
 }

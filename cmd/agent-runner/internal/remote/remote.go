@@ -170,7 +170,9 @@ func Explain(ctx context.Context, e *cli.Env, server string, err error) error {
 	case ctx.Err() != nil:
 		return cli.Ended(cli.ExitCanceled, errors.New("canceled"))
 	case errors.As(err, &p) && p.Code() == api.CodeInvalid && len(p.Errors) == 1 && misplaced[p.Errors[0].Location] != "":
-		return cli.Ended(cli.ExitFailed, errors.New(misplaced[p.Errors[0].Location]))
+		return cli.Usagef("%s", misplaced[p.Errors[0].Location])
+	case errors.As(err, &p) && p.Code() == api.CodeInvalid:
+		return cli.Usagef("%w%s", err, remedy(e, p, server, time.Now()))
 	case errors.As(err, &p):
 		return cli.Ended(cli.ExitFailed, fmt.Errorf("%w%s", err, remedy(e, p, server, time.Now())))
 	case errors.As(err, &gone):
@@ -228,6 +230,8 @@ var misplaced = map[string]string{
 	"path.module": "not a module; want a digest, a name, or name@version, as listed by agent-runner modules list",
 	"query.from":  "--from is not a day; want one such as 2026-01-31",
 	"query.to":    "--to is not a day; want one such as 2026-01-31",
+
+	"body.expires_in_seconds": "--expires is not valid; want a time such as 15m, at least 1s and at most 24h",
 }
 
 // scopeOperator is the scope that only the operator's keys have.
@@ -236,7 +240,17 @@ const scopeOperator = "operator"
 // elsewhere names the command that lists the existing items, for a problem about a
 // missing one.
 func elsewhere(detail string) string {
-	switch noun, _, _ := strings.Cut(detail, " "); noun {
+	noun, rest, _ := strings.Cut(detail, " ")
+	name, missing, _ := strings.Cut(rest, ": ")
+	switch {
+	case strings.HasPrefix(missing, "no such version"):
+		return "" // the detail names the newest one
+	case strings.HasPrefix(missing, "alias stable: "):
+		return "; set it with: agent-runner agents alias set " + name + " stable VERSION"
+	case strings.HasPrefix(missing, "alias "):
+		return "; list them with: agent-runner agents alias list " + name
+	}
+	switch noun {
 	case "agent", "module", "run", "tenant", "thread", "key", "secret":
 		return fmt.Sprintf("; list them with: agent-runner %ss list", noun)
 	}

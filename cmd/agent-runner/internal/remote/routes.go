@@ -117,6 +117,6 @@ func routesRemove(e *cli.Env) *cobra.Command {
 			if err := r.DeleteGateway(ctx); err != nil {
 				return err
 			}
-			return r.Done(map[string]string{"did": "forgotten"}, "deleted the routes")
+			return r.Done(map[string]string{"did": "deleted"}, "deleted the routes")
 		})
 }

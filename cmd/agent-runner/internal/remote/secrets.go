@@ -108,7 +108,7 @@ func secretsRemove(e *cli.Env) *cobra.Command {
 			if err := r.DeleteSecret(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.Done(map[string]string{"secret": args[0], "did": "forgotten"}, "deleted secret %s", args[0])
+			return r.Done(map[string]string{"secret": args[0], "did": "deleted"}, "deleted secret %s", args[0])
 		},
 	)
 }

@@ -299,7 +299,7 @@ func tenantsRemove(e *cli.Env) *cobra.Command {
 			if err := r.DeleteTenant(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.Done(map[string]string{"tenant": args[0], "did": "forgotten"}, "deleted tenant %s", args[0])
+			return r.Done(map[string]string{"tenant": args[0], "did": "deleted"}, "deleted tenant %s", args[0])
 		})
 	cmd.Flags().BoolVar(&sure, "yes", false, "confirm the deletion")
 	return cmd

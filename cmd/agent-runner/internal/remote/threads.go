@@ -247,7 +247,7 @@ func threadsRetention(e *cli.Env) *cobra.Command {
 func threadsDelete(e *cli.Env) *cobra.Command {
 	var sure bool
 	cmd := Command(e, &cobra.Command{
-		Use:   "delete THREAD",
+		Use:   "rm THREAD",
 		Short: "Delete a thread with its messages and runs",
 	}, func(ctx context.Context, r *Session, args []string) error {
 		if !sure {

@@ -101,7 +101,7 @@ func usedOf(used, limit int64) string {
 func tokensDelete(e *cli.Env) *cobra.Command {
 	var subject string
 	cmd := Command(e, &cobra.Command{
-		Use:   "delete [TOKEN]",
+		Use:   "rm [TOKEN]",
 		Short: "Delete a token, named by its id, or all tokens of an end user",
 	}, func(ctx context.Context, r *Session, args []string) error {
 		if (len(args) == 1) == (subject != "") {

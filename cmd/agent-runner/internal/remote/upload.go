@@ -46,7 +46,13 @@ func ReadUpload(ctx context.Context, e *cli.Env, path string) (*upload, error) {
 	case strings.EqualFold(filepath.Ext(path), ".json"):
 		err = p.manifest()
 	default:
-		p.Content, err = cli.ReadFile(path, maxUpload)
+		if p.Content, err = cli.ReadFile(path, maxUpload); err == nil && !bytes.HasPrefix(p.Content, []byte("\x00asm")) {
+			err = cli.Usagef(
+				"%s is not WebAssembly, which begins with \\0asm; other modules are scripts (%s), source folders, and Extism manifests (.json)",
+				path,
+				".ts, .mts, .js, .mjs",
+			)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -409,7 +409,7 @@ func (c *runsCommand) abandon(ctx context.Context, info *journal.RunInfo) error 
 // did is the JSON output of a command that changes runs.
 type did struct {
 	Run  string `json:"run,omitempty"`
-	Did  string `json:"did"` // "asked" (to end), "ended", "forgotten" or "would_forget"
+	Did  string `json:"did"` // "asked" (to end), "ended", "deleted" or "would_delete"
 	Runs *int   `json:"runs,omitempty"`
 }
 
@@ -427,12 +427,12 @@ func (c *runsCommand) delete() *cobra.Command {
 		if err := c.store.Delete(ctx, id); err != nil {
 			return err
 		}
-		return c.print(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
+		return c.print(did{Run: id, Did: "deleted"}, "deleted run %s", id)
 	}, func(ctx context.Context, id string) error {
 		if err := c.remote.DeleteRun(ctx, id); err != nil {
 			return err
 		}
-		return c.print(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
+		return c.print(did{Run: id, Did: "deleted"}, "deleted run %s", id)
 	})
 }
 
@@ -456,9 +456,9 @@ deleted. The file of an SQLite database does not shrink: new runs reuse the spac
 		case err != nil:
 			return err
 		case o.DryRun:
-			return c.print(did{Did: "would_forget", Runs: &n}, "would delete %s", cli.Count(int64(n), "run"))
+			return c.print(did{Did: "would_delete", Runs: &n}, "would delete %s", cli.Count(int64(n), "run"))
 		default:
-			return c.print(did{Did: "forgotten", Runs: &n}, "deleted %s", cli.Count(int64(n), "run"))
+			return c.print(did{Did: "deleted", Runs: &n}, "deleted %s", cli.Count(int64(n), "run"))
 		}
 	}, nil)
 	cmd.Flags().

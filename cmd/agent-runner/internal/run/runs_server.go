@@ -144,7 +144,10 @@ func (c *runsCommand) tailAtServer(ctx context.Context, r *runCommand, id string
 	show := c.renderer(r)
 	if follow {
 		f := &following{remote: c.remote, run: r, show: show, detach: true}
-		_, err := f.until(ctx, id, after)
+		last, err := f.until(ctx, id, after)
+		if err == nil && last.Type == abi.EventRunPaused {
+			cli.NewScreen(c.env).Note(cli.Amber, "%s", f.resumeWith(id, &last))
+		}
 		return err
 	}
 	for more := true; more; {

@@ -104,21 +104,24 @@ func (f *following) follow(ctx context.Context, id string, seq int64) error {
 		}
 		answers := f.run.ask(ctx, last.Interrupts)
 		if answers == nil {
-			return cli.Ended(
-				cli.ExitPaused,
-				fmt.Errorf(
-					"run %[1]s waits for answers; resume it with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one --answer for each:%[3]s",
-					id,
-					cli.After(" --server ", f.remote.Address),
-					waiting(last.Interrupts),
-				),
-			)
+			return cli.Ended(cli.ExitPaused, errors.New(f.resumeWith(id, &last)))
 		}
 		if _, err := f.remote.StartRun(ctx, &api.StartRun{Run: id, Answers: answers}, ""); err != nil {
 			return err
 		}
 		seq = last.Seq
 	}
+}
+
+// resumeWith returns a message for the user of a paused run, with the command that answers its questions.
+// last is the run's event run_paused.
+func (f *following) resumeWith(id string, last *abi.Event) string {
+	return fmt.Sprintf(
+		"run %[1]s waits for answers; resume it with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one --answer for each:%[3]s",
+		id,
+		cli.After(" --server ", f.remote.Address),
+		waiting(last.Interrupts),
+	)
 }
 
 // errDetached is the cancellation cause when the command leaves a run running.
