@@ -32,8 +32,8 @@ type LoaderOptions struct {
 	// what main must do. If nil, modules are compiled in this process.
 	CompileChild *child.Options
 
-	// MemoryBytes is the maximum memory of the modules of all runs together; see [Loader.Reserve].
-	// The default is half of the machine's memory.
+	// MemoryBytes is the maximum memory of the modules of all runs together; see [Loader.Reserve]. The default is half
+	// of the machine's memory, or of the container's limit.
 	MemoryBytes int64
 
 	// FaultDir is a directory for fault bundles ([replay.Bundle]). One is written for each fault of

@@ -74,10 +74,9 @@ func (inv *Invocation) AnswerDeadline() func() error {
 // maxMessage is the maximum length of the message of a module's error, in bytes.
 const maxMessage = 8 << 10
 
-// DecodeFailure decodes the error object of a hook that failed. If there is no output, it returns
-// an error with a generic message. An unknown code becomes [abi.CodeInternal], and a message of
-// more than maxMessage bytes is truncated. If the output is malformed, the second result is the
-// same as in DecodeAnswer.
+// DecodeFailure decodes the error object of a hook that failed. If there is no output, it returns an error object
+// with a generic message. An unknown code becomes [abi.CodeInternal], and a message of more than maxMessage bytes is
+// truncated. If the output is malformed or decoding takes too long, the second result is an error as in DecodeAnswer.
 func (inv *Invocation) DecodeFailure() (*abi.Error, error) {
 	if len(inv.Output) == 0 {
 		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without an error message", inv.Hook)}, nil

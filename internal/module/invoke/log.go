@@ -86,8 +86,8 @@ func (inv *Invocation) Remember(text string) {
 	inv.Recent = append(inv.Recent, text)
 }
 
-// Printable truncates s to limit bytes, and replaces characters that are not printable, except
-// tabs.
+// Printable truncates s to limit bytes and then appends "…". It replaces characters that are not printable, except
+// tabs, with U+FFFD.
 func Printable(s string, limit int) string {
 	if len(s) > limit {
 		s = truncate.Text(s, limit) + "…"

@@ -65,7 +65,8 @@ func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error)
 	)
 }
 
-// CheckGrants returns an error if an answer makes a change for which the entry has no grant.
+// CheckGrants returns an error if an answer of before_agent changes the model, its parameters or the limits, and the
+// entry does not have the grant. Other answers need no grant.
 func (inv *Invocation) CheckGrants(answer any) error {
 	a, ok := answer.(*abi.BeforeAgentAnswer)
 	switch {

@@ -17,8 +17,8 @@ type Player struct {
 	clockReads int // number of times that the guest read the clock
 }
 
-// Clock returns the next recorded time, in the unit of the recording. After the last recorded time,
-// it returns that time again. If no time was recorded, it returns 0.
+// Clock returns the next recorded time, in nanoseconds. After the last recorded time, it returns that time again. If
+// no time was recorded, it returns 0.
 func (p *Player) Clock() int64 {
 	if len(p.Recording.Clock) == 0 {
 		return 0

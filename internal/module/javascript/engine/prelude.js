@@ -236,7 +236,7 @@
 			return i < 0 ? undefined : this.at(i);
 		}
 
-		// The other methods return patches for the field messages of an answer.
+		// The following methods, except toJSON, return patches for the field messages of an answer.
 
 		append(...messages) {
 			return this.insert(this.#length, ...messages);
